@@ -1,0 +1,125 @@
+using Whimbrel.Tidy.Rules;
+
+namespace Whimbrel.Tidy;
+
+// The rules about src/: who uses whom, what stands where, how types look. Each rule is followed by the proof that it can fail.
+public class CoreTests
+{
+    private static readonly Lazy<CodeModel> _core = new(() => new CodeModel(Repository.Sources("src/Whimbrel/")));
+    private static readonly Lazy<CodeModel> _all = new(() => new CodeModel(Repository.Sources("src/").Where(f => !f.IsIn("src/Whimbrel.Tool/"))));
+
+    [Fact]
+    public void Lower_layers_do_not_name_upper_ones() => Judge.None(Layers.Check(_core.Value));
+
+    [Theory]
+    [InlineData("src/Whimbrel/Linux/A.cs", "class A { Server s = null!; }", "names Server")]
+    [InlineData("src/Whimbrel/Connections/A.cs", "class A { void M(EpollLoop l) { } }", "names EpollLoop")]
+    [InlineData("src/Whimbrel/Engines/Portable/A.cs", "class A { EpollLoop l = null!; }", "Portable engine names EpollLoop of the Epoll engine")]
+    [InlineData("src/Whimbrel/Engines/Epoll/A.cs", "class A { TlsLayer l = null!; }", "which is TLS")]
+    [InlineData("src/Whimbrel/Engines/Epoll/A.cs", "class A { int M() => Server.Count; }", "names Server")]
+    public void A_layer_that_looks_up_is_found(string path, string text, string expected) => Judge.Finds(expected, Layers.Check(Judge.Model(
+        (path, text),
+        ("src/Whimbrel/Server.cs", "class Server { public static int Count; }"),
+        ("src/Whimbrel/Tls/TlsLayer.cs", "class TlsLayer { }"),
+        ("src/Whimbrel/Engines/Epoll/EpollLoop.cs", "class EpollLoop { }"))));
+
+    [Fact]
+    public void A_property_that_merely_shares_a_name_with_an_upper_type_is_no_use_of_it() => Judge.None(Layers.Check(Judge.Model(
+        ("src/Whimbrel/Linux/A.cs", "class A { public int Server; int M() => this.Server; }"),
+        ("src/Whimbrel/Server.cs", "class Server { A a = null!; }"))));
+
+    [Fact]
+    public void Platform_questions_stand_in_three_files() => Judge.None(Repository.Sources("src/Whimbrel/").SelectMany(Places.PlatformQuestions));
+
+    [Fact]
+    public void A_platform_question_elsewhere_is_found() => Judge.Finds("OperatingSystem.IsLinux",
+        Places.PlatformQuestions(Judge.File("src/Whimbrel/Server.cs", "class Server { bool M() => OperatingSystem.IsLinux(); }")));
+
+    [Fact]
+    public void Native_calls_stand_in_Linux_only() => Judge.None(Repository.Sources("src/").SelectMany(Places.NativeCalls));
+
+    [Fact]
+    public void A_native_call_elsewhere_is_found() => Judge.Finds("DllImport outside Linux/",
+        Places.NativeCalls(Judge.File("src/Whimbrel/Server.cs", "class Server { [DllImport(\"libc\")] static extern int getpid(); }")));
+
+    [Fact]
+    public void Code_on_a_loop_neither_locks_nor_awaits_nor_allocates_by_LINQ() => Judge.None(Places.HotPath(_core.Value));
+
+    [Theory]
+    [InlineData("lock (this) { }", "lock")]
+    [InlineData("System.Threading.Tasks.Task.Run(async () => await System.Threading.Tasks.Task.Yield());", "await")]
+    [InlineData("System.Linq.Enumerable.Count(new int[1]);", "LINQ")]
+    [InlineData("var d = new System.Collections.Concurrent.ConcurrentDictionary<int, int>();", "ConcurrentDictionary")]
+    [InlineData("var n = 1; System.Action a = () => System.Console.Write(n);", "captures")]
+    public void A_lock_or_await_on_a_loop_is_found(string statement, string expected)
+    {
+        var text = "class A\n{\n    void M()\n    {\n        " + statement + "\n    }\n}";
+        Judge.Finds(expected, Places.HotPath(Judge.Model(("src/Whimbrel/Connections/A.cs", text))));
+        Judge.None(Places.HotPath(Judge.Model(("src/Whimbrel/Streams/A.cs", text))));
+        var excused = text.Replace("        " + statement, "        // tidy: allowed because it runs once at start\n        " + statement, StringComparison.Ordinal);
+        Judge.None(Places.HotPath(Judge.Model(("src/Whimbrel/Connections/A.cs", excused))));
+    }
+
+    [Fact]
+    public void Classes_are_sealed_unless_meant_for_override() => Judge.None(Shape.Sealed(_all.Value));
+
+    [Fact]
+    public void An_open_class_is_found() => Judge.Finds("class Open", Shape.Sealed(Judge.Model(("src/Whimbrel/Open.cs", "class Open { } sealed class Shut { } static class Tools { }"))));
+
+    [Fact]
+    public void Classes_stand_on_at_most_one_class_of_ours() => Judge.None(Shape.Depth(_all.Value));
+
+    [Fact]
+    public void A_tower_of_classes_is_found() => Judge.Finds("C stands on 2", Shape.Depth(Judge.Model(("src/Whimbrel/A.cs", "class A { } class B : A { } class C : B { }"))));
+
+    [Fact]
+    public void Public_members_are_documented() => Judge.None(Shape.Documented(_all.Value));
+
+    [Theory]
+    [InlineData("public class A { }", "A is public and not documented")]
+    [InlineData("/// <summary>A.</summary>\npublic class A { public void M() { } }", "A.M is public")]
+    [InlineData("/// <summary>A.</summary>\npublic class A { protected virtual int P => 1; }", "A.P is public")]
+    [InlineData("/// <summary>A.</summary>\npublic enum A { One }", "A.One is public")]
+    public void A_public_member_without_words_is_found(string text, string expected) => Judge.Finds(expected, Shape.Documented(Judge.Model(("src/Whimbrel/A.cs", text))));
+
+    [Fact]
+    public void Nothing_hides_the_warning_about_missing_documentation() =>
+        Judge.None(Repository.Paths.Where(p => p.StartsWith("src/", StringComparison.Ordinal) && (p.EndsWith(".cs", StringComparison.Ordinal) || p.EndsWith("proj", StringComparison.Ordinal))
+            || p is ".editorconfig" or "Directory.Build.props").SelectMany(p => Shape.HiddenWarnings(p, Repository.Read(p))));
+
+    [Fact]
+    public void A_hidden_documentation_warning_is_found() => Judge.Finds("CS1591", Shape.HiddenWarnings("a.csproj", "<NoWarn>$(NoWarn);CS1591</NoWarn>"));
+
+    [Fact]
+    public void Each_type_has_its_file() => Judge.None(Repository.Sources("src/").Where(f => f.Name is not "AssemblyInfo.cs" and not "GlobalUsings.cs").SelectMany(Shape.OneTypePerFile));
+
+    [Theory]
+    [InlineData("class Other { }", "called A")]
+    [InlineData("class A { } class B { }", "B deserves")]
+    public void A_second_class_in_a_file_is_found(string text, string expected) => Judge.Finds(expected, Shape.OneTypePerFile(Judge.File("src/Whimbrel/A.cs", text)));
+
+    [Fact]
+    public void A_small_struct_or_enum_may_stand_beside_its_owner() =>
+        Judge.None(Shape.OneTypePerFile(Judge.File("src/Whimbrel/A.Receive.cs", "partial class A { class Inner { } } enum B { One } struct C { int n; } delegate void D();")));
+
+    [Fact]
+    public void Only_tests_and_benchmarks_see_internals() => Judge.None(
+        Repository.Sources("src/").SelectMany(Projects.FriendsAreTests)
+            .Concat(Repository.PathsEnding(".csproj").Where(p => p.StartsWith("src/", StringComparison.Ordinal)).SelectMany(p => Projects.FriendsAreTests(p, Repository.Read(p)))));
+
+    [Fact]
+    public void Internals_shown_to_a_package_are_found()
+    {
+        Judge.Finds("Whimbrel.Http", Projects.FriendsAreTests("a.csproj", "<Project><ItemGroup><InternalsVisibleTo Include=\"Whimbrel.Http\" /></ItemGroup></Project>"));
+        Judge.Finds("Whimbrel.Http", Projects.FriendsAreTests(Judge.File("a.cs", "[assembly: System.Runtime.CompilerServices.InternalsVisibleTo(\"Whimbrel.Http\")]")));
+        Judge.None(Projects.FriendsAreTests("a.csproj", "<Project><ItemGroup><InternalsVisibleTo Include=\"Whimbrel.Tidy\" /></ItemGroup></Project>"));
+    }
+
+    [Fact]
+    public void The_core_references_no_package() => Judge.None(
+        Repository.Paths.Where(p => p == "src/Whimbrel/Whimbrel.csproj").SelectMany(p => Projects.CoreHasNoPackages(p, Repository.Read(p))));
+
+    [Fact]
+    public void A_package_in_the_core_is_found() => Judge.Finds("Newtonsoft.Json",
+        Projects.CoreHasNoPackages("a.csproj", "<Project><ItemGroup><PackageReference Include=\"Newtonsoft.Json\" /></ItemGroup></Project>"));
+}

@@ -1,0 +1,82 @@
+using Microsoft.CodeAnalysis.CSharp.Syntax;
+using Whimbrel.Tidy.Rules;
+
+namespace Whimbrel.Tidy;
+
+// The rules about documents. Each is followed by the proof that it can fail.
+public class DocumentTests
+{
+    private const string CoveragePath = "docs/coverage.md";
+
+    private static bool Exists(string path) => File.Exists(Path.Combine(Repository.Root, path));
+
+    // Class.Method of every method under tests/: abstract suites count, their engine classes inherit the test.
+    private static HashSet<string> TestNames() =>
+        [.. from file in Repository.Sources("tests/")
+            from method in file.All<MethodDeclarationSyntax>()
+            where method.Parent is TypeDeclarationSyntax && method.AttributeLists.Count > 0
+            select $"{((TypeDeclarationSyntax)method.Parent!).Identifier.Text}.{method.Identifier.Text}"];
+
+    [Fact]
+    public void Links_between_documents_resolve() => Judge.None(Repository.PathsEnding(".md").SelectMany(p =>
+        Documents.Links(p, Repository.Read(p), path => Exists(path) ? Repository.Read(path) : null, path => Directory.Exists(Path.Combine(Repository.Root, path)))));
+
+    [Fact]
+    public void A_broken_link_is_found()
+    {
+        static string? Read(string path) => path == "docs/b.md" ? "# The one heading\n" : null;
+        Judge.Finds("there is no docs/c.md", Documents.Links("docs/a.md", "see [c](c.md)", Read, _ => false));
+        Judge.Finds("#two", Documents.Links("docs/a.md", "see [b](b.md#two)", Read, _ => false));
+        Judge.Finds("#two", Documents.Links("docs/a.md", "# One\nsee [here](#two)", Read, _ => false));
+        Judge.None(Documents.Links("docs/x/a.md", "see [b](../b.md#the-one-heading), `[no](link.md)`, [x](https://example.org)\n```\n[no](link.md)\n```", Read, _ => false));
+    }
+
+    [Fact]
+    public void Coverage_lists_every_feature_and_real_tests() => Judge.None(Documents.Coverage(CoveragePath, Repository.Read(CoveragePath), TestNames(), Exists));
+
+    [Theory]
+    [InlineData("| 1 | x | done | `A.Missing` |", "names A.Missing")]
+    [InlineData("| 1 | x | done | - |", "without a proof")]
+    [InlineData("| 1 | x | nearly | - |", "not of the form")]
+    [InlineData("| 1 | x | done | `./missing` |", "names ./missing")]
+    [InlineData("| 2 | x | planned | - |", "row 1 is missing")]
+    public void A_wrong_line_of_coverage_is_found(string line, string expected) =>
+        Judge.Finds(expected, Documents.Coverage("c.md", line, new HashSet<string> { "A.Present" }, _ => false));
+
+    [Fact]
+    public void A_full_coverage_passes_and_a_double_row_does_not()
+    {
+        var rows = Enumerable.Range(1, Documents.FeatureRows).Select(n => $"| {n} | x | done | `A.Present` |").ToList();
+        Judge.None(Documents.Coverage("c.md", string.Join('\n', rows), new HashSet<string> { "A.Present" }, _ => false));
+        Judge.Finds("row 155 is too much", Documents.Coverage("c.md", string.Join('\n', rows.Append(rows[^1])), new HashSet<string> { "A.Present" }, _ => false));
+    }
+
+    [Fact]
+    public void Every_symptom_page_is_named_by_a_message()
+    {
+        var sources = Repository.Sources("src/Whimbrel/").ToList();
+        Assert.SkipUnless(sources.Count > 0, "src/Whimbrel holds no code yet");
+        Judge.None(Documents.Symptoms(Repository.Paths.Where(p => p.StartsWith("docs/symptoms/", StringComparison.Ordinal)), sources));
+    }
+
+    [Fact]
+    public void A_symptom_page_without_a_message_is_found()
+    {
+        Judge.Finds("no message", Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { }")]));
+        Judge.Finds("does not exist", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.None(Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+    }
+
+    [Fact]
+    public void No_file_carries_traces_of_a_workplace() => Judge.None(Repository.Paths
+        .Where(p => Path.GetExtension(p) is not (".png" or ".pfx" or ".ico" or ".gz"))
+        .SelectMany(p => Documents.Workplace(p, Repository.Read(p))));
+
+    [Fact]
+    public void A_trace_of_a_workplace_is_found()
+    {
+        Judge.Finds("trace", Documents.Workplace("a.md", "see /wo" + "rk/notes"));
+        Judge.Finds("trace", Documents.Workplace("a.md", "cd /tmp/" + "wt/x"));
+        Judge.None(Documents.Workplace("a.md", "docs/wo" + "rk/notes, the network/"));
+    }
+}

@@ -1,0 +1,133 @@
+using System.Text;
+using System.Text.RegularExpressions;
+
+namespace Whimbrel.Tidy.Rules;
+
+// What the Markdown files promise: links that resolve, coverage that names real tests, no trace of anybody's workplace.
+internal static partial class Documents
+{
+    public const int FeatureRows = 155;
+
+    /// Relative links lead to a file of the repository, and anchors to one of its headings.
+    public static IEnumerable<Finding> Links(string path, string text, Func<string, string?> read, Func<string, bool> isFolder)
+    {
+        foreach (var (line, target) in LinksOf(text))
+        {
+            if (target.Contains("://", StringComparison.Ordinal) || target.StartsWith("mailto:", StringComparison.Ordinal)) continue;
+            var parts = target.Split('#', 2);
+            var file = parts[0].Length == 0 ? path : Resolve(path, Uri.UnescapeDataString(parts[0]));
+            var content = parts[0].Length == 0 ? text : read(file);
+            if (content is null)
+            {
+                if (!isFolder(file.TrimEnd('/'))) yield return new Finding(path, line, $"links to {target}: there is no {file}");
+            }
+            else if (parts.Length == 2 && file.EndsWith(".md", StringComparison.Ordinal) && !Anchors(content).Contains(parts[1]))
+            {
+                yield return new Finding(path, line, $"links to {target}: no heading gives the anchor #{parts[1]}");
+            }
+        }
+    }
+
+    /// The rows of docs/coverage.md: number, state and the tests named as proof.
+    public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests, Func<string, bool> fileExists)
+    {
+        var seen = new List<int>();
+        foreach (var (index, line) in text.Split('\n').Index())
+        {
+            if (CoverageRow().Match(line) is not { Success: true } row)
+            {
+                if (LooksLikeRow().IsMatch(line)) yield return new Finding(path, index + 1, "not of the form | number | what | done, partly or planned | proof |");
+                continue;
+            }
+            seen.Add(int.Parse(row.Groups["number"].Value, System.Globalization.CultureInfo.InvariantCulture));
+            var proofs = Quoted().Matches(row.Groups["proof"].Value).Select(m => m.Groups[1].Value).ToList();
+            var state = row.Groups["state"].Value;
+            if (state is "done" or "partly" && proofs.Count == 0) yield return new Finding(path, index + 1, $"row {seen[^1]} is {state} without a proof");
+            foreach (var proof in proofs)
+            {
+                if (TestName().IsMatch(proof) ? !tests.Contains(proof) : proof.StartsWith("./", StringComparison.Ordinal) && !fileExists(proof[2..].Split(' ')[0]))
+                    yield return new Finding(path, index + 1, $"row {seen[^1]} names {proof}, which does not exist");
+            }
+        }
+        foreach (var number in Enumerable.Range(1, FeatureRows).Except(seen)) yield return new Finding(path, 0, $"row {number} is missing");
+        foreach (var number in seen.Where((n, i) => n is < 1 or > FeatureRows || seen.IndexOf(n) < i)) yield return new Finding(path, 0, $"row {number} is too much");
+        if (!seen.SequenceEqual(seen.Order())) yield return new Finding(path, 0, "rows are not in order");
+    }
+
+    /// Each symptom page is named by the message that leads to it.
+    public static IEnumerable<Finding> Symptoms(IEnumerable<string> pages, IReadOnlyCollection<SourceFile> sources)
+    {
+        var all = pages.ToList();
+        foreach (var page in all)
+        {
+            var name = Path.GetFileNameWithoutExtension(page);
+            if (!sources.Any(s => s.Text.Contains(name, StringComparison.Ordinal))) yield return new Finding(page, 0, "no message under src/ leads to this page");
+        }
+        foreach (var source in sources)
+        {
+            foreach (Match named in SymptomPage().Matches(source.Text))
+            {
+                if (!all.Contains(named.Value)) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, which does not exist");
+            }
+        }
+    }
+
+    public static IEnumerable<Finding> Workplace(string path, string text)
+    {
+        // Put together here, so that this file does not break its own rule.
+        string[] traces = ["/wo" + "rk/", "/tmp/" + "wt", ".lib" + "rary/", "CE" + "O"];
+        return from line in text.Split('\n').Index()
+               from trace in traces
+               where Regex.IsMatch(line.Item, char.IsLetter(trace[0]) ? $@"\b{trace}\b" : $@"(?<![\w./]){Regex.Escape(trace)}")
+               select new Finding(path, line.Index + 1, $"'{trace}' is a trace of one workplace");
+    }
+
+    internal static string Slug(string heading)
+    {
+        var slug = new StringBuilder();
+        foreach (var c in heading.Trim().ToLowerInvariant())
+        {
+            if (char.IsLetterOrDigit(c) || c is '-' or '_') slug.Append(c);
+            else if (c == ' ') slug.Append('-');
+        }
+        return slug.ToString();
+    }
+
+    private static HashSet<string> Anchors(string text) =>
+        [.. WithoutFences(text).Select(l => Heading().Match(l.Text)).Where(m => m.Success).Select(m => Slug(m.Groups[1].Value))];
+
+    private static IEnumerable<(int Line, string Target)> LinksOf(string text) =>
+        from line in WithoutFences(text)
+        from Match link in Link().Matches(CodeSpan().Replace(line.Text, ""))
+        select (line.Number, link.Groups[1].Value);
+
+    private static IEnumerable<(int Number, string Text)> WithoutFences(string text)
+    {
+        var inside = false;
+        foreach (var (index, line) in text.ReplaceLineEndings("\n").Split('\n').Index())
+        {
+            if (line.TrimStart().StartsWith("```", StringComparison.Ordinal)) inside = !inside;
+            else if (!inside) yield return (index + 1, line);
+        }
+    }
+
+    private static string Resolve(string from, string target)
+    {
+        var parts = new List<string>(target.StartsWith('/') ? [] : from.Split('/')[..^1]);
+        foreach (var part in target.Split('/', StringSplitOptions.RemoveEmptyEntries))
+        {
+            if (part == ".." && parts.Count > 0) parts.RemoveAt(parts.Count - 1);
+            else if (part != ".") parts.Add(part);
+        }
+        return string.Join('/', parts);
+    }
+
+    [GeneratedRegex(@"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+""[^""]*"")?\)")] private static partial Regex Link();
+    [GeneratedRegex(@"`[^`]*`")] private static partial Regex CodeSpan();
+    [GeneratedRegex(@"^#{1,6}\s+(.*?)\s*#*$")] private static partial Regex Heading();
+    [GeneratedRegex(@"^\|\s*(?<number>\d+)\s*\|(?<what>[^|]+)\|\s*(?<state>done|partly|planned)\s*\|(?<proof>[^|]+)\|\s*$")] private static partial Regex CoverageRow();
+    [GeneratedRegex(@"^\|\s*\d")] private static partial Regex LooksLikeRow();
+    [GeneratedRegex(@"`([^`]+)`")] private static partial Regex Quoted();
+    [GeneratedRegex(@"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] private static partial Regex TestName();
+    [GeneratedRegex(@"docs/symptoms/[\w-]+\.md")] private static partial Regex SymptomPage();
+}

@@ -1,0 +1,56 @@
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.CSharp;
+using Microsoft.CodeAnalysis.CSharp.Syntax;
+
+namespace Whimbrel.Tidy.Rules;
+
+// Things that may stand in a few named files only: questions about the platform, and calls into native code.
+internal static class Places
+{
+    public static IEnumerable<Finding> PlatformQuestions(SourceFile file)
+    {
+        if (file.Name is "EngineSelector.cs" or "SocketFactory.cs" || file.Path.EndsWith("Linux/KernelProbe.cs", StringComparison.Ordinal)) return [];
+        return from access in file.All<MemberAccessExpressionSyntax>()
+               let owner = access.Expression.ToString().Split('.')[^1]
+               let member = access.Name.Identifier.Text
+               where (owner == "OperatingSystem" && member.StartsWith("Is", StringComparison.Ordinal)) || (owner == "RuntimeInformation" && member == "IsOSPlatform")
+                   || (owner == "Environment" && member == "OSVersion")
+               select file.At(access, $"{access} asks about the platform: only EngineSelector.cs, SocketFactory.cs and Linux/KernelProbe.cs do");
+    }
+
+    public static IEnumerable<Finding> NativeCalls(SourceFile file)
+    {
+        if (file.Path.Contains("/Linux/", StringComparison.Ordinal) || file.Path.Contains("/Tls/OpenSsl", StringComparison.Ordinal)) return [];
+        return from name in file.All<SimpleNameSyntax>()
+               where name.Identifier.Text is "DllImport" or "DllImportAttribute" or "LibraryImport" or "LibraryImportAttribute" or "NativeLibrary"
+               select file.At(name, $"{name.Identifier.Text} outside Linux/: system calls have one home");
+    }
+
+    // Locks, tasks and LINQ cost more than the work between a completion and the user's override; the mailbox is the one place
+    // where threads meet. An action off that path says "// tidy: allowed because ...".
+    public static IEnumerable<Finding> HotPath(CodeModel model)
+    {
+        foreach (var file in model.Files)
+        {
+            if (!file.Path.Contains("/Connections/", StringComparison.Ordinal) && !file.Path.Contains("/Engines/", StringComparison.Ordinal) && !file.Path.Contains("/Parsing/", StringComparison.Ordinal)) continue;
+            if (file.Name == "Mailbox.cs" || file.Path.Contains("/Engines/Portable/", StringComparison.Ordinal)) continue;
+
+            var meaning = model.For(file);
+            foreach (var node in file.Root.DescendantNodes())
+            {
+                var what = node switch
+                {
+                    LockStatementSyntax => "lock",
+                    AwaitExpressionSyntax => "await",
+                    MethodDeclarationSyntax m when m.Modifiers.Any(SyntaxKind.AsyncKeyword) => "async",
+                    QueryExpressionSyntax => "LINQ",
+                    SimpleNameSyntax { Identifier.Text: "ConcurrentDictionary" } => "ConcurrentDictionary",
+                    InvocationExpressionSyntax call when meaning.GetSymbolInfo(call).Symbol?.ContainingType?.ToDisplayString() == "System.Linq.Enumerable" => "LINQ",
+                    LambdaExpressionSyntax lambda when meaning.AnalyzeDataFlow(lambda) is { Succeeded: true } flow && flow.DataFlowsIn.Any() => "a lambda that captures",
+                    _ => null,
+                };
+                if (what is not null && !file.Excuses(file.LineOf(node), "allowed")) yield return file.At(node, $"{what} in {file.Path}: this code runs on a loop");
+            }
+        }
+    }
+}

@@ -1,0 +1,43 @@
+using System.Xml.Linq;
+
+namespace Whimbrel.Tidy.Rules;
+
+// What project files may say: no packages in the core, versions in one place, internals shown to tests only.
+internal static class Projects
+{
+    public static IEnumerable<Finding> CoreHasNoPackages(string path, string text) =>
+        from element in XDocument.Parse(text).Descendants()
+        where element.Name.LocalName is "PackageReference" or "FrameworkReference"
+        select new Finding(path, 0, $"{element.Name.LocalName} {element.Attribute("Include")?.Value}: the core has no references beyond the runtime");
+
+    public static IEnumerable<Finding> PackagesPinned(string path, string text, IReadOnlySet<string> pinned)
+    {
+        foreach (var element in XDocument.Parse(text).Descendants().Where(e => e.Name.LocalName is "PackageReference"))
+        {
+            var name = element.Attribute("Include")?.Value ?? element.Attribute("Update")?.Value ?? "";
+            if (element.Attribute("Version") is not null || element.Attribute("VersionOverride") is not null) yield return new Finding(path, 0, $"{name} carries its own version: Directory.Packages.props holds them all");
+            if (!pinned.Contains(name)) yield return new Finding(path, 0, $"{name} is not pinned in Directory.Packages.props");
+        }
+    }
+
+    public static HashSet<string> Pinned(string packagesProps) =>
+        [.. XDocument.Parse(packagesProps).Descendants().Where(e => e.Name.LocalName is "PackageVersion").Select(e => e.Attribute("Include")!.Value)];
+
+    /// Packages built on the core use its public API; only testing, tests and bench may look inside.
+    public static IEnumerable<Finding> FriendsAreTests(SourceFile file) =>
+        file.Root.AttributeLists.SelectMany(l => l.Attributes)
+            .Where(a => a.Name.ToString().Split('.')[^1] is "InternalsVisibleTo" or "InternalsVisibleToAttribute")
+            .Select(a => (Node: a, Friend: a.ArgumentList!.Arguments[0].ToString().Trim('"').Split(',')[0]))
+            .Where(f => !IsTest(f.Friend))
+            .Select(f => file.At(f.Node, $"shows internals to {f.Friend}"));
+
+    public static IEnumerable<Finding> FriendsAreTests(string path, string text) =>
+        from element in XDocument.Parse(text).Descendants()
+        where element.Name.LocalName is "InternalsVisibleTo"
+        let friend = element.Attribute("Include")?.Value ?? ""
+        where !IsTest(friend)
+        select new Finding(path, 0, $"shows internals to {friend}: if it cannot be built on the public API, the public API is wrong");
+
+    private static bool IsTest(string friend) =>
+        friend == "Whimbrel.Testing" || Repository.PathsEnding($"/{friend}.csproj").Any(p => p.StartsWith("tests/", StringComparison.Ordinal) || p.StartsWith("bench/", StringComparison.Ordinal));
+}
