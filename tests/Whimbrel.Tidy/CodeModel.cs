@@ -9,18 +9,19 @@ internal sealed class CodeModel
 {
     private const string ImplicitUsings = "global using System; global using System.Collections.Generic; global using System.IO; global using System.Linq; global using System.Net.Http; global using System.Threading; global using System.Threading.Tasks;";
 
+    private static readonly Lazy<MetadataReference[]> _framework = new(() => [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!)
+        .Split(System.IO.Path.PathSeparator)
+        .Where(p => System.IO.Path.GetFileName(p) is var name && (name.StartsWith("System.", StringComparison.Ordinal) || name.StartsWith("Microsoft.Win32", StringComparison.Ordinal)))
+        .Select(p => MetadataReference.CreateFromFile(p))]);
+
     private readonly CSharpCompilation _compilation;
 
     public CodeModel(IEnumerable<SourceFile> files)
     {
         Files = [.. files];
-        var framework = ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!)
-            .Split(System.IO.Path.PathSeparator)
-            .Where(p => System.IO.Path.GetFileName(p) is var name && (name.StartsWith("System.", StringComparison.Ordinal) || name.StartsWith("Microsoft.Win32", StringComparison.Ordinal)))
-            .Select(p => MetadataReference.CreateFromFile(p));
         _compilation = CSharpCompilation.Create("Model",
             [.. Files.Select(f => f.Tree), CSharpSyntaxTree.ParseText(ImplicitUsings, SourceFile.ParseOptions)],
-            framework,
+            _framework.Value,
             new CSharpCompilationOptions(OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable));
     }
 

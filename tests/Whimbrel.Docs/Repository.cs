@@ -1,0 +1,20 @@
+namespace Whimbrel.Docs;
+
+// Where the documents and the core are: up from the test program to the folder that holds Whimbrel.slnx.
+internal static class Repository
+{
+    public static string Root { get; } = FindRoot();
+
+    public static bool HasCore => File.Exists(PathOf("src/Whimbrel/Whimbrel.csproj"));
+
+    public static string PathOf(string path) => Path.Combine(Root, path);
+
+    private static string FindRoot()
+    {
+        for (var folder = new DirectoryInfo(AppContext.BaseDirectory); folder is not null; folder = folder.Parent)
+        {
+            if (File.Exists(Path.Combine(folder.FullName, "Whimbrel.slnx"))) return folder.FullName;
+        }
+        throw new InvalidOperationException($"No Whimbrel.slnx above {AppContext.BaseDirectory}: run the tests from their place in the repository.");
+    }
+}

@@ -1,0 +1,80 @@
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.CSharp;
+using Microsoft.CodeAnalysis.CSharp.Syntax;
+
+namespace Whimbrel.Docs;
+
+// Compiles a snippet the way a reader would, against the assemblies beside this test. What the fence says decides the wrapping
+// (CONTRIBUTING.md, "Snippets"):
+//   csharp                          types and top-level statements, as in Program.cs
+//   csharp continues                the same, with the types of the page's earlier snippets in sight
+//   csharp members [of Base]        members of a class derived from Base (Session when nothing is said)
+//   csharp given TYPE NAME, ...     statements that find these variables already there
+// Errors are reported with the page's own line numbers.
+internal static class SnippetCompiler
+{
+    private const string SdkUsings = "global using System; global using System.Collections.Generic; global using System.IO; global using System.Linq; global using System.Net.Http; global using System.Threading; global using System.Threading.Tasks;";
+    private const string ExcerptUsings = "global using System.Net; global using System.Net.Sockets; global using System.Text;";
+
+    private static readonly CSharpParseOptions _parse = new(LanguageVersion.CSharp14);
+    private static readonly Lazy<MetadataReference[]> _references = new(() => [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!)
+        .Split(Path.PathSeparator)
+        .Where(p => !Path.GetFileName(p).StartsWith("xunit", StringComparison.Ordinal) && Path.GetFileName(p) != "Whimbrel.Docs.dll")
+        .Select(p => MetadataReference.CreateFromFile(p))]);
+
+    public static IReadOnlyList<string> Errors(Snippet snippet, IEnumerable<Snippet> earlier)
+    {
+        string body = Marked(snippet), words = snippet.Words;
+        var trees = new List<SyntaxTree>();
+        if (words.StartsWith("members", StringComparison.Ordinal))
+        {
+            var parent = words.Split(" of ") is [_, var named] ? named.Trim() : "Session";
+            trees.Add(Parse($"class Excerpt : {parent}\n{{\n{body}\n#line default\n}}"));
+        }
+        else if (words.StartsWith("given ", StringComparison.Ordinal))
+        {
+            trees.Add(Parse($"static class Excerpt\n{{\nstatic async System.Threading.Tasks.Task Run({words["given ".Length..]})\n{{\n{body}\n#line default\n}}\n}}"));
+        }
+        else if (words is "" or "continues")
+        {
+            trees.Add(Parse(body));
+        }
+        else
+        {
+            return [$"{snippet.Path}:{snippet.Line - 1}: unknown words '{words}' on the fence; CONTRIBUTING.md lists the known ones"];
+        }
+
+        var isProgram = trees[0].GetRoot().DescendantNodes().OfType<GlobalStatementSyntax>().Any();
+        if (!snippet.IsProgram) trees.AddRange(EarlierTypes(trees[0], snippet, earlier));
+        trees.Add(Parse(snippet.IsProgram ? SdkUsings : SdkUsings + ExcerptUsings + (HasWhimbrel ? "global using Whimbrel;" : "")));
+
+        var options = new CSharpCompilationOptions(isProgram ? OutputKind.ConsoleApplication : OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable);
+        using var output = new MemoryStream();
+        return [.. CSharpCompilation.Create("Snippet", trees, _references.Value, options).Emit(output).Diagnostics
+            .Where(d => d.Severity == DiagnosticSeverity.Error)
+            .Select(d => (Place: d.Location.GetMappedLineSpan(), Said: d))
+            .Select(d => $"{(d.Place.HasMappedPath ? d.Place.Path : snippet.Path)}:{(d.Place.HasMappedPath ? d.Place.StartLinePosition.Line + 1 : snippet.Line)}: {d.Said.Id} {d.Said.GetMessage(System.Globalization.CultureInfo.InvariantCulture)}")];
+    }
+
+    private static bool HasWhimbrel => File.Exists(Path.Combine(AppContext.BaseDirectory, "Whimbrel.dll"));
+
+    private static SyntaxTree Parse(string text) => CSharpSyntaxTree.ParseText(text, _parse);
+
+    // Lines for the SDK mean nothing to the compiler, but they keep their place so that line numbers stay true.
+    private static string Marked(Snippet snippet) =>
+        $"#line {snippet.Line} \"{snippet.Path}\"\n" + string.Join('\n', snippet.Code.Split('\n').Select(l => l.StartsWith("#:", StringComparison.Ordinal) ? "" : l));
+
+    private static IEnumerable<SyntaxTree> EarlierTypes(SyntaxTree own, Snippet snippet, IEnumerable<Snippet> earlier)
+    {
+        if (snippet.Words != "continues") yield break;
+        var known = TypesOf(own).Select(t => t.Identifier.Text).ToHashSet();
+        foreach (var page in earlier.Where(e => e.Words is "" or "continues").Reverse())
+        {
+            var root = (CompilationUnitSyntax)Parse(Marked(page)).GetRoot();
+            var types = TypesOf(root.SyntaxTree).Where(t => known.Add(t.Identifier.Text)).ToList<MemberDeclarationSyntax>();
+            yield return CSharpSyntaxTree.Create(root.WithMembers(SyntaxFactory.List(types)), _parse);
+        }
+    }
+
+    private static IEnumerable<BaseTypeDeclarationSyntax> TypesOf(SyntaxTree tree) => ((CompilationUnitSyntax)tree.GetRoot()).Members.OfType<BaseTypeDeclarationSyntax>();
+}

@@ -1,0 +1,65 @@
+namespace Whimbrel.Docs;
+
+// What a reader copies must compile: every C# fence of README.md and of the guide, against the assemblies of this build.
+public class SnippetTests
+{
+    // A page without code says why: <!-- no snippets: reason -->
+    private const string NoSnippets = "<!-- no snippets:";
+
+    public static TheoryData<string> Pages()
+    {
+        var guide = Repository.PathOf("docs/guide");
+        var pages = Directory.Exists(guide) ? Directory.EnumerateFiles(guide, "*.md", SearchOption.AllDirectories).Select(p => Path.GetRelativePath(Repository.Root, p).Replace('\\', '/')).Order(StringComparer.Ordinal) : Enumerable.Empty<string>();
+        return [.. pages.Prepend("README.md")];
+    }
+
+    [Theory, MemberData(nameof(Pages))]
+    public void Every_snippet_of_a_page_compiles(string page)
+    {
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        Assert.True(File.Exists(Repository.PathOf(page)), $"{page} does not exist");
+        var text = File.ReadAllText(Repository.PathOf(page));
+        var snippets = Snippet.Of(page, text).ToList();
+        if (snippets.Count == 0)
+        {
+            Assert.True(text.Contains(NoSnippets, StringComparison.Ordinal), $"{page}:1: no C# snippet; if the page needs none, say {NoSnippets} why -->");
+            return;
+        }
+        var errors = snippets.SelectMany((s, i) => SnippetCompiler.Errors(s, snippets.Take(i))).ToList();
+        if (errors.Count > 0) Assert.Fail(string.Join('\n', errors));
+    }
+
+    [Fact]
+    public void Fences_are_found_with_their_words_and_lines()
+    {
+        var snippets = Snippet.Of("a.md", "# A\n```csharp members of object\nint n;\n```\n```sh\nls\n```\n- x\n  ```csharp\n  if (true)\n      return;\n  ```\n").ToList();
+        Assert.Equal([new Snippet("a.md", 3, "members of object", "int n;"), new Snippet("a.md", 10, "", "if (true)\n    return;")], snippets);
+    }
+
+    [Theory]
+    [InlineData("", "Console.WriteLine(IPAddress.Loopback);")]
+    [InlineData("", "sealed class A { public List<int> Numbers { get; } = []; }")]
+    [InlineData("", "#:package Some@1.*\nusing System.Net;\nConsole.WriteLine(IPAddress.Loopback);")]
+    [InlineData("members of object", "public override string ToString() => \"a\";")]
+    [InlineData("given Socket socket, byte[] bytes", "await socket.SendAsync(bytes);")]
+    public void A_right_snippet_compiles(string words, string code) => Assert.Empty(SnippetCompiler.Errors(new Snippet("a.md", 5, words, code), []));
+
+    [Theory]
+    [InlineData("", "Console.WriteLine(1);\nint n = \"two\";", "a.md:6: CS0029")]
+    [InlineData("", "#:package Some@1.*\nConsole.WriteLine(IPAddress.Loopback);", "a.md:6: CS0103")]
+    [InlineData("members of object", "public override string ToText() => \"a\";", "a.md:5: CS0115")]
+    [InlineData("given Socket socket", "socket.Whistle();", "a.md:5: CS1061")]
+    [InlineData("nonsense", "", "a.md:4: unknown words")]
+    public void A_wrong_snippet_is_told_with_its_line(string words, string code, string expected) =>
+        Assert.StartsWith(expected, Assert.Single(SnippetCompiler.Errors(new Snippet("a.md", 5, words, code), [])), StringComparison.Ordinal);
+
+    [Fact]
+    public void A_snippet_may_continue_the_types_of_its_page()
+    {
+        var first = new Snippet("a.md", 2, "", "new Echo().Run();\nclass Echo { public void Run() { } }");
+        var second = new Snippet("a.md", 9, "continues", "new Echo().Run();");
+        Assert.Empty(SnippetCompiler.Errors(second, [first]));
+        Assert.NotEmpty(SnippetCompiler.Errors(second with { Words = "" }, [first]));
+        Assert.Empty(SnippetCompiler.Errors(new Snippet("a.md", 20, "continues", "class Echo { }"), [first, second]));
+    }
+}
