@@ -25,29 +25,37 @@ internal static partial class Habits
         where !file.Excuses(file.LineOf(creation), "fixed port")
         select file.At(creation, $"{creation}: take port 0 and read back the bound port, or say '// tidy: fixed port because ...'");
 
-    /// Each unsafe type, member or block has a comment with the word "safe" at the head of its file or close above it.
+    // Each unsafe block, member or type has a comment with the word "safe": in the comment that belongs to it, up to six lines
+    // above it, or at the head of the file. A type that is unsafe for all its members may leave the words to them.
     public static IEnumerable<Finding> UnsafeClaims(SourceFile file)
     {
-        var claims = file.Root.DescendantTrivia()
-            .Where(t => t.IsKind(SyntaxKind.SingleLineCommentTrivia) || t.IsKind(SyntaxKind.MultiLineCommentTrivia) || t.IsKind(SyntaxKind.SingleLineDocumentationCommentTrivia))
-            .Where(t => SafeWord().IsMatch(t.ToFullString()))
-            .SelectMany(t => Enumerable.Range(file.LineOf(t.SpanStart), 1 + file.LineOf(t.Span.End) - file.LineOf(t.SpanStart)))
-            .ToHashSet();
+        var claims = ClaimLines(file);
         var firstType = file.All<BaseTypeDeclarationSyntax>().FirstOrDefault();
-        var head = firstType is null ? 0 : file.LineOf(firstType);
-        if (claims.Any(line => line <= head)) yield break;
+        if (firstType is not null && claims.Any(line => line <= file.LineOf(firstType))) yield break;
 
         foreach (var token in file.Root.DescendantTokens().Where(t => t.IsKind(SyntaxKind.UnsafeKeyword)))
         {
-            var line = file.LineOf(token.SpanStart);
-            var isInsideClaimed = token.Parent!.Ancestors().OfType<MemberDeclarationSyntax>()
-                .Any(a => a.Modifiers.Any(SyntaxKind.UnsafeKeyword) && !a.Modifiers.Contains(token) && claims.Any(c => IsNear(c, file.LineOf(a))));
-            if (!isInsideClaimed && !claims.Any(c => IsNear(c, line)))
-                yield return new Finding(file.Path, line, "unsafe without a comment that says why it is safe");
+            var isClaimed = token.Parent!.AncestorsAndSelf().Any(node => IsUnsafe(node) && IsClaimed(file, node, claims));
+            if (!isClaimed) yield return new Finding(file.Path, file.LineOf(token.SpanStart), "unsafe without a comment that says why it is safe");
         }
     }
 
-    private static bool IsNear(int comment, int line) => comment <= line + 1 && comment >= line - CommentDistance;
+    private static HashSet<int> ClaimLines(SourceFile file) =>
+        [.. file.Root.DescendantTrivia()
+            .Where(t => t.IsKind(SyntaxKind.SingleLineCommentTrivia) || t.IsKind(SyntaxKind.MultiLineCommentTrivia) || t.IsKind(SyntaxKind.SingleLineDocumentationCommentTrivia))
+            .Where(t => SafeWord().IsMatch(t.ToFullString()))
+            .SelectMany(t => Enumerable.Range(file.LineOf(t.SpanStart), 1 + file.LineOf(t.Span.End) - file.LineOf(t.SpanStart)))];
+
+    private static bool IsUnsafe(SyntaxNode node) =>
+        node is UnsafeStatementSyntax || (node is MemberDeclarationSyntax member && member.Modifiers.Any(SyntaxKind.UnsafeKeyword));
+
+    private static bool IsClaimed(SourceFile file, SyntaxNode node, HashSet<int> claims)
+    {
+        var line = file.LineOf(node);
+        var from = Math.Min(line - CommentDistance, file.LineOf(node.FullSpan.Start));
+        var to = node is TypeDeclarationSyntax ? file.LineOf(node.Span.End) : line + 1;
+        return claims.Any(c => c >= from && c <= to);
+    }
 
     [GeneratedRegex(@"\bsafe\b", RegexOptions.IgnoreCase)]
     private static partial Regex SafeWord();

@@ -60,7 +60,7 @@ internal static class Shape
         select file.At(type, $"{type.Identifier.Text}: the ending '{suffix}' says nothing; name the thing (docs/glossary.md)");
 
     // The file carries the name of its type. Beside it may stand what belongs to it and is quickly read: enums, delegates,
-    // file-local types, and structs or records of up to 30 lines.
+    // file-local types, and structs, records or exceptions of up to 30 lines.
     public static IEnumerable<Finding> OneTypePerFile(SourceFile file)
     {
         var types = file.Root.DescendantNodes(n => n is CompilationUnitSyntax or BaseNamespaceDeclarationSyntax).OfType<MemberDeclarationSyntax>()
@@ -83,7 +83,7 @@ internal static class Shape
     private static bool IsSmall(MemberDeclarationSyntax type) =>
         type is EnumDeclarationSyntax or DelegateDeclarationSyntax
         || type.Modifiers.Any(SyntaxKind.FileKeyword)
-        || (type is StructDeclarationSyntax or RecordDeclarationSyntax && type.GetText().Lines.Count <= SmallTypeLines);
+        || ((type is StructDeclarationSyntax or RecordDeclarationSyntax || NameOf(type).EndsWith("Exception", StringComparison.Ordinal)) && type.GetText().Lines.Count <= SmallTypeLines);
 
     private static bool IsVisible(ISymbol symbol)
     {
