@@ -29,6 +29,11 @@ public class CoreTests
         ("src/Whimbrel/Server.cs", "class Server { A a = null!; }"))));
 
     [Fact]
+    public void Enums_and_readonly_structs_are_words_for_every_layer() => Judge.None(Layers.Check(Judge.Model(
+        ("src/Whimbrel/Linux/A.cs", "class A { Cause c; Reason r; }"),
+        ("src/Whimbrel/Reason.cs", "enum Cause { None } readonly record struct Reason(Cause Cause);"))));
+
+    [Fact]
     public void Platform_questions_stand_in_three_files() => Judge.None(Repository.Sources("src/Whimbrel/").SelectMany(Places.PlatformQuestions));
 
     [Fact]

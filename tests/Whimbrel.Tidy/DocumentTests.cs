@@ -60,10 +60,11 @@ public class DocumentTests
     }
 
     [Fact]
-    public void A_symptom_page_without_a_message_is_found()
+    public void A_symptom_page_without_a_message_and_a_message_without_a_page_are_found()
     {
         Judge.Finds("no message", Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { }")]));
-        Judge.Finds("does not exist", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.Finds("no such page", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.Finds("no such page", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"a-b.md\"; }")]));
         Judge.None(Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
     }
 

@@ -38,6 +38,7 @@ public class HabitTests
         Judge.Finds("unsafe without", Habits.UnsafeClaims(Judge.File("src/A.cs", "class A\n{\n    // Reads the head. An unsafe method.\n    unsafe int M(int* p) => *p;\n}")));
         Judge.None(Habits.UnsafeClaims(Judge.File("src/A.cs", "class A\n{\n    // Safe: p points into our own block, which outlives the call.\n    unsafe int M(int* p) => *p;\n}")));
         Judge.None(Habits.UnsafeClaims(Judge.File("src/A.cs", "namespace N;\nunsafe class A\n{\n    // Safe: p is ours.\n    int M(int* p) => *p;\n}")));
+        Judge.None(Habits.UnsafeClaims(Judge.File("src/A.cs", "unsafe struct A { byte* p; }")));
         Judge.None(Habits.UnsafeClaims(Judge.File("src/A.cs", "// Safe because every pointer here comes from the block pool.\nnamespace N;\n\nunsafe class A { }")));
     }
 

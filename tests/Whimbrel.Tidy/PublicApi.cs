@@ -62,13 +62,13 @@ internal static class PublicApi
         foreach (var constructor in type.GetConstructors(Declared).Where(IsVisible))
             yield return $"{Access(constructor.IsPublic)}{type.Name.Split('`')[0]}({Parameters(constructor)})";
         foreach (var method in type.GetMethods(Declared).Where(m => IsVisible(m) && (!m.IsSpecialName || m.Name.StartsWith("op_", StringComparison.Ordinal))))
-            yield return $"{Modifiers(method)}{NameOf(method.ReturnType)} {method.Name}{Generics(method)}({Parameters(method)})";
+            yield return $"{Modifiers(method)}{NameOf(method.ReturnParameter)} {method.Name}{Generics(method)}({Parameters(method)})";
         foreach (var property in type.GetProperties(Declared))
         {
             var accessors = property.GetAccessors(nonPublic: true).Where(IsVisible).ToList();
             if (accessors.Count == 0) continue;
             var index = property.GetIndexParameters() is { Length: > 0 } parameters ? $"[{string.Join(", ", parameters.Select(p => $"{NameOf(p.ParameterType)} {p.Name}"))}]" : "";
-            yield return $"{Modifiers(accessors[0])}{NameOf(property.PropertyType)} {property.Name}{index} {{ {string.Join(' ', accessors.Select(a => Accessor(a, accessors[0])))} }}";
+            yield return $"{Modifiers(accessors[0])}{NameOf(property.PropertyType)}{Mark(property.PropertyType, new NullabilityInfoContext().Create(property))} {property.Name}{index} {{ {string.Join(' ', accessors.Select(a => Accessor(a, accessors[0])))} }}";
         }
         foreach (var happening in type.GetEvents(Declared).Where(e => IsVisible(e.AddMethod!)))
             yield return $"{Modifiers(happening.AddMethod!)}event {NameOf(happening.EventHandlerType!)} {happening.Name}";
@@ -104,7 +104,7 @@ internal static class PublicApi
     private static string Parameters(MethodBase method) => string.Join(", ", method.GetParameters().Select(p =>
     {
         var prefix = p.IsDefined(typeof(ParamArrayAttribute)) ? "params " : p.ParameterType.IsByRef ? p.IsOut ? "out " : p.IsIn ? "in " : "ref " : "";
-        return $"{prefix}{NameOf(p.ParameterType)} {p.Name}{(p.HasDefaultValue ? $" = {DefaultOf(p)}" : "")}";
+        return $"{prefix}{NameOf(p)} {p.Name}{(p.HasDefaultValue ? $" = {DefaultOf(p)}" : "")}";
     }));
 
     private static string DefaultOf(ParameterInfo parameter) => parameter.RawDefaultValue switch
@@ -120,6 +120,12 @@ internal static class PublicApi
         [typeof(char)] = "char", [typeof(short)] = "short", [typeof(ushort)] = "ushort", [typeof(int)] = "int", [typeof(uint)] = "uint", [typeof(long)] = "long",
         [typeof(ulong)] = "ulong", [typeof(float)] = "float", [typeof(double)] = "double", [typeof(decimal)] = "decimal", [typeof(nint)] = "nint", [typeof(nuint)] = "nuint",
     };
+
+    private static string NameOf(ParameterInfo parameter) => NameOf(parameter.ParameterType) + Mark(parameter.ParameterType, new NullabilityInfoContext().Create(parameter));
+
+    // Only the outermost type: what a user must be ready to get, or may leave out.
+    private static string Mark(Type type, NullabilityInfo info) =>
+        !(type.IsByRef ? type.GetElementType()! : type).IsValueType && (info.ReadState == NullabilityState.Nullable || info.WriteState == NullabilityState.Nullable) ? "?" : "";
 
     private static string NameOf(Type type)
     {

@@ -46,9 +46,10 @@ public class PublicApiTests
                 Sample(int count = 3)
                 const int Limit
                 int Count { get; protected set; }
+                object? Tag { get; init; }
                 override string ToString()
                 protected abstract void Open(ReadOnlySpan<byte> data)
-                protected virtual int? Read<T>(T[] items, out string text)
+                protected virtual int? Read<T>(T[] items, out string? text)
                 virtual void Dispose()
 
             """;
@@ -61,10 +62,11 @@ public class PublicApiTests
         public const int Limit = 1;
         public Sample(int count = 3) => Count = count;
         public int Count { get; protected set; }
+        public object? Tag { get; init; }
         public virtual void Dispose() { }
         public override string ToString() => "";
         protected abstract void Open(ReadOnlySpan<byte> data);
-        protected virtual int? Read<T>(T[] items, out string text) { text = ""; return null; }
+        protected virtual int? Read<T>(T[] items, out string? text) { text = ""; return null; }
         internal void Hidden() { }
     }
 #pragma warning restore

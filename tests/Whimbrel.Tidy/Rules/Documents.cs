@@ -67,7 +67,7 @@ internal static partial class Documents
         {
             foreach (Match named in SymptomPage().Matches(source.Text))
             {
-                if (!all.Contains(named.Value)) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, which does not exist");
+                if (!all.Contains($"docs/symptoms/{named.Groups[1].Value}")) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, and docs/symptoms has no such page");
             }
         }
     }
@@ -129,5 +129,5 @@ internal static partial class Documents
     [GeneratedRegex(@"^\|\s*\d")] private static partial Regex LooksLikeRow();
     [GeneratedRegex(@"`([^`]+)`")] private static partial Regex Quoted();
     [GeneratedRegex(@"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] private static partial Regex TestName();
-    [GeneratedRegex(@"docs/symptoms/[\w-]+\.md")] private static partial Regex SymptomPage();
+    [GeneratedRegex(@"(?:docs/symptoms/|"")([\w-]+\.md)\b")] private static partial Regex SymptomPage();
 }

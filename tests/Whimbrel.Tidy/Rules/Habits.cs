@@ -33,12 +33,15 @@ internal static partial class Habits
         var firstType = file.All<BaseTypeDeclarationSyntax>().FirstOrDefault();
         if (firstType is not null && claims.Any(line => line <= file.LineOf(firstType))) yield break;
 
-        foreach (var token in file.Root.DescendantTokens().Where(t => t.IsKind(SyntaxKind.UnsafeKeyword)))
+        foreach (var token in file.Root.DescendantTokens().Where(t => t.IsKind(SyntaxKind.UnsafeKeyword) && !IsLayout(t.Parent!)))
         {
             var isClaimed = token.Parent!.AncestorsAndSelf().Any(node => IsUnsafe(node) && IsClaimed(file, node, claims));
             if (!isClaimed) yield return new Finding(file.Path, file.LineOf(token.SpanStart), "unsafe without a comment that says why it is safe");
         }
     }
+
+    // A structure of fields only describes memory and does nothing with it.
+    private static bool IsLayout(SyntaxNode node) => node is StructDeclarationSyntax type && type.Members.All(m => m is FieldDeclarationSyntax);
 
     private static HashSet<int> ClaimLines(SourceFile file) =>
         [.. file.Root.DescendantTrivia()
