@@ -1,0 +1,201 @@
+using System.Buffers;
+using System.Diagnostics;
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Buffers;
+
+/// <summary>
+/// The blocks of one loop: native memory, last in first out, so that the block just sent is the next one filled and is
+/// still in the cache. Starts are staggered, or blocks would compete for the same cache sets. Loop's thread only.
+/// Keeps at most <see cref="MaxKept"/> free blocks; the rest goes back to the system.
+/// </summary>
+internal sealed unsafe class BlockPool
+{
+    /// <summary>Holds a whole window of 1,000 messages of 32 bytes (docs/design/0002).</summary>
+    internal const int BlockBytes = 32 * 1024;
+
+    internal const int MaxKept = 256;
+    private const int MaxFreeRuns = 32;
+    private const int StaggerBytes = 64;
+    private const int StaggerSteps = 32;
+
+    private Block? _free;
+    private Block? _freeHeaders;
+    private int _freeCount;
+    private int _freeHeaderCount;
+    private int _created;
+    private Run? _freeRun;
+    private int _freeRunCount;
+
+    /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
+    internal int Outstanding { get; private set; }
+
+    internal Block Take()
+    {
+        Outstanding++;
+        Block? block = _free;
+        if (block is null) return Create();
+        _free = block.Next;
+        _freeCount--;
+        block.Next = null;
+        return block;
+    }
+
+    // Safe: allocated with the stagger's room on top, so Memory + BlockBytes stays inside; freed by Origin.
+    private Block Create()
+    {
+        int stagger = _created++ % StaggerSteps * StaggerBytes;
+        byte* memory = (byte*)NativeMemory.Alloc(BlockBytes + (nuint)(StaggerBytes * StaggerSteps));
+        return new Block { Origin = memory, Memory = memory + stagger, Capacity = BlockBytes, Kind = BlockKind.Pooled };
+    }
+
+    /// <summary>A block of its own for one message that no pooled block holds.</summary>
+    internal Block TakeLarge(int capacity)
+    {
+        Block block = TakeHeader(BlockKind.Large);
+        block.Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
+        block.Capacity = capacity;
+        return block;
+    }
+
+    /// <summary>Queues memory whose ownership the user passed. Pinned until returned.</summary>
+    internal Block TakeOwned(IMemoryOwner<byte> owner, int length)
+    {
+        Block block = TakeHeader(BlockKind.Owned);
+        block.Owner = owner;
+        block.Pin = owner.Memory.Pin();
+        block.Memory = (byte*)block.Pin.Pointer;
+        block.Capacity = length;
+        block.End = length;
+        return block;
+    }
+
+    internal Block TakeReference(Run run, int start, int length)
+    {
+        Block block = TakeHeader(BlockKind.Run);
+        run.References++;
+        block.Run = run;
+        block.Memory = run.Memory;
+        block.Start = start;
+        block.End = start + length;
+        return block;
+    }
+
+    private Block TakeHeader(BlockKind kind)
+    {
+        Outstanding++;
+        Block? block = _freeHeaders;
+        if (block is null) return new Block { Kind = kind };
+        _freeHeaders = block.Next;
+        _freeHeaderCount--;
+        block.Next = null;
+        block.Kind = kind;
+        return block;
+    }
+
+    /// <summary>Gives a block back, and with it the reference to a run.</summary>
+    internal void Return(Block block)
+    {
+        Outstanding--;
+        Debug.Assert(Outstanding >= 0, "a block was returned twice");
+        block.Start = 0;
+        block.End = 0;
+        if (block.Kind == BlockKind.Pooled)
+        {
+            if (_freeCount >= MaxKept)
+            {
+                Destroy(block);
+                return;
+            }
+
+            block.Next = _free;
+            _free = block;
+            _freeCount++;
+            return;
+        }
+
+        switch (block.Kind)
+        {
+            case BlockKind.Large:
+                NativeMemory.Free(block.Memory);
+                break;
+            case BlockKind.Owned:
+                block.Pin.Dispose();
+                block.Pin = default;
+                block.Owner!.Dispose();
+                block.Owner = null;
+                break;
+            case BlockKind.Run:
+                Release(block.Run!);
+                block.Run = null;
+                break;
+        }
+
+        block.Memory = null;
+        block.Capacity = 0;
+        if (_freeHeaderCount < MaxKept * 64)
+        {
+            block.Next = _freeHeaders;
+            _freeHeaders = block;
+            _freeHeaderCount++;
+        }
+
+    }
+
+    // ------------------------------------------------------------------ runs
+
+    /// <summary>An empty run with one reference, the caller's.</summary>
+    internal Run TakeRun(int length)
+    {
+        Run run;
+        if (length > Run.FixedCapacity) run = new Run(length);
+        else if (_freeRun is null) run = new Run(Run.FixedCapacity);
+        else
+        {
+            run = _freeRun;
+            _freeRun = run.Next;
+            _freeRunCount--;
+            run.Next = null;
+        }
+
+        run.Length = 0;
+        run.References = 1;
+        return run;
+    }
+
+    /// <summary>Gives one reference back.</summary>
+    internal void Release(Run run)
+    {
+        if (--run.References > 0) return;
+        Debug.Assert(run.References == 0, "a run was released twice");
+        if (run.Capacity != Run.FixedCapacity || _freeRunCount >= MaxFreeRuns)
+        {
+            run.Free();
+            return;
+        }
+
+        run.Next = _freeRun;
+        _freeRun = run;
+        _freeRunCount++;
+    }
+
+    // Safe: only pooled blocks have an Origin, and a free block is in no queue.
+    private static void Destroy(Block block)
+    {
+        NativeMemory.Free(block.Origin);
+        block.Origin = null;
+        block.Memory = null;
+    }
+
+    internal void Clear()
+    {
+        for (Block? block = _free; block is not null; block = block.Next) Destroy(block);
+        _free = null;
+        for (Run? run = _freeRun; run is not null; run = run.Next) run.Free();
+        _freeRun = null;
+        _freeRunCount = 0;
+        _freeHeaders = null;
+        _freeCount = 0;
+        _freeHeaderCount = 0;
+    }
+}

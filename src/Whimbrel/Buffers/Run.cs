@@ -1,0 +1,46 @@
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Buffers;
+
+/// <summary>
+/// The joined broadcasts of one group, written once and queued by reference by every member on one loop.
+/// Bytes are only ever appended, so a member may send a stretch while more is added behind it.
+/// References are counted on the loop's thread; the pool hands a run out again when the count is zero.
+/// </summary>
+internal sealed unsafe class Run
+{
+    internal const int FixedCapacity = 64 * 1024;
+
+    internal Run? Next;
+    internal byte* Memory;
+    internal int Length;
+    internal int Capacity;
+
+    /// <summary>Members that still have a stretch queued, plus one while somebody may append. Loop's thread only.</summary>
+    internal int References;
+
+    // Safe: freed exactly once, by the pool that allocated it, when nobody refers to it.
+    internal Run(int capacity)
+    {
+        Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
+        Capacity = capacity;
+    }
+
+    internal int Room => Capacity - Length;
+
+    // Safe: the memory lives while somebody refers to the run.
+    internal ReadOnlySpan<byte> AsSpan() => new(Memory, Length);
+
+    // Safe: the caller checked Room.
+    internal void Append(ReadOnlySpan<byte> data)
+    {
+        data.CopyTo(new Span<byte>(Memory + Length, data.Length));
+        Length += data.Length;
+    }
+
+    internal void Free()
+    {
+        NativeMemory.Free(Memory);
+        Memory = null;
+    }
+}

@@ -1,0 +1,136 @@
+using System.Net.Sockets;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel;
+
+/// <summary>Why a connection or a dial attempt ended.</summary>
+public enum CloseCause
+{
+    /// <summary>It has not ended.</summary>
+    None,
+
+    /// <summary>This side called <c>Close</c> or finished sending, and the peer followed.</summary>
+    LocalClose,
+
+    /// <summary>This side called <c>Abort</c>.</summary>
+    LocalAbort,
+
+    /// <summary>The peer finished sending (FIN), and this side closed in answer.</summary>
+    PeerClosed,
+
+    /// <summary>The peer or the network reset the connection, or the peer was gone when this side sent.</summary>
+    PeerReset,
+
+    /// <summary>The send queue passed its limit under <see cref="SlowConsumer.Disconnect"/>.</summary>
+    SlowConsumer,
+
+    /// <summary>The session left more bytes unread than <see cref="ConnectionOptions.UnreadLimitBytes"/> and took none.</summary>
+    UnreadLimit,
+
+    /// <summary>An override of the session, or the factory, threw.</summary>
+    UserException,
+
+    /// <summary>A <c>SendAsync</c> was cancelled after its first piece, or a dial was cancelled.</summary>
+    Cancelled,
+
+    /// <summary>The connection went on with another session (<c>HandOver</c>).</summary>
+    HandedOver,
+
+    /// <summary>The server stopped.</summary>
+    ServerStopped,
+
+    /// <summary>The engine was disposed.</summary>
+    EngineStopped,
+
+    /// <summary>Nobody listens at the address.</summary>
+    Refused,
+
+    /// <summary>No route to the address, or the address cannot be used from here.</summary>
+    Unreachable,
+
+    /// <summary>The dial took longer than allowed, or the peer stopped answering.</summary>
+    TimedOut,
+
+    /// <summary>The process or the system has no descriptor, memory or slot left.</summary>
+    ResourceLimit,
+
+    /// <summary>Any other error of the system; <see cref="CloseReason.ErrorCode"/> has its number.</summary>
+    SystemError,
+}
+
+/// <summary>Who was the first to end it.</summary>
+public enum CloseInitiator
+{
+    /// <summary>Code on this side.</summary>
+    Local,
+
+    /// <summary>The other end.</summary>
+    Peer,
+
+    /// <summary>The library, because a limit was reached or a rule was broken.</summary>
+    Library,
+
+    /// <summary>The operating system or the network.</summary>
+    System,
+}
+
+/// <summary>
+/// The one reason why a connection ended: the first cause wins. A value; nothing is formatted until somebody asks.
+/// </summary>
+/// <param name="Cause">Why.</param>
+/// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
+/// <param name="Exception">What an override threw, with <see cref="CloseCause.UserException"/>.</param>
+public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
+{
+    /// <summary>Who ended it.</summary>
+    public CloseInitiator Initiator => Cause switch
+    {
+        CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit => CloseInitiator.Library,
+        CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
+        _ => CloseInitiator.Local,
+    };
+
+    /// <summary>True for an end that both sides agreed on: closed, handed over, or stopped.</summary>
+    public bool IsGraceful => Cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
+
+    /// <summary>Code, category and message of this end.</summary>
+    public NetworkError Error => new(ErrorCode, Category, ToString());
+
+    private ErrorCategory Category => Cause switch
+    {
+        CloseCause.Refused or CloseCause.Unreachable => ErrorCategory.Connect,
+        CloseCause.TimedOut => ErrorCategory.Timeout,
+        CloseCause.Cancelled => ErrorCategory.Cancelled,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
+        CloseCause.UserException => ErrorCategory.User,
+        CloseCause.PeerReset or CloseCause.SystemError => ErrorCategory.System,
+        _ => ErrorCategory.None,
+    };
+
+    /// <summary>One sentence for a log.</summary>
+    public override string ToString()
+    {
+        string text = Cause switch
+        {
+            CloseCause.None => "still open",
+            CloseCause.LocalClose => "closed by this side",
+            CloseCause.LocalAbort => "aborted by this side",
+            CloseCause.PeerClosed => "closed by the peer",
+            CloseCause.PeerReset => "reset by the peer",
+            CloseCause.SlowConsumer => "disconnected by SlowConsumer=Disconnect: the peer reads too slowly",
+            CloseCause.UnreadLimit => "the session left too many bytes unread",
+            CloseCause.UserException => $"an override threw {Exception?.GetType().Name}: {Exception?.Message}",
+            CloseCause.Cancelled => "cancelled",
+            CloseCause.HandedOver => "handed over to another session",
+            CloseCause.ServerStopped => "the server stopped",
+            CloseCause.EngineStopped => "the engine stopped",
+            CloseCause.Refused => "connection refused: nobody listens there",
+            CloseCause.Unreachable => "the address cannot be reached",
+            CloseCause.TimedOut => "timed out",
+            CloseCause.ResourceLimit => "no descriptor or memory left",
+            _ => "system error",
+        };
+        return ErrorCode == 0 ? text : $"{text} (error {ErrorCode}: {ErrorText.Of(ErrorCode)})";
+    }
+}

@@ -1,0 +1,262 @@
+using Whimbrel.Buffers;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Connections;
+
+/// <summary>All the ends of a connection (contracts 1, 11, 12). The first cause wins; one place detaches.</summary>
+internal sealed partial class Connection
+{
+    private const int LingerMs = 5_000;
+
+    private long _progressAtDeadline;
+
+    private void SetReason(CloseReason reason)
+    {
+        if (_reason.Cause == CloseCause.None) _reason = reason;
+    }
+
+    // ------------------------------------------------------------------ graceful
+
+    /// <summary>Close on the loop's thread: refuses sends at once, delivers nothing more, sends what is queued, then FIN.</summary>
+    internal void CloseWith(CloseReason reason)
+    {
+        switch (_state)
+        {
+            case ConnectionState.Connecting:
+                SetReason(reason);
+                EndAttempt();
+                return;
+            case ConnectionState.Open:
+                break;
+            default:
+                return;
+        }
+
+        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
+        else if (_peerFinished) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else SetReason(reason);
+        _state = ConnectionState.Draining;
+        RefuseForeign();
+        _room = _room > 0 ? CloseFill() : 0;
+        CancelSessionTimers();
+        _unread.Clear();
+        _offerPending = false;
+        StartDeadline(_shard.Options.DrainTimeout);
+        UpdateReceiving();
+        Loop.Schedule(this);
+    }
+
+    /// <summary>Done draining: everything taken is sent, also what other threads had under way.</summary>
+    private void TryFinishDraining()
+    {
+        if (_sendError != 0)
+        {
+            Detach();
+            return;
+        }
+
+        if (!SendQueueIsEmpty) return;
+        if (_peerFinished || _heldFinish)
+        {
+            Detach();
+            return;
+        }
+
+        _state = ConnectionState.Lingering;
+        if (!_finishSent)
+        {
+            _finishSent = true;
+            Loop.FinishSend(this);
+        }
+
+        StartDeadline(TimeSpan.FromMilliseconds(LingerMs));
+        UpdateReceiving();
+    }
+
+    internal void FinishSending()
+    {
+        if (_state != ConnectionState.Open || _finishRequested) return;
+        _finishRequested = true;
+        RefuseForeign();
+        _room = _room > 0 ? CloseFill() : 0;
+        Loop.Schedule(this);
+    }
+
+    private void TryFinishSending()
+    {
+        if (_finishSent || !SendQueueIsEmpty || _sendError != 0) return;
+        _finishSent = true;
+        Loop.FinishSend(this);
+        if (_peerFinished) CloseWith(new CloseReason(CloseCause.PeerClosed));
+    }
+
+    // ------------------------------------------------------------------ at once
+
+    /// <summary>Abort on the loop's thread: discards, resets.</summary>
+    internal void AbortWith(CloseReason reason)
+    {
+        switch (_state)
+        {
+            case ConnectionState.Free or ConnectionState.Detaching or ConnectionState.Closed:
+                return;
+            case ConnectionState.Connecting:
+                SetReason(reason);
+                EndAttempt();
+                return;
+        }
+
+        SetReason(reason);
+        ResetOnClose = true;
+        Detach();
+    }
+
+    /// <summary>The connection ended by an error, a limit or the peer.</summary>
+    private void Fail(CloseReason reason)
+    {
+        SetReason(reason);
+        ResetOnClose = true;
+        Detach();
+    }
+
+    /// <summary>The one place that gives the descriptor back.</summary>
+    private void Detach()
+    {
+        if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
+        _state = ConnectionState.Detaching;
+        RefuseForeign();
+        _room = 0;
+        _isReceiving = false;
+        CancelSessionTimers();
+        Loop.Detach(this);
+    }
+
+    internal override void CompleteClose()
+    {
+        _state = ConnectionState.Closed;
+        _detached = true;
+        Loop.Schedule(this);
+    }
+
+    /// <summary>A dial or accept that ends before it was connected: nothing is attached.</summary>
+    private void EndAttempt()
+    {
+        if (_state != ConnectionState.Connecting) return;
+        _state = ConnectionState.Closed;
+        CancelSessionTimers();
+        Connector? connector = Connector;
+        Connector = null;
+        connector?.Cancel(_reason);
+        Loop.Schedule(this);
+    }
+
+    /// <summary>The dial attempt that will bring the socket, while there is one.</summary>
+    internal Connector? Connector { get; set; }
+
+    internal void DialFailed(CloseReason reason)
+    {
+        Connector = null;
+        SetReason(reason);
+        EndAttempt();
+    }
+
+    // ------------------------------------------------------------------ the last callback
+
+    private void End()
+    {
+        DiscardQueue();
+        EndOperations();
+        LeaveGroups();
+        Session session = _session;
+        ConnectionHost host = _shard.Host;
+        CloseReason reason = _reason;
+        // Only a connection that was announced is said to have ended (contract 1).
+        bool wasConnected = _wasConnected;
+        host.SessionEnding(session);
+        Loop.EnterCallback(this, wasConnected ? "OnDisconnected" : "OnConnectFailed");
+        try
+        {
+            if (wasConnected) session.CallDisconnected(reason);
+            else session.CallConnectFailed(reason);
+        }
+        catch (Exception e)
+        {
+            TellErrorAfterEnd(session, e);
+        }
+
+        Loop.LeaveCallback();
+        session.DetachForGood(_bytesReceived, _bytesSent);
+        _shard.Closed++;
+        Recycle();
+        host.SessionEnded(session, reason, wasConnected);
+    }
+
+    private void TellErrorAfterEnd(Session session, Exception exception)
+    {
+        try
+        {
+            session.CallError(exception);
+        }
+        catch (Exception second)
+        {
+            Loop.Engine.NoteException("OnError", second);
+        }
+    }
+
+    /// <summary>
+    /// Back to the pool. If it is still on the dirty list, it stays there once, for whoever comes next. The generation changes first, so nobody who comes late
+    /// finds the next tenant.
+    /// </summary>
+    private void Recycle()
+    {
+        Generation = (Generation + 1) & GenerationMask;
+        Volatile.Write(ref _foreign, ForeignWord(Generation, closed: true));
+        _state = ConnectionState.Free;
+        _session = null!;
+        _next = null;
+        _shard = null!;
+        _reason = default;
+        _unread.Clear();
+        _atLeast = 0;
+        _bytesReceived = 0;
+        _bytesSent = 0;
+        _discarded = 0;
+        _offerPending = false;
+        _heldFinish = false;
+        _wasConnected = false;
+        _peerFinished = false;
+        _finishRequested = false;
+        _finishSent = false;
+        _sendError = 0;
+        _sendInFlight = false;
+        _broadcastGate = BroadcastGate.Open;
+        ResetOnClose = false;
+        _deadline?.Cancel();
+        _deadline = null;
+        Loop.ReturnConnection(this);
+    }
+
+    // ------------------------------------------------------------------ deadlines
+
+    private void StartDeadline(TimeSpan due)
+    {
+        _deadline?.Cancel();
+        _progressAtDeadline = _bytesSent;
+        _deadline = new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
+        Loop.StartTimer(_deadline, due);
+    }
+
+    private void DeadlinePassed()
+    {
+        _deadline = null;
+        if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
+        {
+            // The peer is slow, not gone: as long as it takes bytes it may have them.
+            StartDeadline(_shard.Options.DrainTimeout);
+            return;
+        }
+
+        if (_state is not (ConnectionState.Draining or ConnectionState.Lingering)) return;
+        ResetOnClose = true;
+        Detach();
+    }
+}

@@ -1,0 +1,242 @@
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Connections;
+
+/// <summary>The receiving half: unread bytes, pause, back-pressure, the peer's FIN (contracts 3, 9, 10, 11).</summary>
+internal sealed partial class Connection
+{
+    /// <summary>Input discarded after Close before the connection is reset.</summary>
+    private const int LingerLimitBytes = 64 * 1024;
+
+    private ReceiveGate _gate;
+    private UnreadBytes _unread;
+    private int _atLeast;
+    private long _bytesReceived;
+    private int _discarded;
+    private bool _offerPending;
+    private bool _heldFinish;
+    private bool _isReceiving;
+
+    internal long BytesReceived => _bytesReceived;
+
+    internal int UnreadCount => _unread.Length;
+
+    internal bool IsPaused => (_gate & ReceiveGate.User) != 0;
+
+    /// <summary>The engine received these bytes. Valid during the call.</summary>
+    internal void CompleteReceive(ReadOnlySpan<byte> data)
+    {
+        _bytesReceived += data.Length;
+        _shard.BytesReceived += data.Length;
+        Loop.CountReceived(data.Length);
+        if (_state != ConnectionState.Open)
+        {
+            DiscardInput(data.Length);
+            return;
+        }
+
+        if (_gate != ReceiveGate.None)
+        {
+            // The engine had taken them before it was told to stop: kept, and first after resume.
+            _unread.Append(data);
+            _offerPending = true;
+            return;
+        }
+
+        if (_unread.Length == 0 && data.Length >= _atLeast)
+        {
+            int taken = Offer(data);
+            if (_state != ConnectionState.Open) return;
+            _unread.Append(data[taken..]);
+            AfterOffer(taken);
+        }
+        else
+        {
+            _unread.Append(data);
+            OfferUnread();
+        }
+
+        Loop.FlushIfMany();
+    }
+
+    /// <summary>Offers what is unread, if it is enough for the session.</summary>
+    private void OfferUnread()
+    {
+        if (_unread.Length == 0) return;
+        if (_unread.Length < _atLeast && !_peerFinished) return;
+        int taken = Offer(_unread.Span);
+        if (_state != ConnectionState.Open)
+        {
+            _unread.Clear();
+            return;
+        }
+
+        _unread.Consume(taken);
+        AfterOffer(taken);
+    }
+
+    /// <summary>One call of OnUnread, with the natural back-pressure around it (contract 9).</summary>
+    private int Offer(ReadOnlySpan<byte> data)
+    {
+        long before = _queued + _granted - _room;
+        long sentBefore = _bytesSent;
+        _atLeast = 0;
+        int taken;
+        Loop.EnterCallback(this, "OnReceived");
+        try
+        {
+            taken = _session.CallUnread(data);
+            if ((uint)taken > (uint)data.Length) Throw.State($"OnUnread returned {taken} for {data.Length} bytes.");
+        }
+        catch (Exception e)
+        {
+            Loop.LeaveCallback();
+            FailWith(e);
+            return 0;
+        }
+
+        Loop.LeaveCallback();
+        long after = _queued + _granted - _room;
+        if (after > BackPressureMark && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure)
+        {
+            _gate |= ReceiveGate.BackPressure;
+            UpdateReceiving();
+        }
+
+        return taken;
+    }
+
+    private void AfterOffer(int taken)
+    {
+        if (taken == 0 && _unread.Length >= _shard.Options.UnreadLimitBytes)
+        {
+            Fail(new CloseReason(CloseCause.UnreadLimit));
+            return;
+        }
+
+        if (_next is not null) AfterCallback();
+    }
+
+    internal void NeedBytes(int count)
+    {
+        if (count < 1 || count > _shard.Options.UnreadLimitBytes)
+        {
+            Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({_shard.Options.UnreadLimitBytes})");
+        }
+
+        _atLeast = count;
+    }
+
+    // ------------------------------------------------------------------ the peer's end
+
+    /// <summary>The engine read the peer's FIN; it stops receiving by itself.</summary>
+    internal void CompleteReceiveEnd()
+    {
+        _isReceiving = false;
+        switch (_state)
+        {
+            case ConnectionState.Open when _sendError != 0:
+                Fail(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
+                break;
+            case ConnectionState.Open when _gate != ReceiveGate.None || _offerPending:
+                _heldFinish = true;
+                break;
+            case ConnectionState.Open:
+                PeerFinished();
+                break;
+            case ConnectionState.Draining:
+                _peerFinished = true;
+                Loop.Schedule(this);
+                break;
+            case ConnectionState.Lingering:
+                Detach();
+                break;
+        }
+    }
+
+    private void PeerFinished()
+    {
+        _peerFinished = true;
+        _gate |= ReceiveGate.Finished;
+        // What the session wanted more of before looking at it: there is no more (contract 3).
+        if (_atLeast > 0) OfferUnread();
+        if (_state != ConnectionState.Open) return;
+        Call("OnPeerFinished", static session => session.CallPeerFinished());
+        AfterCallback();
+        if (_state == ConnectionState.Open && _finishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+    }
+
+    /// <summary>Receiving failed: reset, timed out, or another error of the system.</summary>
+    internal void CompleteReceiveError(int error)
+    {
+        _isReceiving = false;
+        switch (_state)
+        {
+            case ConnectionState.Open:
+                int first = _sendError != 0 ? _sendError : error;
+                Fail(new CloseReason(ErrorText.CauseOf(first), first));
+                break;
+            case ConnectionState.Draining or ConnectionState.Lingering:
+                Detach();
+                break;
+        }
+    }
+
+    private void DiscardInput(int count)
+    {
+        _discarded += count;
+        if (_discarded > LingerLimitBytes && _state is ConnectionState.Lingering or ConnectionState.Draining)
+        {
+            ResetOnClose = true;
+            Detach();
+        }
+    }
+
+    // ------------------------------------------------------------------ the gate
+
+    internal void PauseReceiving()
+    {
+        if (_state is not (ConnectionState.Open or ConnectionState.Connecting)) return;
+        _gate |= ReceiveGate.User;
+        UpdateReceiving();
+    }
+
+    internal void ResumeReceiving() => Open(ReceiveGate.User);
+
+    internal void HoldForMailbox()
+    {
+        if (_state != ConnectionState.Open) return;
+        _gate |= ReceiveGate.Mailbox;
+        UpdateReceiving();
+    }
+
+    internal void ReleaseMailboxHold(uint generation)
+    {
+        if (generation == Generation) Open(ReceiveGate.Mailbox);
+    }
+
+    private void Open(ReceiveGate reason)
+    {
+        if ((_gate & reason) == 0) return;
+        _gate &= ~reason;
+        if (_state != ConnectionState.Open) return;
+        if (reason == ReceiveGate.User && _unread.Length > 0) _offerPending = true;
+        // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.
+        Loop.Schedule(this);
+    }
+
+    /// <summary>Makes the engine read exactly when the gate is open; with bytes or a FIN held back it waits for those.</summary>
+    private void UpdateReceiving()
+    {
+        bool wanted = _state switch
+        {
+            ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
+            ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished,
+            _ => false,
+        };
+        if (wanted == _isReceiving) return;
+        _isReceiving = wanted;
+        if (wanted) Loop.StartReceive(this);
+        else Loop.StopReceive(this);
+    }
+}

@@ -1,0 +1,637 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+using Whimbrel.Buffers;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// The sending half: the queue of blocks, its limit, and the way in for other threads (contracts 5, 6, 7, 8).
+/// A send inside a callback is one comparison and a copy into the fill block; the flush at the end of the turn makes
+/// one system call of all of them.
+/// </summary>
+internal sealed unsafe partial class Connection
+{
+    internal const int BackPressureMark = 256 * 1024;
+    internal const int BackPressureResume = BackPressureMark / 4;
+
+    /// <summary>From here on, with an empty queue, bytes are not copied (docs/design/0002).</summary>
+    internal const int ByReferenceBytes = 16 * 1024;
+
+    /// <summary>A shorter run is copied, but only into a block the member already has.</summary>
+    private const int CopyRunBelowBytes = 1024;
+
+    internal const uint GenerationMask = 0x7FFF_FFFF;
+    private const ulong ClosedBit = 1UL << 32;
+
+    // The fill block: while _room > 0 a flush is certain to follow, so Send need look at nothing else.
+    private byte* _fillPointer;
+    private int _room;
+    private int _granted;
+    private bool _dirty;
+    private bool _sendInFlight;
+
+    private Block? _head;
+    private Block? _tail;
+    private long _queued; // without what lies in the open fill: + _granted - _room
+    private long _limit;
+    private long _bytesSent;
+    private int _sendError;
+    private int _reserved;
+
+    private SendOperation? _firstOperation;
+    private SendOperation? _lastOperation;
+    private int _operationCount;
+
+    /// <summary>generation (31 bits) | closed (1) | bytes that other threads have under way (32).</summary>
+    private long _foreign;
+
+    internal long BytesSent => _bytesSent;
+
+    /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
+    internal long BytesPending => Volatile.Read(ref _queued) + _granted - _room + (uint)Volatile.Read(ref _foreign);
+
+    internal Block? SendHead => _head;
+
+    internal bool IsSendInFlight => _sendInFlight;
+
+    private bool SendQueueIsEmpty => _head is null && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
+
+    private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
+
+    // ------------------------------------------------------------------ the fast way
+
+    /// <summary>Queues a copy, whole or not at all. Any thread.</summary>
+    // Safe: _room > 0 only while _fillPointer points at that many free bytes of the fill block, and only the loop's
+    // thread, checked here, changes either.
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
+    {
+        if (data.Length <= _room && Loop.IsCurrent && generation == Generation)
+        {
+            Unsafe.CopyBlockUnaligned(ref *_fillPointer, ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(data)), (uint)data.Length);
+            _fillPointer += data.Length;
+            _room -= data.Length;
+            return SendResult.Queued;
+        }
+
+        return SendSlow(data, default, generation);
+    }
+
+    internal SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation) => SendSlow(head, body, generation);
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private SendResult SendSlow(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
+    {
+        if (!Loop.IsCurrent) return SendForeign(head, body, generation);
+        SendResult result = Admit((long)head.Length + body.Length, generation);
+        if (result != SendResult.Queued) return result;
+        if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
+        {
+            int sent = Loop.TrySendNow(this, head);
+            if (_sendError != 0) return SendResult.Closed;
+            CountSent(sent);
+            head = head[sent..];
+        }
+
+        Append(head);
+        Append(body);
+        Loop.FlushIfMany();
+        return SendResult.Queued;
+    }
+
+    /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
+    private SendResult Admit(long length, uint generation)
+    {
+        if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return SendResult.Closed;
+        if (_operationCount > 0) return SendResult.Full;
+        if (BytesPending + length <= _limit) return SendResult.Queued;
+        return OverLimit();
+    }
+
+    private SendResult OverLimit()
+    {
+        if (_shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        NoteSlowConsumer();
+        AbortWith(new CloseReason(CloseCause.SlowConsumer));
+        return SendResult.Closed;
+    }
+
+    private void NoteSlowConsumer() => _shard.Host.NoteSession(new Notice(
+        NoticeKind.SlowConsumer,
+        $"Session {_session.Id:x} is {BytesPending / 1024.0 / 1024.0:0.0} MiB behind (limit {_limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
+        "slow-consumer.md"));
+
+    private bool CanSendNow => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
+
+    // ------------------------------------------------------------------ the queue
+
+    /// <summary>Copies to the end of the queue. The limit was checked.</summary>
+    private void Append(ReadOnlySpan<byte> data)
+    {
+        while (!data.IsEmpty)
+        {
+            if (_room == 0) OpenFill(data.Length);
+            int count = Math.Min(_room, data.Length);
+            data[..count].CopyTo(new Span<byte>(_fillPointer, count));
+            _fillPointer += count;
+            _room -= count;
+            data = data[count..];
+            if (_room == 0) CloseFill();
+        }
+    }
+
+    /// <summary>Opens room at the tail: what is left of the last block, or a new one. Marks the connection dirty.</summary>
+    private void OpenFill(int needed)
+    {
+        CloseFill();
+        if (_tail is not { Kind: BlockKind.Pooled } tail || tail.End == tail.Capacity)
+        {
+            tail = Loop.TakeBlock();
+            Enqueue(tail);
+        }
+
+        _fillPointer = tail.Memory + tail.End;
+        // No more room than the limit allows (and what was admitted already), so that the one comparison in Send checks
+        // the limit as well.
+        _granted = _room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(_limit - BytesPending, needed));
+        MarkDirty();
+    }
+
+    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again. Returns 0.</summary>
+    private int CloseFill()
+    {
+        if (_granted == 0) return 0;
+        int written = _granted - _room;
+        _tail!.End += written;
+        _granted = 0;
+        _room = 0;
+        _fillPointer = null;
+        _queued += written;
+        return 0;
+    }
+
+    private void Enqueue(Block block)
+    {
+        CloseFill();
+        if (_tail is null) _head = block;
+        else _tail.Next = block;
+        _tail = block;
+    }
+
+    private void MarkDirty()
+    {
+        if (_dirty || _sendInFlight) return;
+        _dirty = true;
+        Loop.AddDirty(this);
+    }
+
+    /// <summary>Starts the send of what is queued. From the loop's flush only.</summary>
+    internal void Flush()
+    {
+        _dirty = false;
+        if (_reserved > 0)
+        {
+            // Somebody writes into the fill block right now: it cannot leave yet.
+            MarkDirty();
+            return;
+        }
+
+        CloseFill();
+        if (_head is null || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
+        if (_head.Length == 0)
+        {
+            PopSent();
+            if (_head is null) return;
+        }
+
+        _sendInFlight = true;
+        Loop.StartSend(this);
+    }
+
+    // ------------------------------------------------------------------ completions of a send
+
+    /// <summary>The system took this many bytes from the head of the queue.</summary>
+    internal void AdvanceSend(long count)
+    {
+        CloseFill();
+        _queued -= count;
+        CountSent(count);
+        while (count > 0)
+        {
+            Block block = _head!;
+            int part = (int)Math.Min(count, block.Length);
+            block.Start += part;
+            count -= part;
+            if (block.Length == 0) PopSent();
+        }
+    }
+
+    private void CountSent(long count)
+    {
+        _bytesSent += count;
+        _shard.BytesSent += count;
+        Loop.Counters.BytesSent += count;
+    }
+
+    private void PopSent()
+    {
+        Block block = _head!;
+        _head = block.Next;
+        if (_head is null) _tail = null;
+        block.Next = null;
+        Loop.Blocks.Return(block);
+    }
+
+    /// <summary>The send has ended: the next may start, and whoever waits for room gets it.</summary>
+    internal void CompleteSend()
+    {
+        _sendInFlight = false;
+        if (_firstOperation is not null) PumpOperations();
+        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
+        if (_head is not null) MarkDirty();
+        else if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+    }
+
+    /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
+    internal void FailSend(int error)
+    {
+        _sendInFlight = false;
+        if (_sendError != 0) return;
+        _sendError = error;
+        RefuseForeign();
+        DiscardQueue();
+        EndOperations();
+        Loop.Schedule(this);
+    }
+
+    private void DiscardQueue()
+    {
+        CloseFill();
+        while (_head is not null) PopSent();
+        _queued = 0;
+    }
+
+    // ------------------------------------------------------------------ Reserve and Commit
+
+    internal Span<byte> Reserve(int count, uint generation)
+    {
+        if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Reserve));
+        if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
+        if (Admit(count, generation) != SendResult.Queued) return default;
+        if (_room < count)
+        {
+            CloseFill();
+            Block block = Loop.TakeBlock();
+            Enqueue(block);
+            OpenFill(count);
+        }
+
+        if (_room < count) return default;
+        _reserved = count;
+        return new Span<byte>(_fillPointer, count);
+    }
+
+    internal void Commit(int count, uint generation)
+    {
+        if (generation != Generation) return;
+        if (count < 0 || count > _reserved) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_reserved} reserved");
+        _reserved = 0;
+        if (_granted == 0) return; // ended in between
+        _fillPointer += count;
+        _room -= count;
+    }
+
+    // ------------------------------------------------------------------ memory whose ownership is passed
+
+    internal SendResult SendOwned(IMemoryOwner<byte> owner, int length, uint generation)
+    {
+        if (!Loop.IsCurrent) return SendOwnedForeign(owner, length, generation);
+        SendResult result = Admit(length, generation);
+        if (result == SendResult.Queued) EnqueueOwned(owner, length);
+        return result;
+    }
+
+    private void EnqueueOwned(IMemoryOwner<byte> owner, int length)
+    {
+        if (length == 0)
+        {
+            owner.Dispose();
+            return;
+        }
+
+        Enqueue(Loop.Blocks.TakeOwned(owner, length));
+        _queued += length;
+        MarkDirty();
+    }
+
+    private SendResult SendOwnedForeign(IMemoryOwner<byte> owner, int length, uint generation)
+    {
+        SendResult result = TryReserveForeign(length, generation);
+        if (result != SendResult.Queued) return result;
+        if (Loop.Mailbox.PostOwned(this, generation, owner, length)) return SendResult.Queued;
+        ReleaseForeign(length, generation);
+        return SendResult.Closed;
+    }
+
+    internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int length)
+    {
+        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) EnqueueOwned(owner, length);
+        else owner.Dispose();
+        ForeignArrived(length, generation);
+    }
+
+    // ------------------------------------------------------------------ other threads
+
+    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
+    {
+        int length = checked(head.Length + body.Length);
+        SendResult result = TryReserveForeign(length, generation);
+        if (result != SendResult.Queued) return result;
+        result = Loop.Mailbox.PostSend(this, generation, head, body);
+        if (result != SendResult.Queued) ReleaseForeign(length, generation);
+        return result;
+    }
+
+    /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
+    private SendResult TryReserveForeign(int length, uint generation)
+    {
+        while (true)
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
+            if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
+            if (BytesPending + length > _limit) return OverLimitForeign(generation);
+            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) return SendResult.Queued;
+        }
+    }
+
+    private SendResult OverLimitForeign(uint generation)
+    {
+        // The shard is read once: the object may be recycled under a caller that comes late.
+        if (_shard is not { } shard || shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        if (!CloseForeign(generation)) return SendResult.Closed;
+        Loop.PostControl(
+            static (_, connection, _, g) =>
+            {
+                Connection c = (Connection)connection!;
+                if (c.Generation != (uint)g) return;
+                c.NoteSlowConsumer();
+                c.AbortWith(new CloseReason(CloseCause.SlowConsumer));
+            },
+            this,
+            null,
+            generation);
+        return SendResult.Closed;
+    }
+
+    /// <summary>Sets the closed bit: this caller's later sends are refused from here on. False when it was set or the tenant is gone.</summary>
+    internal bool CloseForeign(uint generation)
+    {
+        while (true)
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return false;
+            if (Interlocked.CompareExchange(ref _foreign, (long)((ulong)word | ClosedBit), word) == word) return true;
+        }
+    }
+
+    private void RefuseForeign() => CloseForeign(Generation);
+
+    private void ReleaseForeign(int length, uint generation)
+    {
+        while (true)
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation) return;
+            if (Interlocked.CompareExchange(ref _foreign, word - length, word) == word) return;
+        }
+    }
+
+    internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
+    {
+        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        ForeignArrived(data.Length, generation);
+    }
+
+    private void ForeignArrived(int length, uint generation)
+    {
+        ReleaseForeign(length, generation);
+        if (generation == Generation && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+        Loop.FlushIfMany();
+    }
+
+    internal void DrainClose(uint generation)
+    {
+        if (generation == Generation) CloseWith(new CloseReason(CloseCause.LocalClose));
+    }
+
+    internal void DrainFinishSending(uint generation)
+    {
+        if (generation == Generation) FinishSending();
+    }
+
+    // ------------------------------------------------------------------ SendAsync (contract 6)
+
+    internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, uint generation, CancellationToken cancellation)
+    {
+        if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellation);
+        bool onLoop = Loop.IsCurrent;
+        if (onLoop)
+        {
+            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return new(SendResult.Closed);
+            if (_operationCount == 0 && BytesPending + data.Length <= _limit)
+            {
+                return new(SendSlow(data.Span, default, generation));
+            }
+        }
+        else
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return new(SendResult.Closed);
+            if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
+            {
+                SendResult result = SendForeign(data.Span, default, generation);
+                if (result != SendResult.Full) return new(result);
+            }
+        }
+
+        SendOperation operation = SendOperation.Take(Loop);
+        operation.Begin(this, generation, data);
+        Interlocked.Increment(ref _operationCount);
+        if (onLoop)
+        {
+            Enqueue(operation);
+            PumpOperations();
+        }
+        else if (!Loop.Mailbox.PostItem(DataKind.SendOperation, this, generation, operation)) operation.End(SendResult.Closed);
+        ValueTask<SendResult> task = operation.Task;
+        if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
+        return task;
+    }
+
+    internal void DrainOperation(uint generation, SendOperation operation)
+    {
+        if (generation != Generation || _state is not (ConnectionState.Open or ConnectionState.Draining) || _sendError != 0)
+        {
+            operation.End(SendResult.Closed);
+            return;
+        }
+
+        Enqueue(operation);
+        PumpOperations();
+    }
+
+    private void Enqueue(SendOperation operation)
+    {
+        if (_lastOperation is null) _firstOperation = operation;
+        else _lastOperation.Next = operation;
+        _lastOperation = operation;
+    }
+
+    internal void OperationEnded() => Interlocked.Decrement(ref _operationCount);
+
+    /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
+    private void PumpOperations()
+    {
+        while (_firstOperation is { } operation)
+        {
+            long room = _limit - BytesPending;
+            int rest = operation.Rest.Length;
+            bool inPieces = operation.HasStarted || rest > _limit;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) return;
+            int count = (int)Math.Min(rest, room);
+            Append(operation.Rest.Span[..count]);
+            operation.Advance(count);
+            if (operation.Rest.Length > 0) return;
+            RemoveFirstOperation();
+            operation.End(SendResult.Queued);
+        }
+    }
+
+    private void RemoveFirstOperation()
+    {
+        SendOperation first = _firstOperation!;
+        _firstOperation = first.Next;
+        if (_firstOperation is null) _lastOperation = null;
+        first.Next = null;
+    }
+
+    /// <summary>Gives up one operation. Before its first piece nothing was sent; after it the message cannot be taken back.</summary>
+    internal void CancelOperation(SendOperation operation)
+    {
+        SendOperation? previous = null;
+        for (SendOperation? o = _firstOperation; o is not null; previous = o, o = o.Next)
+        {
+            if (!ReferenceEquals(o, operation)) continue;
+            if (previous is null) RemoveFirstOperation();
+            else
+            {
+                previous.Next = o.Next;
+                if (ReferenceEquals(_lastOperation, o)) _lastOperation = previous;
+                o.Next = null;
+            }
+
+            bool started = operation.HasStarted;
+            operation.EndCancelled();
+            if (started) AbortWith(new CloseReason(CloseCause.Cancelled));
+            else
+            {
+                PumpOperations();
+                if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+            }
+
+            return;
+        }
+    }
+
+    private void EndOperations()
+    {
+        while (_firstOperation is { } operation)
+        {
+            RemoveFirstOperation();
+            operation.End(SendResult.Closed);
+        }
+    }
+
+    // ------------------------------------------------------------------ broadcasts (contract 17)
+
+    private BroadcastGate _broadcastGate;
+    private List<(Run Run, int Start, int Length)>? _heldRuns;
+
+    internal BroadcastGate BroadcastGate
+    {
+        get => _broadcastGate;
+        set
+        {
+            _broadcastGate = value;
+            if (value == BroadcastGate.Held || _heldRuns is not { Count: > 0 } held) return;
+            List<(Run Run, int Start, int Length)> runs = held;
+            _heldRuns = null;
+            foreach ((Run run, int start, int length) in runs)
+            {
+                _queued -= length;
+                if (value == BroadcastGate.Open) AppendRun(run, start, length);
+                Loop.Blocks.Release(run);
+            }
+        }
+    }
+
+    /// <summary>Queues a stretch of a run by reference. False when this member does not get it.</summary>
+    internal bool AppendRun(Run run, int start, int length)
+    {
+        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _broadcastGate == BroadcastGate.Shut) return false;
+        if (BytesPending + length > _limit)
+        {
+            Loop.Counters.BroadcastsDropped++;
+            OverLimit();
+            return false;
+        }
+
+        if (_broadcastGate == BroadcastGate.Held)
+        {
+            (_heldRuns ??= []).Add((run, start, length));
+            run.References++;
+            _queued += length;
+            return true;
+        }
+
+        if (length < CopyRunBelowBytes && length <= _room)
+        {
+            new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));
+            _fillPointer += length;
+            _room -= length;
+            return true;
+        }
+
+        CloseFill();
+        if (_tail is { Kind: BlockKind.Run } tail && ReferenceEquals(tail.Run, run) && tail.End == start) tail.End += length;
+        else Enqueue(Loop.Blocks.TakeReference(run, start, length));
+        _queued += length;
+        MarkDirty();
+        return true;
+    }
+
+    // ------------------------------------------------------------------ memberships
+
+    private List<(GroupShard Shard, int Index)>? _memberships;
+
+    internal List<(GroupShard Shard, int Index)> Memberships => _memberships ??= new(2);
+
+    private void LeaveGroups()
+    {
+        DropHeldRuns();
+        if (_shard.Members.Contains(this)) _shard.Members.Remove(this);
+        while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
+    }
+
+    private void DropHeldRuns()
+    {
+        if (_heldRuns is null) return;
+        foreach ((Run run, _, _) in _heldRuns) Loop.Blocks.Release(run);
+
+        _heldRuns = null;
+    }
+}

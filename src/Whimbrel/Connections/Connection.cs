@@ -1,0 +1,280 @@
+using System.Net;
+using Whimbrel.Buffers;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// One stream socket: its state, its unread bytes, its send queue and the session on top. Lives on one loop and is
+/// recycled by it; sessions are not. Follow one byte: <c>CompleteReceive</c> (Connection.Receive.cs) offers it to the
+/// session, whose <c>Send</c> appends it to the fill block and marks the connection dirty (Connection.Send.cs); the
+/// flush at the end of the turn sends it; <c>AdvanceSend</c> returns the block. Connection.Close.cs has all the ends.
+/// </summary>
+/// <remarks>
+/// Loop's thread only, except for the members that say "any thread". Those go by <see cref="_foreign"/>, a word with
+/// the generation, a closed bit and the bytes other threads have under way, so that a late caller can neither
+/// reach the next tenant of this object nor pass the limit.
+/// </remarks>
+internal sealed partial class Connection : Resident
+{
+    private HostShard _shard = null!;
+    private Session _session = null!;
+    private Session? _next;
+    private ConnectionState _state = ConnectionState.Free;
+    private CloseReason _reason;
+    private LoopTimer? _deadline;
+    private LoopTimer? _sessionTimers;
+    private bool _wasConnected;
+    private bool _peerFinished;
+    private bool _finishRequested;
+    private bool _finishSent;
+    private bool _detached;
+
+    internal Connection(Loop loop)
+        : base(loop)
+    {
+    }
+
+    internal ConnectionState State => _state;
+
+    internal Session Session => _session;
+
+    internal ConnectionHost Host => _shard.Host;
+
+    internal HostShard Shard => _shard;
+
+    internal CloseReason Reason => _reason;
+
+    internal bool IsOpen => _state == ConnectionState.Open;
+
+    /// <summary>Index in the group of all connections of its host on this loop.</summary>
+    internal int HostMemberIndex { get; set; } = -1;
+
+    /// <summary>The socket that the engine adopts in Attach.</summary>
+    internal RawSocket AdoptedSocket { get; private set; }
+
+    // ------------------------------------------------------------------ birth
+
+    /// <summary>Gives the object a new tenant. The session is made by the caller, with the factory fenced.</summary>
+    internal void Begin(HostShard shard, Session session, long id, EndPoint? local, PeerAddress remote)
+    {
+        _shard = shard;
+        _session = session;
+        _state = ConnectionState.Connecting;
+        _reason = default;
+        _gate = ReceiveGate.NotOpen;
+        _limit = shard.Options.SendLimitBytes;
+        _foreign = ForeignWord(Generation, closed: true);
+        shard.Opened++;
+        session.Attach(this, id, local, remote);
+    }
+
+    /// <summary>OnConnecting. False when it threw or closed: then the attempt is over.</summary>
+    internal bool Connecting()
+    {
+        Call("OnConnecting", static session => session.CallConnecting());
+        return _state == ConnectionState.Connecting;
+    }
+
+    /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
+    internal void Adopt(RawSocket socket)
+    {
+        AdoptedSocket = socket;
+        _detached = false;
+        Loop.Attach(this);
+    }
+
+    internal override void CompleteAttach(int error)
+    {
+        AdoptedSocket = default;
+        if (error != 0)
+        {
+            SetReason(new CloseReason(Diagnostics.ErrorText.CauseOf(error), error));
+            Detach();
+            return;
+        }
+
+        _state = ConnectionState.Open;
+        _wasConnected = true;
+        _gate = ReceiveGate.None;
+        Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
+        _shard.Members.Add(this);
+        Call("OnConnected", static session => session.CallConnected());
+        _shard.Host.SessionConnected(_session);
+        AfterCallback();
+        UpdateReceiving();
+    }
+
+    // ------------------------------------------------------------------ callbacks
+
+    /// <summary>Runs one override, fenced: what it throws goes to OnError and ends this connection only (contract 4).</summary>
+    private void Call(string name, Action<Session> callback)
+    {
+        Loop.EnterCallback(this, name);
+        try
+        {
+            callback(_session);
+        }
+        catch (Exception e)
+        {
+            Loop.LeaveCallback();
+            FailWith(e);
+            return;
+        }
+
+        Loop.LeaveCallback();
+    }
+
+    /// <summary>The session threw: tell it, then end the connection. The call to OnError is fenced as well.</summary>
+    private void FailWith(Exception exception)
+    {
+        Loop.EnterCallback(this, "OnError");
+        try
+        {
+            _session.CallError(exception);
+        }
+        catch (Exception second)
+        {
+            Loop.Engine.NoteException("OnError", second);
+        }
+
+        Loop.LeaveCallback();
+        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+    }
+
+    /// <summary>What a callback asked for and must not happen inside it.</summary>
+    private void AfterCallback()
+    {
+        while (_next is not null && _state == ConnectionState.Open) SwitchSession();
+    }
+
+    // ------------------------------------------------------------------ hand-over (contract 15)
+
+    internal void HandOver(Session next)
+    {
+        if (_state != ConnectionState.Open) return;
+        _next = next;
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
+    }
+
+    private void SwitchSession()
+    {
+        Session old = _session;
+        Session next = _next!;
+        _next = null;
+        CancelSessionTimers();
+        _atLeast = 0;
+        Call("OnDisconnected", static session => session.CallDisconnected(new CloseReason(CloseCause.HandedOver)));
+        if (_state != ConnectionState.Open) return;
+        old.DetachForHandOver();
+        next.AttachByHandOver(this, old);
+        _session = next;
+        _shard.Host.SessionReplaced(old, next);
+        Call("OnConnected", static session => session.CallConnected());
+        if (_state == ConnectionState.Open && _next is null) OfferUnread();
+        else if (_unread.Length > 0) _offerPending = true;
+    }
+
+    // ------------------------------------------------------------------ timers of the session
+
+    internal LoopTimer StartSessionTimer(TimeSpan due, TimeSpan period)
+    {
+        LoopTimer timer = null!;
+        timer = new LoopTimer(Loop, _ => FireSessionTimer(timer), null, Loop.PeriodMsOf(period)) { NextOfSession = _sessionTimers };
+        _sessionTimers = timer;
+        Loop.StartTimer(timer, due);
+        return timer;
+    }
+
+    private void FireSessionTimer(LoopTimer timer)
+    {
+        if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
+        if (_state is not (ConnectionState.Open or ConnectionState.Connecting) || timer.IsCancelled) return;
+        Loop.EnterCallback(this, "OnTimer");
+        try
+        {
+            _session.CallTimer(timer);
+        }
+        catch (Exception e)
+        {
+            Loop.LeaveCallback();
+            FailWith(e);
+            return;
+        }
+
+        Loop.LeaveCallback();
+        AfterCallback();
+    }
+
+    private void ForgetSessionTimer(LoopTimer timer)
+    {
+        if (ReferenceEquals(_sessionTimers, timer))
+        {
+            _sessionTimers = timer.NextOfSession;
+            return;
+        }
+
+        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession)
+        {
+            if (!ReferenceEquals(t.NextOfSession, timer)) continue;
+            t.NextOfSession = timer.NextOfSession;
+            return;
+        }
+    }
+
+    private void CancelSessionTimers()
+    {
+        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession) t.Cancel();
+        _sessionTimers = null;
+    }
+
+    // ------------------------------------------------------------------ noted work
+
+    internal override void RunScheduled()
+    {
+        switch (_state)
+        {
+            case ConnectionState.Open:
+                RunScheduledOpen();
+                break;
+            case ConnectionState.Draining:
+                TryFinishDraining();
+                break;
+            case ConnectionState.Closed:
+                End();
+                break;
+        }
+    }
+
+    private void RunScheduledOpen()
+    {
+        if (_next is not null)
+        {
+            AfterCallback();
+            if (_state != ConnectionState.Open) return;
+        }
+
+        if (_sendError != 0 && _gate != ReceiveGate.None)
+        {
+            // Nobody will read the rest: the end is noticed now (contract 10).
+            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError));
+            return;
+        }
+
+        if (_offerPending && _gate is ReceiveGate.None or ReceiveGate.Finished)
+        {
+            _offerPending = false;
+            OfferUnread();
+            if (_state != ConnectionState.Open) return;
+        }
+
+        if (_heldFinish && _gate == ReceiveGate.None)
+        {
+            _heldFinish = false;
+            PeerFinished();
+            if (_state != ConnectionState.Open) return;
+        }
+
+        if (_finishRequested) TryFinishSending();
+        if (_state == ConnectionState.Open) UpdateReceiving();
+    }
+}

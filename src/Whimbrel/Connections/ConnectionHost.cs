@@ -1,0 +1,90 @@
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// What a connection needs of the server or client it belongs to, so that connections know neither. One per server or
+/// client; calls come on the connection's loop.
+/// </summary>
+internal abstract class ConnectionHost
+{
+    private readonly Lock _gate = new();
+    private HostShard?[] _hostShards = [];
+
+    protected ConnectionHost(Engine engine, ConnectionOptions options, bool isAccepting)
+    {
+        Engine = engine;
+        Options = options;
+        IsAccepting = isAccepting;
+        BackPressure = options.BackPressure ?? isAccepting;
+        Everyone = new SessionGroup(isAccepting ? "all sessions of the server" : "the session of the client", isHost: true);
+    }
+
+    internal Engine Engine { get; }
+
+    internal ConnectionOptions Options { get; }
+
+    /// <summary>True for a server: its connections were accepted.</summary>
+    internal bool IsAccepting { get; }
+
+    internal bool BackPressure { get; }
+
+    /// <summary>All connections of this host.</summary>
+    internal SessionGroup Everyone { get; }
+
+    /// <summary>Something about one of its sessions that an operator should know.</summary>
+    internal abstract void NoteSession(Notice notice);
+
+    /// <summary>After the session's own OnConnected.</summary>
+    internal abstract void SessionConnected(Session session);
+
+    /// <summary>Before the session's last callback: the place is free again (contract 1).</summary>
+    internal abstract void SessionEnding(Session session);
+
+    /// <summary>After the session's last callback.</summary>
+    internal abstract void SessionEnded(Session session, CloseReason reason, bool wasConnected);
+
+    /// <summary>The session whose connection goes on with another one.</summary>
+    internal abstract void SessionReplaced(Session old, Session next);
+
+    internal HostShard ShardOf(Loop loop)
+    {
+        HostShard?[] shards = Volatile.Read(ref _hostShards);
+        return shards.Length > loop.Index && shards[loop.Index] is { } shard ? shard : AddShard(loop);
+    }
+
+    private HostShard AddShard(Loop loop)
+    {
+        lock (_gate)
+        {
+            // Copied before it is changed: readers hold the old table without a lock.
+            HostShard?[] shards = new HostShard?[Math.Max(_hostShards.Length, loop.Index + 1)];
+            _hostShards.CopyTo(shards, 0);
+            HostShard shard = shards[loop.Index] ??= new HostShard(this, loop);
+            Volatile.Write(ref _hostShards, shards);
+            return shard;
+        }
+    }
+
+    internal IEnumerable<HostShard> Shards
+    {
+        get
+        {
+            foreach (HostShard? shard in Volatile.Read(ref _hostShards))
+            {
+                if (shard is not null) yield return shard;
+            }
+        }
+    }
+}
+
+/// <summary>A host's members and counts on one loop. Loop's thread writes, anybody reads.</summary>
+internal sealed class HostShard(ConnectionHost host, Loop loop)
+{
+    internal readonly ConnectionHost Host = host;
+    internal readonly Loop Loop = loop;
+    internal readonly ConnectionOptions Options = host.Options;
+    internal readonly GroupShard Members = host.Everyone.ShardOf(loop);
+    internal long BytesReceived;
+    internal long BytesSent;
+    internal long Opened;
+    internal long Closed;
+}

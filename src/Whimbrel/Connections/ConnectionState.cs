@@ -1,0 +1,42 @@
+namespace Whimbrel.Connections;
+
+/// <summary>The one lifetime of a connection. Legal steps go downwards; <see cref="Free"/> follows only <see cref="Closed"/>.</summary>
+internal enum ConnectionState : byte
+{
+    /// <summary>In the pool of its loop.</summary>
+    Free,
+
+    /// <summary>Has a session, not yet a connected socket.</summary>
+    Connecting,
+
+    /// <summary>Delivers and sends.</summary>
+    Open,
+
+    /// <summary>Close was called: delivers nothing, sends what is queued.</summary>
+    Draining,
+
+    /// <summary>FIN is sent: discards input until the peer's FIN, a byte limit or a deadline.</summary>
+    Lingering,
+
+    /// <summary>The engine was asked to close the descriptor.</summary>
+    Detaching,
+
+    /// <summary>The descriptor is closed; the session's last callback is still owed.</summary>
+    Closed,
+}
+
+/// <summary>Why a connection is not being read. Reading is on when no bit is set (contract 10).</summary>
+[Flags]
+internal enum ReceiveGate : byte
+{
+    None = 0,
+    User = 1,
+    BackPressure = 2,
+    Mailbox = 4,
+
+    /// <summary>The peer has finished: there is nothing more to read.</summary>
+    Finished = 8,
+
+    /// <summary>Not yet connected.</summary>
+    NotOpen = 16,
+}

@@ -1,0 +1,233 @@
+using Whimbrel.Buffers;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// A group's members on one loop. Loop's thread only, but for the count. Small broadcasts of one turn are written once
+/// into a run that members queue by reference; a member that is up to date only moves its end.
+/// </summary>
+internal sealed class GroupShard
+{
+    private const int SmallBroadcast = 16 * 1024;
+    private const long BacklogMark = 32 * 1024;
+    private const long BacklogClip = 2 * BacklogMark;
+
+    private readonly SessionGroup _group;
+    private readonly bool _isHost;
+    private Connection[] _members = [];
+    private int _count;
+    private Run? _run;
+    private long _sentAtCongestion;
+    private LoopTimer? _congestionTimer;
+    private List<Completion<bool>>? _waiters;
+    private bool _isCongested;
+
+    internal GroupShard(SessionGroup group, Loop loop, bool isHost)
+    {
+        _group = group;
+        _isHost = isHost;
+        Loop = loop;
+    }
+
+    internal Loop Loop { get; }
+
+    internal int Count => Volatile.Read(ref _count);
+
+    internal ReadOnlySpan<Connection> Members => _members.AsSpan(0, _count);
+
+    /// <summary>The typical member is behind: producers that ask should wait. Any thread.</summary>
+    internal bool IsCongested => Volatile.Read(ref _isCongested);
+
+    // ------------------------------------------------------------------ members
+
+    internal bool Contains(Connection connection) => IndexOf(connection) >= 0;
+
+    private int IndexOf(Connection connection)
+    {
+        if (_isHost) return connection.HostMemberIndex;
+        List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
+        for (int i = 0; i < memberships.Count; i++)
+        {
+            if (ReferenceEquals(memberships[i].Shard, this)) return memberships[i].Index;
+        }
+
+        return -1;
+    }
+
+    private void SetIndex(Connection connection, int index)
+    {
+        if (_isHost)
+        {
+            connection.HostMemberIndex = index;
+            return;
+        }
+
+        List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
+        for (int i = 0; i < memberships.Count; i++)
+        {
+            if (!ReferenceEquals(memberships[i].Shard, this)) continue;
+            if (index < 0) memberships.RemoveAt(i);
+            else memberships[i] = (this, index);
+            return;
+        }
+
+        if (index >= 0) memberships.Add((this, index));
+    }
+
+    internal void Add(Connection connection)
+    {
+        if (Contains(connection)) return;
+        if (_count == _members.Length) Array.Resize(ref _members, Math.Max(4, _count * 2));
+        SetIndex(connection, _count);
+        _members[_count] = connection;
+        Volatile.Write(ref _count, _count + 1);
+        _group.MemberAdded();
+    }
+
+    internal void Remove(Connection connection)
+    {
+        int index = IndexOf(connection);
+        if (index < 0) return;
+        Connection last = _members[_count - 1];
+        _members[_count - 1] = null!;
+        Volatile.Write(ref _count, _count - 1);
+        if (!ReferenceEquals(last, connection))
+        {
+            _members[index] = last;
+            SetIndex(last, index);
+        }
+
+        SetIndex(connection, -1);
+        _group.MemberRemoved();
+        if (_count == 0) CloseRun();
+    }
+
+    internal void DrainJoin(Connection connection, uint generation)
+    {
+        if (connection.Generation == generation && connection.State == ConnectionState.Open) Add(connection);
+    }
+
+    internal void DrainLeave(Connection connection, uint generation)
+    {
+        if (connection.Generation == generation) Remove(connection);
+    }
+
+    // ------------------------------------------------------------------ broadcasts
+
+    /// <summary>A broadcast from this loop's own thread: served at once.</summary>
+    internal BroadcastResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate)
+    {
+        if (_count == 0 || data.IsEmpty) return default;
+        Run run = RunFor(data.Length);
+        int start = run.Length;
+        run.Append(data);
+        BroadcastResult result = Distribute(run, start, data.Length, except, predicate);
+        if (!ReferenceEquals(run, _run)) Loop.Blocks.Release(run);
+        return result;
+    }
+
+    /// <summary>Broadcasts that came through the mailbox, joined.</summary>
+    internal void DrainBroadcast(ReadOnlySpan<byte> data, object? extra)
+    {
+        if (extra is BroadcastOperation operation) operation.Count(Broadcast(data, operation.Except, operation.Predicate));
+        else Broadcast(data, (Session?)extra, null);
+    }
+
+    private BroadcastResult Distribute(Run run, int start, int length, Session? except, Func<Session, bool>? predicate)
+    {
+        int queued = 0;
+        int skipped = 0;
+        long backlog = 0;
+        // Downwards: a member that this broadcast ends is not taken out before the completion phase, but stay on the safe side.
+        for (int i = _count - 1; i >= 0; i--)
+        {
+            Connection member = _members[i];
+            if (except is not null && ReferenceEquals(member.Session, except)) continue;
+            if (predicate is not null && !Matches(predicate, member)) continue;
+            if (member.AppendRun(run, start, length)) queued++;
+            else skipped++;
+            backlog += Math.Min(member.BytesPending, BacklogClip);
+            Loop.FlushIfMany();
+        }
+
+        if (_count > 0 && backlog / _count > BacklogMark) Congest();
+        return new BroadcastResult(queued, skipped);
+    }
+
+    private bool Matches(Func<Session, bool> predicate, Connection member)
+    {
+        try
+        {
+            return predicate(member.Session);
+        }
+        catch (Exception e)
+        {
+            Loop.Engine.NoteException("a broadcast predicate", e);
+            return false;
+        }
+    }
+
+    private Run RunFor(int length)
+    {
+        if (length >= SmallBroadcast) return Loop.Blocks.TakeRun(length);
+
+        if (_run is { } current)
+        {
+            // Nobody refers to it any more: start again at its front, which is still in the cache.
+            if (current.References == 1) current.Length = 0;
+            if (current.Room >= length) return current;
+            CloseRun();
+        }
+
+        return _run = Loop.Blocks.TakeRun(length);
+    }
+
+    private void CloseRun()
+    {
+        if (_run is not { } run) return;
+        _run = null;
+        Loop.Blocks.Release(run);
+    }
+
+    // ------------------------------------------------------------------ pace for producers that ask
+
+    /// <summary>
+    /// Marks the shard and looks again soon. One dead peer does not hold producers: each member counts for at most
+    /// twice the mark, and when nobody takes anything for a while the mark is lifted, so that the slow-consumer
+    /// policy gets to act.
+    /// </summary>
+    private void Congest()
+    {
+        if (_isCongested) return;
+        Volatile.Write(ref _isCongested, true);
+        _sentAtCongestion = Loop.Counters.BytesSent;
+        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1), static state => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1));
+        _stillTurns = 0;
+    }
+
+    private int _stillTurns;
+
+    private void LookAgain()
+    {
+        long backlog = 0;
+        foreach (Connection member in Members) backlog += Math.Min(member.BytesPending, BacklogClip);
+        _stillTurns = Loop.Counters.BytesSent == _sentAtCongestion ? _stillTurns + 1 : 0;
+        _sentAtCongestion = Loop.Counters.BytesSent;
+        if (_count > 0 && backlog / _count > BacklogMark / 2 && _stillTurns < 100) return;
+        Volatile.Write(ref _isCongested, false);
+        _congestionTimer?.Cancel();
+        _congestionTimer = null;
+        List<Completion<bool>>? waiters = _waiters;
+        _waiters = null;
+        if (waiters is null) return;
+        foreach (Completion<bool> waiter in waiters) waiter.SetResult(true);
+    }
+
+    /// <summary>Loop's thread. Completes the waiter when the group is not congested (any more).</summary>
+    internal void AddWaiter(Completion<bool> waiter)
+    {
+        if (_isCongested) (_waiters ??= []).Add(waiter);
+        else waiter.SetResult(true);
+    }
+}

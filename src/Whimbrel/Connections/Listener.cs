@@ -1,0 +1,131 @@
+using System.Net;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// One bound accept socket. Hands each accepted socket to a loop of the engine. Out of descriptors it sheds new
+/// connections by way of a descriptor kept in reserve, rests, and recovers by itself. Loop's thread only.
+/// </summary>
+internal sealed class Listener : Resident
+{
+    private const int RestMs = 100;
+
+    private readonly ListenerHost _host;
+    private readonly Completion<EndPoint> _started;
+    private Completion<bool>? _stopped;
+    private LoopTimer? _rest;
+    private bool _isOpen;
+    private bool _isDetaching;
+
+    internal Listener(Loop loop, ListenerHost host, EndPoint endPoint)
+        : base(loop)
+    {
+        _host = host;
+        EndPoint = endPoint;
+        _started = new Completion<EndPoint>(loop.Engine);
+        ResetOnClose = false;
+    }
+
+    /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>
+    internal EndPoint EndPoint { get; set; }
+
+    internal ServerOptions Options => _host.ServerOptions;
+
+    /// <summary>True when bound to all addresses: then each accepted socket is asked for its own.</summary>
+    internal bool IsWildcard => EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
+
+    /// <summary>Ends with the bound address, or a <see cref="NetworkException"/>.</summary>
+    internal ValueTask<EndPoint> Started => _started.Task;
+
+    internal void Start()
+    {
+        Loop.Attach(this);
+    }
+
+    internal override void CompleteAttach(int error)
+    {
+        if (error != 0)
+        {
+            _isDetaching = true;
+            _started.SetException(new NetworkException(BindError.Describe(EndPoint, error)));
+            return;
+        }
+
+        _isOpen = true;
+        _started.SetResult(EndPoint);
+        Loop.StartReceive(this);
+    }
+
+    /// <summary>The engine accepted a socket; it is ours to place or to discard.</summary>
+    internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)
+    {
+        if (!_isOpen || _isDetaching)
+        {
+            Loop.Discard(socket);
+            return;
+        }
+
+        _host.Accepted(this, socket, peer, local ?? EndPoint);
+    }
+
+    /// <summary>
+    /// Accepting failed. The engine has shed one connection if it could. Errors of a single connection are counted and
+    /// forgotten; being out of resources rests the listener, so that the loop does not spin.
+    /// </summary>
+    internal void CompleteAcceptError(int error, bool shed)
+    {
+        Loop.Counters.AcceptErrors++;
+        if (shed) Loop.Counters.AcceptsShed++;
+        if (error is not (Errno.EMFILE or Errno.ENFILE or Errno.ENOBUFS or Errno.ENOMEM)) return;
+        _host.NoteDescriptorLimit(error);
+        if (_isDetaching || _rest is not null) return;
+        Loop.StopReceive(this);
+        _rest = Loop.StartTimer(TimeSpan.FromMilliseconds(RestMs), static state => ((Listener)state!).Rested(), this);
+    }
+
+    private void Rested()
+    {
+        _rest = null;
+        if (!_isDetaching) Loop.StartReceive(this);
+    }
+
+    /// <summary>Stops accepting and closes. Completes when the descriptor is closed.</summary>
+    internal void Stop(Completion<bool>? stopped = null)
+    {
+        if (Slot < 0)
+        {
+            stopped?.SetResult(true);
+            return;
+        }
+
+        if (stopped is not null) _stopped = stopped;
+        if (_isDetaching) return;
+        _isDetaching = true;
+        _rest?.Cancel();
+        Loop.Detach(this);
+    }
+
+    internal override void CompleteClose()
+    {
+        _isOpen = false;
+        _stopped?.SetResult(true);
+        _stopped = null;
+    }
+
+    internal override void RunScheduled()
+    {
+    }
+}
+
+/// <summary>What a listener needs of its server.</summary>
+internal abstract class ListenerHost(Engine engine, ServerOptions options) : ConnectionHost(engine, options, isAccepting: true)
+{
+    internal ServerOptions ServerOptions { get; } = options;
+
+    internal abstract void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local);
+
+    internal abstract void NoteDescriptorLimit(int error);
+}

@@ -1,0 +1,33 @@
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// What lives on a loop and owns one descriptor: listener, connector, connection. Everything about it happens on its
+/// loop's thread. Slot and generation name it in the engine: a completion that carries another generation is stale and
+/// releases resources only. There is one place that closes: <see cref="Loop.Detach"/>.
+/// </summary>
+internal abstract class Resident
+{
+    protected Resident(Loop loop) => Loop = loop;
+
+    internal Loop Loop { get; }
+
+    /// <summary>Index in the loop's tables while attached, else -1.</summary>
+    internal int Slot { get; set; } = -1;
+
+    /// <summary>Counts the tenants of this object. Compared before anything that came late is believed.</summary>
+    internal uint Generation { get; set; } = 1;
+
+    /// <summary>Make close send a reset instead of a FIN.</summary>
+    internal bool ResetOnClose { get; set; }
+
+    internal bool IsScheduled { get; set; }
+
+    /// <summary>The attach that the loop was asked for has ended; 0 or an error number.</summary>
+    internal abstract void CompleteAttach(int error);
+
+    /// <summary>The descriptor is closed, and no completion follows.</summary>
+    internal abstract void CompleteClose();
+
+    /// <summary>Does what was noted while no session could be called. Loop's completion phase.</summary>
+    internal abstract void RunScheduled();
+}

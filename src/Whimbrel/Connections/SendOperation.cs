@@ -1,0 +1,87 @@
+using Whimbrel.Engines;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// One <c>SendAsync</c> that waits for room. The memory stays the caller's until it completes. Taken from its loop's
+/// pool and put back by the awaiter when that runs on the loop.
+/// </summary>
+internal sealed class SendOperation : Completion<SendResult>
+{
+    private readonly Loop _loop;
+    private Connection _connection = null!;
+    private uint _generation;
+    private CancellationToken _token;
+    private CancellationTokenRegistration _registration;
+
+    private SendOperation(Loop loop)
+        : base(loop.Engine) => _loop = loop;
+
+    internal SendOperation? Next { get; set; }
+
+    /// <summary>What was not accepted yet.</summary>
+    internal ReadOnlyMemory<byte> Rest { get; private set; }
+
+    internal bool HasStarted { get; private set; }
+
+    internal static SendOperation Take(Loop loop)
+    {
+        if (loop.IsCurrent && loop.FreeOperations.TryPop(out SendOperation? operation)) return operation;
+        return new SendOperation(loop);
+    }
+
+    internal void Begin(Connection connection, uint generation, ReadOnlyMemory<byte> data)
+    {
+        _connection = connection;
+        _generation = generation;
+        Rest = data;
+        HasStarted = false;
+    }
+
+    internal void Advance(int count)
+    {
+        Rest = Rest[count..];
+        HasStarted = true;
+    }
+
+    internal void CancelWith(CancellationToken token)
+    {
+        _token = token;
+        _registration = token.UnsafeRegister(static state => ((SendOperation)state!).CancelRequested(), this);
+    }
+
+    private void CancelRequested() =>
+        _loop.PostControl(
+            static (_, operation, _, version) =>
+            {
+                SendOperation o = (SendOperation)operation!;
+                // The version tells whether this object still serves the call that was cancelled.
+                if (o.Version == (short)version && !o.IsCompleted && o._connection.Generation == o._generation) o._connection.CancelOperation(o);
+            },
+            this,
+            null,
+            Version);
+
+    internal void End(SendResult result)
+    {
+        _connection.OperationEnded();
+        SetResult(result);
+    }
+
+    internal void EndCancelled()
+    {
+        _connection.OperationEnded();
+        SetException(new OperationCanceledException(_token));
+    }
+
+    private protected override void Consumed()
+    {
+        _registration.Dispose();
+        _registration = default;
+        Rest = default;
+        _connection = null!;
+        if (!_loop.IsCurrent) return;
+        Reset();
+        if (_loop.FreeOperations.Count < 256) _loop.FreeOperations.Push(this);
+    }
+}

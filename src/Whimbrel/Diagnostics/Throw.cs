@@ -1,0 +1,25 @@
+using System.Diagnostics.CodeAnalysis;
+
+namespace Whimbrel.Diagnostics;
+
+/// <summary>Throwing code, kept out of the methods that run for every message.</summary>
+internal static class Throw
+{
+    [DoesNotReturn]
+    internal static void NotOnLoop(string member) =>
+        throw new InvalidOperationException($"{member} belongs to the session's own thread: call it inside a callback, or Post it to the session's loop.");
+
+    [DoesNotReturn]
+    internal static void State(string message) => throw new InvalidOperationException(message);
+
+    [DoesNotReturn]
+    internal static void OutOfRange(string name, object value, string range) =>
+        throw new ArgumentOutOfRangeException(name, value, $"{name} must be {range}.");
+
+    [DoesNotReturn]
+    internal static void Disposed(string name) => throw new ObjectDisposedException(name);
+
+    [DoesNotReturn]
+    internal static void WouldBlockLoop() =>
+        throw new InvalidOperationException("Blocking on this operation inside a callback would stop its own loop. Await it instead.");
+}

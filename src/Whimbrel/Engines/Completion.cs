@@ -1,0 +1,121 @@
+using System.Threading.Tasks.Sources;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Engines;
+
+/// <summary>
+/// The result of an operation that somebody awaits. Completed once, from any thread. The continuation runs on the loop
+/// if it was awaited there, in a turn of its own and never inside the caller's stack; else wherever the engine offloads
+/// to (the thread pool). No SynchronizationContext is used. Reusable after <see cref="GetResult"/> by <see cref="Reset"/>.
+/// </summary>
+internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
+{
+    private static readonly Action<object?> s_done = static _ => { };
+
+    private readonly Engine _engine;
+    private Action<object?>? _continuation;
+    private object? _state;
+    private ExecutionContext? _context;
+    private Loop? _awaitedOn;
+    private T _result = default!;
+    private Exception? _exception;
+    private short _version;
+    private volatile bool _completed;
+
+    internal Completion(Engine engine) => _engine = engine;
+
+    internal ValueTask<T> Task => new(this, _version);
+
+    internal ValueTask PlainTask => new(this, _version);
+
+    internal short Version => _version;
+
+    internal bool IsCompleted => _completed;
+
+    internal void SetResult(T result)
+    {
+        _result = result;
+        Complete();
+    }
+
+    internal void SetException(Exception exception)
+    {
+        _exception = exception;
+        Complete();
+    }
+
+    private void Complete()
+    {
+        _completed = true;
+        Action<object?>? continuation = Interlocked.CompareExchange(ref _continuation, s_done, null);
+        if (continuation is not null) Schedule(continuation, _state);
+    }
+
+    private void Schedule(Action<object?> continuation, object? state)
+    {
+        if (_context is { } context)
+        {
+            Action<object?> inner = continuation;
+            continuation = s => ExecutionContext.Run(context, x => inner(x), s);
+        }
+
+        if (_awaitedOn is { } loop) loop.PostContinuation(continuation, state);
+        else _engine.Offload(continuation, state);
+    }
+
+    public ValueTaskSourceStatus GetStatus(short token)
+    {
+        CheckToken(token);
+        return !_completed ? ValueTaskSourceStatus.Pending
+            : _exception is null ? ValueTaskSourceStatus.Succeeded
+            : _exception is OperationCanceledException ? ValueTaskSourceStatus.Canceled
+            : ValueTaskSourceStatus.Faulted;
+    }
+
+    public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags)
+    {
+        CheckToken(token);
+        _state = state;
+        _awaitedOn = Loop.Current;
+        if ((flags & ValueTaskSourceOnCompletedFlags.FlowExecutionContext) != 0) _context = ExecutionContext.Capture();
+        Action<object?>? previous = Interlocked.CompareExchange(ref _continuation, continuation, null);
+        if (previous is null) return;
+        if (!ReferenceEquals(previous, s_done)) Throw.State("A ValueTask may be awaited once only.");
+        Schedule(continuation, state);
+    }
+
+    public T GetResult(short token)
+    {
+        CheckToken(token);
+        if (!_completed) Throw.WouldBlockLoop();
+        T result = _result;
+        Exception? exception = _exception;
+        Consumed();
+        if (exception is not null) System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(exception);
+        return result;
+    }
+
+    void IValueTaskSource.GetResult(short token) => GetResult(token);
+
+    /// <summary>The one awaiter has its result: the object may be used again.</summary>
+    private protected virtual void Consumed()
+    {
+    }
+
+    private protected void Reset()
+    {
+        _version++;
+        _completed = false;
+        _continuation = null;
+        _state = null;
+        _context = null;
+        _awaitedOn = null;
+        _exception = null;
+        _result = default!;
+    }
+
+    private void CheckToken(short token)
+    {
+        if (token != _version) Throw.State("A ValueTask may be awaited once only.");
+    }
+}

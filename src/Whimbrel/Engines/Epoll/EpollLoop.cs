@@ -1,0 +1,445 @@
+using System.Net;
+using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Epoll;
+
+/// <summary>
+/// Imitates completions on epoll: level-triggered, one receive per event into one hot buffer, sends tried at once and
+/// EPOLLOUT only while the socket is full. Every descriptor is removed explicitly before it is closed. Next to read:
+/// <see cref="Wait"/>, then <see cref="Deliver"/>.
+/// </summary>
+// Safe: every pointer here is memory of this loop (events, receive buffer) or of a queued block, and no system call
+// keeps one after it has returned.
+internal sealed unsafe class EpollLoop : Loop
+{
+    private const int EventCount = 256;
+    private const int ReceiveBytes = 64 * 1024;
+    private const int MaxVectors = 64;
+    private const int AcceptsPerTurn = 64;
+    private const ulong WakeMark = ulong.MaxValue;
+
+    private readonly int _epoll;
+    private readonly int _wakeFd;
+    private readonly byte* _events;
+    private readonly byte* _buffer;
+    private EpollSlot[] _slots = new EpollSlot[64];
+    private int _reserveFd;
+
+    /// <summary>Engine data of one resident.</summary>
+    private struct EpollSlot
+    {
+        internal int Fd;
+        internal uint Registered; // event mask the kernel has
+        internal uint Wanted;
+        internal bool IsRegistered;
+    }
+
+    internal EpollLoop(Engine engine, int index)
+        : base(engine, index)
+    {
+        _epoll = Syscall.EpollCreate(EpollAbi.EPOLL_CLOEXEC);
+        if (_epoll < 0) throw NoQueue(Syscall.LastError);
+        _wakeFd = Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC | EpollAbi.EFD_NONBLOCK);
+        if (_wakeFd < 0)
+        {
+            int error = Syscall.LastError;
+            Syscall.Close(_epoll);
+            throw NoQueue(error);
+        }
+
+        _events = (byte*)NativeMemory.AlignedAlloc((nuint)(EventCount * EpollEvents.Size), 64);
+        _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
+        Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark);
+        _reserveFd = OpenReserve();
+    }
+
+    private static NetworkException NoQueue(int error) =>
+        new(new NetworkError(error, ErrorCategory.System, $"Cannot make an epoll queue: {ErrorText.Of(error)}. See docs/symptoms/descriptor-limit.md."));
+
+    // ------------------------------------------------------------------ waiting and delivering
+
+    private protected override void Wait(long timeoutMs)
+    {
+        int timeout = timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue);
+        if (timeout != 0 && !TrySleep()) timeout = 0;
+        int count = Syscall.EpollWait(_epoll, _events, EventCount, timeout);
+        Woke();
+        // EINTR is the only error that can come here; the next turn waits again.
+        for (int i = 0; i < count; i++)
+        {
+            EpollEvents.Read(_events, i, out uint mask, out ulong data);
+            if (data == WakeMark)
+            {
+                ulong value;
+                _ = Syscall.Read(_wakeFd, &value, sizeof(ulong));
+                continue;
+            }
+
+            Deliver(mask, (int)(uint)data, (uint)(data >> 32));
+        }
+    }
+
+    private protected override void Wake()
+    {
+        ulong one = 1;
+        _ = Syscall.Write(_wakeFd, &one, sizeof(ulong));
+    }
+
+    private void Deliver(uint mask, int slot, uint generation)
+    {
+        Resident? resident = ResidentAt(slot);
+        if (resident is null || resident.Generation != generation)
+        {
+            Counters.StaleCompletions++;
+            return;
+        }
+
+        switch (resident)
+        {
+            case Connection connection:
+                DeliverConnection(connection, mask, slot, generation);
+                break;
+            case Listener listener:
+                Accept(listener);
+                break;
+            case Connector connector:
+                Dialled(connector);
+                break;
+        }
+    }
+
+    private void DeliverConnection(Connection connection, uint mask, int slot, uint generation)
+    {
+        uint ended = mask & (EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP);
+        if ((mask & EpollAbi.EPOLLOUT) != 0 || (ended != 0 && connection.IsSendInFlight))
+        {
+            SetWanted(slot, _slots[slot].Wanted & ~EpollAbi.EPOLLOUT);
+            SendQueue(connection);
+        }
+
+        if ((_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0)
+        {
+            if ((mask & (EpollAbi.EPOLLIN | EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP)) != 0) Receive(connection);
+        }
+        else if (ended != 0)
+        {
+            // Nobody reads now, and epoll reports these for ever: take it out. What the peer sent before its end stays
+            // in the socket and is read when receiving starts again (contract 10).
+            Unregister(slot);
+        }
+
+        // What was delivered may have ended it; its slot may already have another tenant.
+        if (connection.Slot == slot && connection.Generation == generation) Apply(slot, connection);
+    }
+
+    private void Receive(Connection connection)
+    {
+        int fd = _slots[connection.Slot].Fd;
+        nint count = Syscall.Receive(fd, _buffer, ReceiveBytes, 0);
+        if (count > 0)
+        {
+            connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, (int)count));
+            Poison(new Span<byte>(_buffer, (int)count));
+            return;
+        }
+
+        if (count == 0)
+        {
+            // A finished socket is readable for ever.
+            SetWanted(connection.Slot, _slots[connection.Slot].Wanted & ~EpollAbi.EPOLLIN);
+            connection.CompleteReceiveEnd();
+            return;
+        }
+
+        int error = Syscall.LastError;
+        if (error is not (Errno.EAGAIN or Errno.EINTR)) connection.CompleteReceiveError(error);
+    }
+
+    // ------------------------------------------------------------------ registering
+
+    private void SetWanted(int slot, uint mask) => _slots[slot].Wanted = mask;
+
+    /// <summary>Tells the kernel what is wanted, if it does not know it yet.</summary>
+    private void Apply(int slot, Resident resident)
+    {
+        ref EpollSlot s = ref _slots[slot];
+        if (s.IsRegistered && s.Registered == s.Wanted) return;
+        if (!s.IsRegistered && s.Wanted == 0) return;
+        int operation = s.IsRegistered ? EpollAbi.EPOLL_CTL_MOD : EpollAbi.EPOLL_CTL_ADD;
+        int error = Control(operation, s.Fd, s.Wanted, (uint)slot | ((ulong)resident.Generation << 32));
+        if (error != 0)
+        {
+            // ENOMEM or ENOSPC: nothing would ever be reported for it.
+            if (resident is Connection connection) connection.CompleteReceiveError(error);
+            return;
+        }
+
+        s.IsRegistered = true;
+        s.Registered = s.Wanted;
+    }
+
+    private void Unregister(int slot)
+    {
+        ref EpollSlot s = ref _slots[slot];
+        if (!s.IsRegistered) return;
+        Control(EpollAbi.EPOLL_CTL_DEL, s.Fd, 0, 0);
+        s.IsRegistered = false;
+        s.Registered = 0;
+    }
+
+    private int Control(int operation, int fd, uint mask, ulong data)
+    {
+        byte* epollEvent = stackalloc byte[16];
+        EpollEvents.Write(epollEvent, mask, data);
+        return Syscall.EpollControl(_epoll, operation, fd, epollEvent) == 0 ? 0 : Syscall.LastError;
+    }
+
+    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
+
+    // ------------------------------------------------------------------ attach and detach
+
+    private protected override void StartAttach(Resident resident)
+    {
+        ref EpollSlot slot = ref _slots[resident.Slot];
+        slot = default;
+        switch (resident)
+        {
+            case Connection connection:
+                slot.Fd = connection.AdoptedSocket.Descriptor;
+                connection.CompleteAttach(0);
+                break;
+            case Listener listener:
+                AttachListener(listener, ref slot);
+                break;
+            case Connector connector:
+                AttachConnector(connector, ref slot);
+                break;
+        }
+    }
+
+    private void AttachListener(Listener listener, ref EpollSlot slot)
+    {
+        int fd = SocketFactory.Listen(listener.EndPoint, listener.Options, out EndPoint bound);
+        if (fd < 0)
+        {
+            FreeSlot(listener);
+            listener.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        listener.EndPoint = bound;
+        listener.CompleteAttach(0);
+    }
+
+    private void AttachConnector(Connector connector, ref EpollSlot slot)
+    {
+        int fd = SocketFactory.Dial(connector.Target, connector.LocalEndPoint, connector.Options, out bool pending);
+        if (fd < 0)
+        {
+            FreeSlot(connector);
+            connector.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        if (pending)
+        {
+            slot.Wanted = EpollAbi.EPOLLOUT;
+            Apply(connector.Slot, connector);
+            return;
+        }
+
+        connector.LocalEndPoint = SocketFactory.LocalEndPointOf(fd);
+        connector.CompleteAttach(0);
+    }
+
+    private void Dialled(Connector connector)
+    {
+        int fd = _slots[connector.Slot].Fd;
+        Unregister(connector.Slot);
+        int error;
+        uint length = sizeof(int);
+        if (Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) != 0) error = Syscall.LastError;
+        if (error == 0) connector.LocalEndPoint = SocketFactory.LocalEndPointOf(fd);
+        connector.CompleteAttach(error);
+    }
+
+    internal override RawSocket Release(Resident resident)
+    {
+        int fd = _slots[resident.Slot].Fd;
+        Unregister(resident.Slot);
+        FreeSlot(resident);
+        return new RawSocket(fd, null);
+    }
+
+    internal override void Discard(RawSocket socket) => Syscall.Close(socket.Descriptor);
+
+    private protected override void StartDetach(Resident resident)
+    {
+        int fd = _slots[resident.Slot].Fd;
+        Unregister(resident.Slot);
+        if (resident.ResetOnClose)
+        {
+            LingerOption linger = new() { OnOff = 1, Seconds = 0 };
+            _ = Syscall.SetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, &linger, (uint)sizeof(LingerOption));
+        }
+
+        // Before close returns the descriptor's number may be in use again on another thread: nothing of ours refers to it now.
+        Syscall.Close(fd);
+        FreeSlot(resident);
+        if (resident is Listener { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint unix }) SocketFactory.DeletePath(unix.ToString());
+        resident.CompleteClose();
+    }
+
+    private protected override void CloseQueue()
+    {
+        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
+        Syscall.Close(_epoll);
+        // Last: its number must not be reused while another thread may still wake us.
+        Syscall.Close(_wakeFd);
+        NativeMemory.AlignedFree(_events);
+        NativeMemory.AlignedFree(_buffer);
+    }
+
+    // ------------------------------------------------------------------ receive
+
+    internal override void StartReceive(Resident resident)
+    {
+        SetWanted(resident.Slot, _slots[resident.Slot].Wanted | EpollAbi.EPOLLIN);
+        Apply(resident.Slot, resident);
+    }
+
+    internal override void StopReceive(Resident resident)
+    {
+        SetWanted(resident.Slot, _slots[resident.Slot].Wanted & ~EpollAbi.EPOLLIN);
+        Apply(resident.Slot, resident);
+    }
+
+    // ------------------------------------------------------------------ accept
+
+    private void Accept(Listener listener)
+    {
+        byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
+        int slot = listener.Slot;
+        for (int i = 0; i < AcceptsPerTurn && listener.Slot == slot && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0; i++)
+        {
+            uint length = SocketAbi.MaxAddressBytes;
+            int fd = Syscall.Accept4(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
+            if (fd >= 0)
+            {
+                listener.CompleteAccept(new RawSocket(fd, null), AddressCodec.Decode(address, length), listener.IsWildcard ? SocketFactory.LocalEndPointOf(fd) : null);
+                continue;
+            }
+
+            int error = Syscall.LastError;
+            if (error == Errno.EAGAIN) return;
+            if (error is Errno.EINTR or Errno.ECONNABORTED) continue;
+            listener.CompleteAcceptError(error, error is Errno.EMFILE or Errno.ENFILE && Shed(_slots[slot].Fd));
+            return;
+        }
+    }
+
+    /// <summary>Out of descriptors: gives up the reserve to take one connection off the queue and close it, then takes the reserve back.</summary>
+    private bool Shed(int listenFd)
+    {
+        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
+        int fd = Syscall.Accept4(listenFd, null, null, SocketAbi.SOCK_CLOEXEC);
+        if (fd >= 0) Syscall.Close(fd);
+        _reserveFd = OpenReserve();
+        return fd >= 0;
+    }
+
+    private static int OpenReserve()
+    {
+        ReadOnlySpan<byte> path = "/dev/null\0"u8;
+        const int readOnlyCloseOnExec = 0x80000;
+        fixed (byte* p = path) return Syscall.Open(p, readOnlyCloseOnExec, 0);
+    }
+
+    // ------------------------------------------------------------------ send
+
+    internal override void StartSend(Connection connection)
+    {
+        int slot = connection.Slot;
+        SendQueue(connection);
+        Apply(slot, connection);
+    }
+
+    /// <summary>Sends from the head of the queue until it is empty or the socket is full.</summary>
+    private void SendQueue(Connection connection)
+    {
+        int fd = _slots[connection.Slot].Fd;
+        while (connection.SendHead is { } head && head.Length > 0)
+        {
+            long offered;
+            nint sent;
+            Counters.Sends++;
+            if (head.Next is null)
+            {
+                offered = head.Length;
+                sent = Syscall.Send(fd, head.Memory + head.Start, (nuint)offered, SocketAbi.MSG_NOSIGNAL);
+            }
+            else
+            {
+                sent = SendVectors(fd, head, out offered);
+            }
+
+            if (sent < 0)
+            {
+                int error = Syscall.LastError;
+                if (error == Errno.EINTR) continue;
+                if (error is not (Errno.EAGAIN or Errno.ENOBUFS or Errno.ENOMEM))
+                {
+                    connection.FailSend(error);
+                    return;
+                }
+
+                sent = 0;
+            }
+
+            if (sent > 0) connection.AdvanceSend(sent);
+            if (sent >= offered) continue;
+            SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
+            return;
+        }
+
+        connection.CompleteSend();
+    }
+
+    private static nint SendVectors(int fd, Block head, out long offered)
+    {
+        IoVector* vectors = stackalloc IoVector[MaxVectors];
+        int count = 0;
+        offered = 0;
+        for (Block? block = head; block is not null && count < MaxVectors; block = block.Next)
+        {
+            if (block.Length == 0) continue;
+            vectors[count].Base = block.Memory + block.Start;
+            vectors[count++].Length = (nuint)block.Length;
+            offered += block.Length;
+        }
+
+        MessageHeader message = new() { Vectors = vectors, VectorCount = (nuint)count };
+        return Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL);
+    }
+
+    internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
+    {
+        fixed (byte* p = data)
+        {
+            Counters.Sends++;
+            nint sent = Syscall.Send(_slots[connection.Slot].Fd, p, (nuint)data.Length, SocketAbi.MSG_NOSIGNAL);
+            if (sent >= 0) return (int)sent;
+            int error = Syscall.LastError;
+            if (error is not (Errno.EAGAIN or Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM)) connection.FailSend(error);
+            return 0;
+        }
+    }
+
+    internal override void FinishSend(Connection connection) => _ = Syscall.Shutdown(_slots[connection.Slot].Fd, SocketAbi.SHUT_WR);
+}

@@ -1,0 +1,17 @@
+namespace Whimbrel.Engines;
+
+/// <summary>What one loop has done. Written by its thread only; readers elsewhere see a value that was true a moment ago.</summary>
+internal sealed class LoopCounters
+{
+    internal long BytesReceived;
+    internal long Receives;
+    internal long BytesSent;
+    internal long Sends;
+    internal long ConnectionsOpened;
+    internal long ConnectionsClosed;
+    internal long BlockedTurns;
+    internal long BroadcastsDropped;
+    internal long AcceptErrors;
+    internal long AcceptsShed;
+    internal long StaleCompletions;
+}

@@ -1,0 +1,69 @@
+namespace Whimbrel.Engines;
+
+/// <summary>
+/// One thread for the process that looks at every loop now and then, so that a callback that takes too long can be
+/// named. It writes nothing but <see cref="Loop.Suspect"/>; the loop itself measures and reports when the turn ends.
+/// </summary>
+internal static class Watchdog
+{
+    private const int LookMs = 5;
+    private const int IdleLookMs = 50;
+
+    private static readonly Lock s_gate = new();
+    private static readonly List<Engine> s_engines = [];
+    private static bool s_isRunning;
+
+    internal static void Watch(Engine engine)
+    {
+        lock (s_gate)
+        {
+            s_engines.Add(engine);
+            if (s_isRunning) return;
+            s_isRunning = true;
+        }
+
+        new Thread(Run) { IsBackground = true, Name = "whimbrel-watchdog" }.Start();
+    }
+
+    internal static void Forget(Engine engine)
+    {
+        lock (s_gate) s_engines.Remove(engine);
+    }
+
+    private static void Run()
+    {
+        int quiet = 0;
+        while (true)
+        {
+            // The one place that sleeps: it looks more rarely when nothing was seen busy for a while.
+            Thread.Sleep(quiet > 20 ? IdleLookMs : LookMs);
+            Engine[] engines;
+            lock (s_gate)
+            {
+                if (s_engines.Count == 0)
+                {
+                    s_isRunning = false;
+                    return;
+                }
+
+                engines = [.. s_engines];
+            }
+
+            bool anyBusy = false;
+            foreach (Engine engine in engines)
+            {
+                foreach (Loop loop in engine.Loops) anyBusy |= Look(engine, loop);
+            }
+
+            quiet = anyBusy ? 0 : quiet + 1;
+        }
+    }
+
+    private static bool Look(Engine engine, Loop loop)
+    {
+        if (!loop.IsBusy) return false;
+        if (engine.NowMs - loop.BusySinceMs < engine.BlockedLoopMs / 2) return true;
+        loop.NoteSuspect();
+        return true;
+    }
+}

@@ -1,0 +1,11 @@
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Linux;
+
+/// <summary>Questions about the system that the process runs on. Answers do not change while it runs.</summary>
+internal static class KernelProbe
+{
+    /// <summary>Linux on a machine whose structure layouts are known and tested.</summary>
+    internal static bool HasEpoll { get; } =
+        OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64;
+}

@@ -1,0 +1,70 @@
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Linux;
+
+/// <summary>Constants and structures of the Linux socket interface, equal on x64 and arm64. Sizes are asserted by a test.</summary>
+internal static class SocketAbi
+{
+    internal const int AF_UNIX = 1;
+    internal const int AF_INET = 2;
+    internal const int AF_INET6 = 10;
+
+    internal const int SOCK_STREAM = 1;
+    internal const int SOCK_NONBLOCK = 0x800;
+    internal const int SOCK_CLOEXEC = 0x80000;
+
+    internal const int SOL_SOCKET = 1;
+    internal const int SO_REUSEADDR = 2;
+    internal const int SO_ERROR = 4;
+    internal const int SO_SNDBUF = 7;
+    internal const int SO_RCVBUF = 8;
+    internal const int SO_KEEPALIVE = 9;
+    internal const int SO_LINGER = 13;
+    internal const int SO_REUSEPORT = 15;
+
+    internal const int IPPROTO_TCP = 6;
+    internal const int TCP_NODELAY = 1;
+
+    internal const int IPPROTO_IPV6 = 41;
+    internal const int IPV6_V6ONLY = 26;
+
+    internal const int MSG_NOSIGNAL = 0x4000;
+    internal const int MSG_DONTWAIT = 0x40;
+
+    internal const int SHUT_WR = 1;
+
+    /// <summary>Room for any address this library uses: sockaddr_un is the largest at 110 bytes.</summary>
+    internal const int MaxAddressBytes = 128;
+
+    /// <summary>Longest path of a Unix socket, without the terminating zero.</summary>
+    internal const int MaxUnixPathBytes = 107;
+}
+
+/// <summary>One piece of a gathered send (struct iovec, 16 bytes).</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal unsafe struct IoVector
+{
+    internal byte* Base;
+    internal nuint Length;
+}
+
+/// <summary>struct msghdr, 56 bytes on 64-bit machines.</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal unsafe struct MessageHeader
+{
+    internal byte* Name;
+    internal uint NameLength;
+    internal IoVector* Vectors;
+    internal nuint VectorCount;
+    internal void* Control;
+    internal nuint ControlLength;
+    internal int Flags;
+}
+
+/// <summary>struct linger, 8 bytes. On with 0 seconds makes close send a reset.</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal struct LingerOption
+{
+    internal int OnOff;
+    internal int Seconds;
+}

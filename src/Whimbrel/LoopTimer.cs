@@ -1,0 +1,54 @@
+namespace Whimbrel;
+
+/// <summary>
+/// A one-shot or periodic timer of a <see cref="Loop"/> or a <see cref="Session"/>. Monotonic 64-bit milliseconds, so
+/// neither clock changes nor long up-times move it. Fires on its loop's thread, never early, late by at most the turn
+/// that is running. A periodic timer that was held up fires once and goes on from there: it does not catch up.
+/// </summary>
+public sealed class LoopTimer
+{
+    internal const int NotQueued = -1;
+
+    private readonly Action<object?> _callback;
+    private readonly object? _state;
+
+    internal LoopTimer(Loop loop, Action<object?> callback, object? state, long periodMs)
+    {
+        Loop = loop;
+        _callback = callback;
+        _state = state;
+        PeriodMs = periodMs;
+    }
+
+    /// <summary>The loop whose thread runs the callback.</summary>
+    public Loop Loop { get; }
+
+    /// <summary>The distance between two firings; zero for a one-shot timer.</summary>
+    public TimeSpan Period => TimeSpan.FromMilliseconds(PeriodMs);
+
+    /// <summary>True until it was cancelled or, for a one-shot timer, has fired. Exact on the loop's thread.</summary>
+    public bool IsActive => QueueIndex != NotQueued || IsStarting;
+
+    internal long PeriodMs { get; set; }
+
+    internal long DueMs { get; set; }
+
+    internal int QueueIndex { get; set; } = NotQueued;
+
+    internal bool IsStarting { get; set; }
+
+    internal bool IsCancelled { get; private set; }
+
+    /// <summary>The other timers of the same session.</summary>
+    internal LoopTimer? NextOfSession { get; set; }
+
+    /// <summary>Stops it. Any thread. On the loop's thread no callback follows; from elsewhere one that is running may still end.</summary>
+    public void Cancel()
+    {
+        IsCancelled = true;
+        if (Loop.IsCurrent) Loop.Timers.Remove(this);
+        else Loop.PostControl(static (loop, timer, _, _) => loop.Timers.Remove((LoopTimer)timer!), this);
+    }
+
+    internal void Run() => _callback(_state);
+}

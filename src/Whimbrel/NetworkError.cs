@@ -1,0 +1,48 @@
+namespace Whimbrel;
+
+/// <summary>Which part of the world a failure belongs to.</summary>
+public enum ErrorCategory
+{
+    /// <summary>No failure.</summary>
+    None,
+
+    /// <summary>The operating system refused a call; the code is its error number.</summary>
+    System,
+
+    /// <summary>A listener could not be bound.</summary>
+    Bind,
+
+    /// <summary>A dial failed: refused or unreachable.</summary>
+    Connect,
+
+    /// <summary>Something took longer than allowed.</summary>
+    Timeout,
+
+    /// <summary>Somebody cancelled.</summary>
+    Cancelled,
+
+    /// <summary>A limit was reached.</summary>
+    Limit,
+
+    /// <summary>The user's code threw.</summary>
+    User,
+}
+
+/// <summary>A failure: number, kind, and one sentence that says what happened, why, and what to do.</summary>
+/// <param name="Code">The system's error number (errno on Linux), or 0.</param>
+/// <param name="Category">Which part of the world it belongs to.</param>
+/// <param name="Message">One sentence.</param>
+public readonly record struct NetworkError(int Code, ErrorCategory Category, string Message);
+
+/// <summary>Thrown by start and connect calls. Sends and closes never throw it.</summary>
+public sealed class NetworkException : IOException
+{
+    /// <summary>Makes an exception of an error.</summary>
+    /// <param name="error">What failed.</param>
+    /// <param name="inner">What caused it, if an exception did.</param>
+    public NetworkException(NetworkError error, Exception? inner = null)
+        : base(error.Message, inner) => Error = error;
+
+    /// <summary>Code, category and message.</summary>
+    public NetworkError Error { get; }
+}

@@ -1,0 +1,29 @@
+namespace Whimbrel;
+
+/// <summary>What a <see cref="Notice"/> is about.</summary>
+public enum NoticeKind
+{
+    /// <summary>A callback kept a loop busy for longer than <see cref="EngineOptions.BlockedLoopMs"/>.</summary>
+    BlockedLoop,
+
+    /// <summary>A connection was ended because its peer reads too slowly.</summary>
+    SlowConsumer,
+
+    /// <summary>Accepting met the descriptor limit; new connections are shed until descriptors are free again.</summary>
+    DescriptorLimit,
+
+    /// <summary>A callback that has no session to end threw.</summary>
+    UserException,
+
+    /// <summary>The system refused something that the library goes on without.</summary>
+    System,
+}
+
+/// <summary>
+/// Something that an operator should know and that ends nothing by itself. Also written to the event source
+/// <c>Whimbrel</c>. Repeated notices of one kind on one loop are given once a minute.
+/// </summary>
+/// <param name="Kind">What it is about.</param>
+/// <param name="Message">What happened, why, and what to do.</param>
+/// <param name="Page">Its page below <c>docs/symptoms/</c>.</param>
+public readonly record struct Notice(NoticeKind Kind, string Message, string Page);

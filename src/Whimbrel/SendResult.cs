@@ -1,0 +1,14 @@
+namespace Whimbrel;
+
+/// <summary>What became of a send or a broadcast. A send is taken whole or not at all.</summary>
+public enum SendResult
+{
+    /// <summary>All bytes were taken; they are sent in order unless the connection ends first.</summary>
+    Queued,
+
+    /// <summary>Nothing was taken: the send queue or the mailbox of the loop is at its limit. Try later, or await <c>SendAsync</c>.</summary>
+    Full,
+
+    /// <summary>Nothing was taken: the connection is closing or closed. It never opens again.</summary>
+    Closed,
+}

@@ -1,0 +1,45 @@
+using System.Net;
+
+namespace Whimbrel;
+
+/// <summary>What a <see cref="Server"/> needs to know. Plain data, copied and validated once, at start.</summary>
+public sealed class ServerOptions : ConnectionOptions
+{
+    /// <summary>Where to listen: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
+    public EndPoint? EndPoint { get; init; }
+
+    /// <summary>Several addresses to listen at. Give this or <see cref="EndPoint"/>.</summary>
+    public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
+
+    /// <summary>Connections that the system keeps ready to be accepted. 1 up to 65,535, and at most the system's somaxconn; default 4,096.</summary>
+    public int Backlog { get; init; } = 4096;
+
+    /// <summary>For an IPv6 wildcard listener: also take IPv4 connections. Default true.</summary>
+    public bool DualMode { get; init; } = true;
+
+    /// <summary>SO_REUSEADDR: listen though old connections of the port are still in TIME_WAIT. Default true (ignored on Windows, where it means something else).</summary>
+    public bool ReuseAddress { get; init; } = true;
+
+    /// <summary>SO_REUSEPORT: several processes may listen at one port; the system spreads connections. Default false.</summary>
+    public bool ReusePort { get; init; }
+
+    /// <summary>Most connections at a time; more are accepted and closed at once, and counted. 1 up to 10,000,000; default 100,000.</summary>
+    public int MaxConnections { get; init; } = 100_000;
+
+    /// <summary>Delete a Unix path that is left over from a process that ended. Only sockets are deleted, and only when nobody answers there. Default true.</summary>
+    public bool RemoveStaleUnixPath { get; init; } = true;
+
+    internal IReadOnlyList<EndPoint> AllEndPoints => EndPoint is null ? EndPoints : [EndPoint];
+
+    internal void Validate(Engine engine)
+    {
+        OptionErrors errors = new(nameof(ServerOptions));
+        ValidateCommon(errors);
+        errors.Range(nameof(Backlog), Backlog, 1, 65_535);
+        errors.Range(nameof(MaxConnections), MaxConnections, 1, 10_000_000);
+        if (EndPoint is not null && EndPoints.Count > 0) errors.Add("EndPoint and EndPoints are both given: use one of them");
+        if (AllEndPoints.Count == 0) errors.Add("EndPoint is missing: give an IPEndPoint or a UnixDomainSocketEndPoint");
+        foreach (EndPoint endPoint in AllEndPoints) EndPointRules.Check(errors, nameof(EndPoint), endPoint, engine);
+        errors.ThrowIfAny();
+    }
+}

@@ -1,0 +1,399 @@
+using System.Buffers;
+using System.Net;
+using System.Runtime.CompilerServices;
+using System.Text;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <summary>
+/// The user's object on one connection: derive from it and override what you need. The same class serves accepted and
+/// dialled connections on every transport.
+/// </summary>
+/// <remarks>
+/// The contract, by number; each number has tests on every engine (docs/guarantees.md):
+/// <list type="number">
+/// <item>One session, one connection or dial attempt: <c>OnConnecting OnConnected (...)* OnDisconnected</c>, or
+/// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins.</item>
+/// <item>Never two callbacks at once for one session, never one inside another.</item>
+/// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows.</item>
+/// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only.</item>
+/// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
+/// <item><see cref="SendAsync"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
+/// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order.</item>
+/// <item>The send queue has a limit and a policy; <see cref="BytesPending"/> is true from the moment a send returns.</item>
+/// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained.</item>
+/// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>.</item>
+/// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
+/// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets.</item>
+/// <item>A span given to a callback is valid during the call only.</item>
+/// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long.</item>
+/// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session.</item>
+/// <item>(In-band upgrade to TLS: comes with TLS.)</item>
+/// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>).</item>
+/// </list>
+/// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
+/// </remarks>
+public abstract class Session : IConnection
+{
+    private Connection? _connection;
+    private uint _generation;
+    private PeerAddress _remote;
+    private EndPoint? _remoteEndPoint;
+    private EndPoint? _localEndPoint;
+    private ConnectionHost? _host;
+    private Loop? _loop;
+    private long _finalReceived;
+    private long _finalSent;
+
+    /// <inheritdoc/>
+    public long Id { get; private set; }
+
+    /// <summary>The loop this session lives on. Before it has a connection this throws.</summary>
+    public Loop Loop => _loop ?? throw new InvalidOperationException("The session has no connection yet.");
+
+    /// <summary>The server that accepted the connection, or null.</summary>
+    public Server? Server => (_host as Server.Host)?.Owner;
+
+    /// <summary>The client that dialled, or null.</summary>
+    public Client? Client => (_host as Client.Host)?.Owner;
+
+    /// <inheritdoc/>
+    public EndPoint? LocalEndPoint => _localEndPoint;
+
+    /// <inheritdoc/>
+    public EndPoint? RemoteEndPoint => _remoteEndPoint ??= _remote.ToEndPoint();
+
+    /// <inheritdoc/>
+    public object? Tag { get; set; }
+
+    /// <summary>True from OnConnected until the connection begins to end. Any thread; may have changed when it returns.</summary>
+    public bool IsConnected => _connection is { IsOpen: true };
+
+    /// <inheritdoc/>
+    public long BytesPending => _connection?.BytesPending ?? 0;
+
+    /// <summary>Bytes received so far. Exact on the session's thread and after the end.</summary>
+    public long BytesReceived => _connection?.BytesReceived ?? _finalReceived;
+
+    /// <summary>Bytes given to the system so far. Exact on the session's thread and after the end.</summary>
+    public long BytesSent => _connection?.BytesSent ?? _finalSent;
+
+    // ------------------------------------------------------------------ sending
+
+    /// <summary>Queues a copy of the bytes, whole or not at all. Inside a callback it costs a comparison and a copy; all sends of a turn leave in one system call.</summary>
+    /// <param name="data">What to send. Free to be reused at once.</param>
+    [OverloadResolutionPriority(1)]
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public SendResult Send(ReadOnlySpan<byte> data)
+    {
+        Connection? connection = _connection;
+        return connection is null ? SendResult.Closed : connection.Send(data, _generation);
+    }
+
+    /// <summary>Queues two pieces as one send: both or none, nothing between them.</summary>
+    /// <param name="head">The first piece.</param>
+    /// <param name="body">The second piece.</param>
+    public SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body) =>
+        _connection is { } connection ? connection.Send(head, body, _generation) : SendResult.Closed;
+
+    /// <inheritdoc/>
+    public SendResult Send(ReadOnlyMemory<byte> data) => Send(data.Span);
+
+    /// <inheritdoc/>
+    public SendResult Send(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        int length = Encoding.UTF8.GetMaxByteCount(text.Length);
+        if (length <= 1024)
+        {
+            Span<byte> small = stackalloc byte[1024];
+            return Send(small[..Encoding.UTF8.GetBytes(text, small)]);
+        }
+
+        byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
+        SendResult result = Send(bytes.AsSpan(0, Encoding.UTF8.GetBytes(text, bytes)));
+        ArrayPool<byte>.Shared.Return(bytes);
+        return result;
+    }
+
+    /// <summary>
+    /// Queues memory without copying it. With <see cref="SendResult.Queued"/> the ownership has passed: the library
+    /// disposes it when it is sent or the connection ends. Otherwise it stays the caller's.
+    /// </summary>
+    /// <param name="owner">The memory.</param>
+    /// <param name="length">How many of its bytes to send, from the start.</param>
+    public SendResult Send(IMemoryOwner<byte> owner, int length)
+    {
+        ArgumentNullException.ThrowIfNull(owner);
+        if ((uint)length > (uint)owner.Memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {owner.Memory.Length}");
+        return _connection is { } connection ? connection.SendOwned(owner, length, _generation) : SendResult.Closed;
+    }
+
+    /// <inheritdoc/>
+    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
+        _connection is { } connection ? connection.SendAsync(data, _generation, cancellationToken) : new(SendResult.Closed);
+
+    /// <summary>
+    /// Room in the fill block to write a message into, without a copy. The session's thread only; follow with
+    /// <see cref="Commit"/> before any other send. Empty when nothing may be sent now.
+    /// </summary>
+    /// <param name="count">Bytes needed at most, up to 32,768.</param>
+    protected Span<byte> Reserve(int count) => _connection is { } connection ? connection.Reserve(count, _generation) : default;
+
+    /// <summary>Queues what was written into the span of <see cref="Reserve"/>.</summary>
+    /// <param name="count">Bytes written, from its start. 0 gives the room back.</param>
+    protected void Commit(int count) => _connection?.Commit(count, _generation);
+
+    // ------------------------------------------------------------------ ending
+
+    /// <inheritdoc/>
+    public void Close() => CloseWith(new CloseReason(CloseCause.LocalClose));
+
+    internal void CloseWith(CloseReason reason)
+    {
+        if (_connection is not { } connection) return;
+        if (connection.Loop.IsCurrent)
+        {
+            if (connection.Generation == _generation) connection.CloseWith(reason);
+            return;
+        }
+
+        // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
+        connection.CloseForeign(_generation);
+        connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation);
+    }
+
+    /// <inheritdoc/>
+    public void Abort()
+    {
+        if (_connection is not { } connection) return;
+        if (connection.Loop.IsCurrent)
+        {
+            if (connection.Generation == _generation) connection.AbortWith(new CloseReason(CloseCause.LocalAbort));
+            return;
+        }
+
+        connection.CloseForeign(_generation);
+        connection.Loop.PostControl(
+            static (_, c, _, g) =>
+            {
+                Connection target = (Connection)c!;
+                if (target.Generation == (uint)g) target.AbortWith(new CloseReason(CloseCause.LocalAbort));
+            },
+            connection,
+            null,
+            _generation);
+    }
+
+    /// <summary>Ends this half: what is queued is sent, then FIN; receiving goes on until the peer finishes. Later sends give <see cref="SendResult.Closed"/>.</summary>
+    public void FinishSending()
+    {
+        if (_connection is not { } connection) return;
+        if (connection.Loop.IsCurrent)
+        {
+            if (connection.Generation == _generation) connection.FinishSending();
+            return;
+        }
+
+        connection.CloseForeign(_generation);
+        connection.Loop.Mailbox.PostItem(DataKind.FinishSending, connection, _generation);
+    }
+
+    // ------------------------------------------------------------------ receiving
+
+    /// <inheritdoc/>
+    public void PauseReceiving() => OnConnectionLoop(static c => c.PauseReceiving());
+
+    /// <inheritdoc/>
+    public void ResumeReceiving() => OnConnectionLoop(static c => c.ResumeReceiving());
+
+    /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
+    /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
+    protected void NeedBytes(int count)
+    {
+        if (_connection is not { } connection) return;
+        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(NeedBytes));
+        connection.NeedBytes(count);
+    }
+
+    /// <summary>Bytes received and not taken yet. The session's thread.</summary>
+    protected int UnreadCount => _connection?.UnreadCount ?? 0;
+
+    // ------------------------------------------------------------------ hand-over, timers, broadcasts
+
+    /// <summary>
+    /// Gives the connection to another session when the running callback has returned: this one gets
+    /// <c>OnDisconnected(HandedOver)</c>, the next one OnConnected and then the unread bytes. Id, groups, queue and
+    /// counters stay. The session's thread only.
+    /// </summary>
+    /// <param name="next">A session that has no connection yet.</param>
+    protected void HandOver(Session next)
+    {
+        ArgumentNullException.ThrowIfNull(next);
+        if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
+        if (_connection is not { } connection) return;
+        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(HandOver));
+        connection.HandOver(next);
+    }
+
+    /// <summary>Starts a timer that calls <see cref="OnTimer"/> until it is cancelled or the connection ends. The session's thread only.</summary>
+    /// <param name="due">Time until the first firing.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
+    {
+        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(StartTimer));
+        return connection.StartSessionTimer(due, period);
+    }
+
+    /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
+    protected BroadcastGate BroadcastGate
+    {
+        get => _connection?.BroadcastGate ?? BroadcastGate.Shut;
+        set
+        {
+            if (_connection is not { } connection) return;
+            if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(BroadcastGate));
+            connection.BroadcastGate = value;
+        }
+    }
+
+    // ------------------------------------------------------------------ overrides
+
+    /// <summary>The session has an id and, if accepted, a peer; nothing can be sent yet. Close here refuses the connection.</summary>
+    protected virtual void OnConnecting()
+    {
+    }
+
+    /// <summary>Connected: sends are taken, and what the peer has sent already comes next.</summary>
+    protected virtual void OnConnected()
+    {
+    }
+
+    /// <summary>The dial failed, or the connection ended before it was connected. Last callback.</summary>
+    /// <param name="reason">Why.</param>
+    protected virtual void OnConnectFailed(CloseReason reason)
+    {
+    }
+
+    /// <summary>Bytes arrived. All are taken; to leave some, override <see cref="OnUnread"/>.</summary>
+    /// <param name="data">Valid during the call only.</param>
+    protected virtual void OnReceived(ReadOnlySpan<byte> data)
+    {
+    }
+
+    /// <summary>All bytes that are unread. The default gives them to <see cref="OnReceived"/> and takes them all.</summary>
+    /// <param name="unread">What was left the last time and what has arrived since. Valid during the call only.</param>
+    /// <returns>How many bytes were taken, from the start. The rest comes again when more arrives.</returns>
+    protected virtual int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        OnReceived(unread);
+        return unread.Length;
+    }
+
+    /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="FinishSending"/> or <see cref="Close"/>.</summary>
+    protected virtual void OnPeerFinished() => Close();
+
+    /// <summary>The connection has ended. Exactly once, and last.</summary>
+    /// <param name="reason">The first cause.</param>
+    protected virtual void OnDisconnected(CloseReason reason)
+    {
+    }
+
+    /// <summary>A timer of this session fired.</summary>
+    /// <param name="timer">The one that <see cref="StartTimer"/> gave.</param>
+    protected virtual void OnTimer(LoopTimer timer)
+    {
+    }
+
+    /// <summary>An override of this session threw; the connection ends after this call.</summary>
+    /// <param name="exception">What it threw.</param>
+    protected virtual void OnError(Exception exception)
+    {
+    }
+
+    /// <summary>Id and peer, for logs.</summary>
+    public override string ToString() => $"session {Id:x} ({RemoteEndPoint?.ToString() ?? "unnamed peer"})";
+
+    // ------------------------------------------------------------------ for the connection
+
+    internal Connection? Connection => _connection;
+
+    internal uint Generation => _generation;
+
+    /// <summary>What the server or client keeps with the session.</summary>
+    internal object? HostState { get; set; }
+
+    internal void CallConnecting() => OnConnecting();
+
+    internal void CallConnected() => OnConnected();
+
+    internal void CallConnectFailed(CloseReason reason) => OnConnectFailed(reason);
+
+    internal int CallUnread(ReadOnlySpan<byte> unread) => OnUnread(unread);
+
+    internal void CallPeerFinished() => OnPeerFinished();
+
+    internal void CallDisconnected(CloseReason reason) => OnDisconnected(reason);
+
+    internal void CallTimer(LoopTimer timer) => OnTimer(timer);
+
+    internal void CallError(Exception exception) => OnError(exception);
+
+    internal void Attach(Connection connection, long id, EndPoint? local, PeerAddress remote)
+    {
+        Id = id;
+        _generation = connection.Generation;
+        _remote = remote;
+        _localEndPoint = local;
+        _host = connection.Host;
+        _loop = connection.Loop;
+        Volatile.Write(ref _connection, connection);
+    }
+
+    internal void SetRemoteEndPoint(EndPoint? remote) => _remoteEndPoint = remote;
+
+    internal void SetLocalEndPoint(EndPoint? local) => _localEndPoint = local;
+
+    internal void AttachByHandOver(Connection connection, Session old)
+    {
+        Attach(connection, old.Id, old._localEndPoint, old._remote);
+        _remoteEndPoint = old._remoteEndPoint;
+        HostState = old.HostState;
+    }
+
+    internal void DetachForHandOver() => DetachForGood(BytesReceived, BytesSent);
+
+    internal void DetachForGood(long received, long sent)
+    {
+        _finalReceived = received;
+        _finalSent = sent;
+        Volatile.Write(ref _connection, null);
+    }
+
+    /// <summary>True when a factory gave an object that has served before.</summary>
+    internal bool IsUsed => _host is not null;
+
+    private void OnConnectionLoop(Action<Connection> action)
+    {
+        if (_connection is not { } connection) return;
+        if (connection.Loop.IsCurrent)
+        {
+            if (connection.Generation == _generation) action(connection);
+            return;
+        }
+
+        connection.Loop.PostControl(
+            static (_, c, a, g) =>
+            {
+                Connection target = (Connection)c!;
+                if (target.Generation == (uint)g) ((Action<Connection>)a!)(target);
+            },
+            connection,
+            action,
+            _generation);
+    }
+}

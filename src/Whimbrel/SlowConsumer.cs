@@ -1,0 +1,14 @@
+namespace Whimbrel;
+
+/// <summary>What happens when a connection's send queue is at its limit (<see cref="ConnectionOptions.SendLimitBytes"/>).</summary>
+public enum SlowConsumer
+{
+    /// <summary>The connection is aborted with <see cref="CloseCause.SlowConsumer"/>. The default: memory stays bounded and the others are not kept waiting.</summary>
+    Disconnect,
+
+    /// <summary>The new message is not taken: <c>Send</c> gives <see cref="SendResult.Full"/>, a broadcast skips this member and counts it.</summary>
+    DropNewest,
+
+    /// <summary><c>SendAsync</c> waits for room; <c>Send</c> gives <see cref="SendResult.Full"/>, a broadcast skips this member and counts it.</summary>
+    Wait,
+}
