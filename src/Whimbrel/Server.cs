@@ -101,11 +101,11 @@ public class Server : IAsyncDisposable
         try
         {
             engine.Start();
-            EndPoints = await ListenAsync(engine, _host);
+            EndPoints = await ListenAsync(engine, _host).ConfigureAwait(false);
         }
         catch
         {
-            await CloseListenersAsync();
+            await CloseListenersAsync().ConfigureAwait(false);
             lock (_gate) _state = State.Stopped;
             throw;
         }
@@ -126,7 +126,7 @@ public class Server : IAsyncDisposable
         {
             Listener listener = new(engine.NextLoop(), host, endPoint);
             if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
-            bound.Add(await listener.Started);
+            bound.Add(await listener.Started.ConfigureAwait(false));
             lock (_gate) _listeners.Add(listener);
         }
 
@@ -145,7 +145,7 @@ public class Server : IAsyncDisposable
         async Task FinishAsync(Completion<bool> completion)
         {
             IsAccepting = false;
-            await CloseListenersAsync();
+            await CloseListenersAsync().ConfigureAwait(false);
             completion.SetResult(true);
         }
     }
@@ -162,7 +162,7 @@ public class Server : IAsyncDisposable
         foreach (Listener listener in listeners)
         {
             Completion<bool> stopped = new(listener.Loop.Engine);
-            if (listener.Loop.PostControl(static (_, l, c, _) => ((Listener)l!).Stop((Completion<bool>)c!), listener, stopped)) await stopped.Task;
+            if (listener.Loop.PostControl(static (_, l, c, _) => ((Listener)l!).Stop((Completion<bool>)c!), listener, stopped)) await stopped.Task.ConfigureAwait(false);
         }
     }
 
@@ -179,7 +179,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                done.SetResult(await StopCoreAsync(deadline ?? Options.DrainTimeout));
+                done.SetResult(await StopCoreAsync(deadline ?? Options.DrainTimeout).ConfigureAwait(false));
             }
             catch (Exception e)
             {
@@ -202,8 +202,8 @@ public class Server : IAsyncDisposable
 
         IsAccepting = false;
         if (isFirst) OnStopping();
-        await CloseListenersAsync();
-        StopReport report = await host.EndAllAsync(deadline);
+        await CloseListenersAsync().ConfigureAwait(false);
+        StopReport report = await host.EndAllAsync(deadline).ConfigureAwait(false);
         lock (_gate)
         {
             if (_state != State.Stopping) return report;
@@ -226,7 +226,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                await StopCoreAsync(Options.DrainTimeout);
+                await StopCoreAsync(Options.DrainTimeout).ConfigureAwait(false);
                 done.SetResult(true);
             }
             catch (Exception e)
@@ -468,13 +468,13 @@ public class Server : IAsyncDisposable
             {
                 CloseAll(new CloseReason(CloseCause.ServerStopped));
                 LoopTimer timer = Engine.Loops[0].StartTimer(deadline, static host => ((Host)host!).AbortAll(), this);
-                await WaitForAll();
+                await WaitForAll().ConfigureAwait(false);
                 timer.Cancel();
             }
             else
             {
                 AbortAll();
-                await WaitForAll();
+                await WaitForAll().ConfigureAwait(false);
             }
 
             int aborted = Volatile.Read(ref _aborted);

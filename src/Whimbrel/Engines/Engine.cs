@@ -17,6 +17,7 @@ public class Engine : IAsyncDisposable
     private readonly Lock _gate = new();
     private readonly Action<Notice>? _onNotice;
     private readonly string _name;
+    private readonly List<Completion<bool>> _alsoWaiting = [];
     private Completion<bool>? _ended;
     private int _loopsRunning;
     private int _nextLoop = -1;
@@ -131,7 +132,14 @@ public class Engine : IAsyncDisposable
         Completion<bool> ended;
         lock (_gate)
         {
-            if (_isDisposed) return _ended is null || _ended.IsCompleted ? default : WaitForEnd();
+            if (_isDisposed)
+            {
+                if (_ended is null or { IsCompleted: true }) return default;
+                Completion<bool> other = new(this);
+                _alsoWaiting.Add(other);
+                return other.PlainTask;
+            }
+
             _isDisposed = true;
             Watchdog.Forget(this);
             if (!_isStarted)
@@ -149,14 +157,18 @@ public class Engine : IAsyncDisposable
         return ended.PlainTask;
     }
 
-    private async ValueTask WaitForEnd()
-    {
-        while (_ended is { IsCompleted: false }) await Task.Delay(1).ConfigureAwait(false);
-    }
-
     internal void LoopEnded(Loop loop)
     {
-        if (Interlocked.Decrement(ref _loopsRunning) == 0) _ended?.SetResult(true);
+        if (Interlocked.Decrement(ref _loopsRunning) > 0) return;
+        Completion<bool>[] waiting;
+        lock (_gate)
+        {
+            if (_ended is null) return;
+            waiting = [_ended, .. _alsoWaiting];
+            _alsoWaiting.Clear();
+        }
+
+        foreach (Completion<bool> wait in waiting) wait.SetResult(true);
     }
 
     // ------------------------------------------------------------------ notices
