@@ -53,7 +53,15 @@ internal sealed unsafe partial class Connection
     /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
     internal long BytesPending => Volatile.Read(ref _queued) + _granted - _room + (uint)Volatile.Read(ref _foreign);
 
-    internal Block? SendHead => _head;
+    /// <summary>The first block to send, with all that was written so far.</summary>
+    internal Block? SendHead
+    {
+        get
+        {
+            CloseFill();
+            return _head;
+        }
+    }
 
     internal bool IsSendInFlight => _sendInFlight;
 
@@ -192,13 +200,15 @@ internal sealed unsafe partial class Connection
     internal void Flush()
     {
         _dirty = false;
-        if (_reserved > 0)
+        if (_reserved > 0 && ReferenceEquals(Loop.ActiveConnection, this))
         {
             // Somebody writes into the fill block right now: it cannot leave yet.
             MarkDirty();
             return;
         }
 
+        // Room that was reserved and not committed before the callback returned is given back.
+        _reserved = 0;
         CloseFill();
         if (_head is null || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
         if (_head.Length == 0)
