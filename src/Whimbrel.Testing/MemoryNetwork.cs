@@ -59,13 +59,3 @@ internal sealed class MemoryNetwork(MemoryFaults faults)
         return _listening.GetValueOrDefault(new IPEndPoint(IPAddress.IPv6Any, ip.Port));
     }
 }
-
-/// <summary>One name that somebody listens at.</summary>
-internal sealed class MemoryListening(EndPoint endPoint, int backlog)
-{
-    internal EndPoint EndPoint { get; } = endPoint;
-
-    internal int Backlog { get; } = backlog;
-
-    internal Queue<MemorySocket> Waiting { get; } = new();
-}

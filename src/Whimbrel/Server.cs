@@ -124,7 +124,7 @@ public class Server : IAsyncDisposable
         List<EndPoint> bound = [];
         foreach (EndPoint endPoint in Options.AllEndPoints)
         {
-            Listener listener = new(engine.NextLoop(), host, endPoint);
+            Listener listener = new(engine.NextLoop(), host, Options, endPoint);
             if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
             bound.Add(await listener.Started.ConfigureAwait(false));
             lock (_gate) _listeners.Add(listener);
@@ -291,11 +291,12 @@ public class Server : IAsyncDisposable
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");
 
     /// <summary>The server as its connections see it. One for each start.</summary>
-    internal sealed class Host : ListenerHost
+    internal sealed class Host : ConnectionHost
     {
         private readonly ConcurrentDictionary<long, Session> _byId = new();
         private readonly List<Completion<bool>> _waiting = [];
         private readonly Lock _waitGate = new();
+        private readonly Server _owner;
         private int _live;
         private int _aborted;
         private long _accepted;
@@ -304,9 +305,9 @@ public class Server : IAsyncDisposable
         private volatile bool _isStopping;
 
         internal Host(Server owner, Engine engine)
-            : base(engine, owner.Options) => Owner = owner;
+            : base(engine, owner.Options, isAccepting: true) => _owner = owner;
 
-        internal Server Owner { get; }
+        internal override object Owner => _owner;
 
         internal int Live => Volatile.Read(ref _live);
 
@@ -320,7 +321,7 @@ public class Server : IAsyncDisposable
 
         internal override void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local)
         {
-            if (_isStopping || Interlocked.Increment(ref _live) > ServerOptions.MaxConnections)
+            if (_isStopping || Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
             {
                 if (!_isStopping)
                 {
@@ -351,7 +352,7 @@ public class Server : IAsyncDisposable
             Session session;
             try
             {
-                session = Owner._factory is { } factory ? factory() : Owner._contextFactory!(new SessionContext(Owner, null, loop, local, peer.ToEndPoint()));
+                session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()));
                 if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
             }
             catch (Exception e)
@@ -404,7 +405,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                call(Owner, argument);
+                call(_owner, argument);
             }
             catch (Exception e)
             {

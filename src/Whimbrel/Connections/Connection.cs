@@ -178,14 +178,13 @@ internal sealed partial class Connection : Resident
 
     internal LoopTimer StartSessionTimer(TimeSpan due, TimeSpan period)
     {
-        LoopTimer timer = null!;
-        timer = new LoopTimer(Loop, _ => FireSessionTimer(timer), null, Loop.PeriodMsOf(period)) { NextOfSession = _sessionTimers };
+        LoopTimer timer = new(Loop, this, Loop.PeriodMsOf(period)) { NextOfSession = _sessionTimers };
         _sessionTimers = timer;
         Loop.StartTimer(timer, due);
         return timer;
     }
 
-    private void FireSessionTimer(LoopTimer timer)
+    internal void FireSessionTimer(LoopTimer timer)
     {
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
         if (_state is not (ConnectionState.Open or ConnectionState.Connecting) || timer.IsCancelled) return;

@@ -13,17 +13,18 @@ internal sealed class Listener : Resident
 {
     private const int RestMs = 100;
 
-    private readonly ListenerHost _host;
+    private readonly ConnectionHost _host;
     private readonly Completion<EndPoint> _started;
     private Completion<bool>? _stopped;
     private LoopTimer? _rest;
     private bool _isOpen;
     private bool _isDetaching;
 
-    internal Listener(Loop loop, ListenerHost host, EndPoint endPoint)
+    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint)
         : base(loop)
     {
         _host = host;
+        Options = options;
         EndPoint = endPoint;
         _started = new Completion<EndPoint>(loop.Engine);
         ResetOnClose = false;
@@ -32,7 +33,7 @@ internal sealed class Listener : Resident
     /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>
     internal EndPoint EndPoint { get; set; }
 
-    internal ServerOptions Options => _host.ServerOptions;
+    internal ServerOptions Options { get; }
 
     /// <summary>True when bound to all addresses: then each accepted socket is asked for its own.</summary>
     internal bool IsWildcard => EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
@@ -118,14 +119,4 @@ internal sealed class Listener : Resident
     internal override void RunScheduled()
     {
     }
-}
-
-/// <summary>What a listener needs of its server.</summary>
-internal abstract class ListenerHost(Engine engine, ServerOptions options) : ConnectionHost(engine, options, isAccepting: true)
-{
-    internal ServerOptions ServerOptions { get; } = options;
-
-    internal abstract void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local);
-
-    internal abstract void NoteDescriptorLimit(int error);
 }

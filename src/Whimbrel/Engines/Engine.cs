@@ -62,6 +62,7 @@ public class Engine : IAsyncDisposable
     {
         get
         {
+            // tidy: allowed because it runs at start, stop and dispose only
             lock (s_defaultGate) return s_default ??= new Engine();
         }
     }
@@ -104,6 +105,7 @@ public class Engine : IAsyncDisposable
 
     internal void Start()
     {
+        // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Engine));
@@ -130,6 +132,7 @@ public class Engine : IAsyncDisposable
     public ValueTask DisposeAsync()
     {
         Completion<bool> ended;
+        // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
             if (_isDisposed)
@@ -161,6 +164,7 @@ public class Engine : IAsyncDisposable
     {
         if (Interlocked.Decrement(ref _loopsRunning) > 0) return;
         Completion<bool>[] waiting;
+        // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
             if (_ended is null) return;
