@@ -37,7 +37,7 @@ internal sealed partial class Connection
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         CancelSessionTimers();
         _unread.Clear();
         _offerPending = false;
@@ -78,7 +78,7 @@ internal sealed partial class Connection
         if (_state != ConnectionState.Open || _finishRequested) return;
         _finishRequested = true;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         Loop.Schedule(this);
     }
 
@@ -124,7 +124,7 @@ internal sealed partial class Connection
         if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
         _state = ConnectionState.Detaching;
         RefuseForeign();
-        _room = 0;
+        CloseFill();
         _isReceiving = false;
         CancelSessionTimers();
         Loop.Detach(this);
