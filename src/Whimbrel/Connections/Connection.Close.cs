@@ -41,6 +41,13 @@ internal sealed partial class Connection
         CancelSessionTimers();
         _unread.Clear();
         _offerPending = false;
+        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty)
+        {
+            // Both sides are done: nothing to drain, nothing to wait for.
+            Detach();
+            return;
+        }
+
         StartDeadline(_shard.Options.DrainTimeout);
         UpdateReceiving();
         Loop.Schedule(this);
