@@ -1,0 +1,20 @@
+using System.CommandLine;
+
+namespace Whimbrel.Tool;
+
+/// <summary>
+/// The command line tool. <see cref="CommandLine"/> knows the words, <see cref="ServeCommand"/> and
+/// <see cref="ConnectCommand"/> do the work. Exit codes: 0 done, 1 failed, 2 wrong arguments.
+/// </summary>
+internal static class Program
+{
+    public static async Task<int> Main(string[] args)
+    {
+        ParseResult parsed = CommandLine.Create().Parse(args);
+        if (parsed.Errors.Count == 0) return await parsed.InvokeAsync();
+
+        // Not the library's dump of the whole help: one line that can be read, and found in a log.
+        await Console.Error.WriteLineAsync($"whimbrel: {parsed.Errors[0].Message} Right would be: {CommandLine.UsageOf(parsed.CommandResult.Command)}");
+        return ExitCode.WrongArguments;
+    }
+}
