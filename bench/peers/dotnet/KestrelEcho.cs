@@ -1,0 +1,65 @@
+using System.Net;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Hosting.Server;
+using Microsoft.AspNetCore.Hosting.Server.Features;
+using Microsoft.AspNetCore.Http.Features;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>Kestrel's connection handler: the same transport and pipes that carry ASP.NET Core, without HTTP.</summary>
+internal static class KestrelEcho
+{
+    public static async Task RunAsync(int port, bool inline, Action<IPEndPoint> tell)
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders();
+        builder.WebHost.UseSockets(sockets => sockets.UnsafePreferInlineScheduling = inline);
+        builder.WebHost.ConfigureKestrel(kestrel =>
+            kestrel.Listen(IPAddress.Loopback, port, listener => listener.UseConnectionHandler<EchoHandler>()));
+
+        await using var app = builder.Build();
+        await app.StartAsync();
+        var addresses = app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
+        tell(new IPEndPoint(IPAddress.Loopback, new Uri(addresses.Addresses.First()).Port));
+        await app.WaitForShutdownAsync();
+    }
+
+    private sealed class EchoHandler : ConnectionHandler
+    {
+        public override async Task OnConnectedAsync(ConnectionContext connection)
+        {
+            var input = connection.Transport.Input;
+            var output = connection.Transport.Output;
+            try
+            {
+                while (true)
+                {
+                    var result = await input.ReadAsync();
+                    foreach (var segment in result.Buffer)
+                    {
+                        // Copies into the pipe; one flush below sends it all.
+                        var room = output.GetMemory(segment.Length);
+                        segment.CopyTo(room);
+                        output.Advance(segment.Length);
+                    }
+
+                    var flushed = await output.FlushAsync();
+                    input.AdvanceTo(result.Buffer.End);
+                    if (result.IsCompleted || flushed.IsCompleted)
+                    {
+                        return;
+                    }
+                }
+            }
+            catch (ConnectionResetException)
+            {
+                // The client went away; the connection ends either way.
+            }
+        }
+    }
+}
