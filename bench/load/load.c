@@ -49,6 +49,7 @@ enum phase { WARMING, MEASURING, DRAINING, CLOSING };
 struct connection {
     int fd;
     bool wants_out, push_started;
+    bool awaited;                   // push: must receive once more after the window, so that a stall at its end is seen
     uint8_t quiet_sweeps, carried;
     uint32_t key;
     uint32_t send_at, receive_at;   // positions in the table
@@ -405,6 +406,10 @@ static void push_ready(struct worker *w, struct connection *c)
     c->received += n;
     w->bytes += n;
     w->messages += whole;
+    if (w->phase == DRAINING && c->awaited) {
+        c->awaited = false;
+        w->open--;
+    }
 }
 
 // After the last echo: we have sent our end, and the only thing that may come is the server's.
@@ -482,7 +487,7 @@ static void announce(const struct worker *w, const char *line)
 
 static bool in_flight(const struct connection *c)
 {
-    return c->fd >= 0 && (scenario == PUSH || scenario == SHORT || c->wants_out || c->sent != c->received);
+    return c->fd >= 0 && (c->awaited || scenario == SHORT || c->wants_out || c->sent != c->received);
 }
 
 static void begin_drain(struct worker *w)
@@ -491,7 +496,7 @@ static void begin_drain(struct worker *w)
     w->open = 0;
     for (unsigned i = 0; i < w->count; i++) {
         if (scenario == ECHO) watch_out(w, &w->connections[i], false); // nothing more is sent, not even what was refused
-        if (scenario != PUSH && in_flight(&w->connections[i])) w->open++;
+        if (in_flight(&w->connections[i])) w->open++;
     }
 }
 
@@ -535,7 +540,8 @@ static void sweep(struct worker *w)
         if (!waiting || moved) { c->quiet_sweeps = 0; continue; }
         if (++c->quiet_sweeps < STALLED_SWEEPS) continue;
         if (w->phase == CLOSING) fail("connection %u: the server did not close within 2 s of our end", c->key);
-        fail("connection %u: stalled: nothing received for 2 s, %" PRIu64 " bytes sent, %" PRIu64 " received", c->key, c->sent, c->received);
+        fail("connection %u: stalled: nothing received for 2 s, %" PRIu64 " bytes sent, %" PRIu64 " received", c->key, c->sent,
+             c->received);
     }
 }
 
@@ -569,6 +575,7 @@ static void start_traffic(struct worker *w)
     for (unsigned i = 0; i < w->count; i++) {
         struct connection *c = &w->connections[i];
         c->started_ns = clock_ns();
+        c->awaited = scenario == PUSH;
         if (scenario == ECHO) send_window(w, c);
         else if (scenario == PINGPONG) send_stream(w, c, size);
         else if (scenario == SHORT) short_open(w, c);
