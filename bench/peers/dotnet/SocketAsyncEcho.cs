@@ -39,7 +39,7 @@ internal static class SocketAsyncEcho
             {
                 while (true)
                 {
-                    var received = await socket.ReceiveAsync(buffer);
+                    var received = await socket.ReceiveAsync(buffer.AsMemory()); // the overload for arrays allocates a Task per call
                     if (received == 0)
                     {
                         return;
