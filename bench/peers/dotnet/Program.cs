@@ -1,22 +1,30 @@
-// The .NET echo servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
-// Start here; each server is in the file of its name. `bench/run` sets
+// The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
+// Start here; each server is in the file of its name. All echo; two can also push. `bench/run` sets
 // DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
 
 using System.Globalization;
 using System.Net;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline [--push] [--port N]";
 
-if (args.Length is not (1 or 3) || (args.Length == 3 && args[1] != "--port"))
+if (args.Length == 0)
 {
     return Fail(Usage);
 }
 
-var port = 0;
-if (args.Length == 3 && (!int.TryParse(args[2], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort))
+var (port, push) = (0, false);
+for (var i = 1; i < args.Length; i++)
 {
-    return Fail($"--port must be between 0 and {IPEndPoint.MaxPort}, not '{args[2]}'");
+    if (args[i] == "--push")
+    {
+        push = true;
+    }
+    else if (args[i] != "--port" || ++i == args.Length
+        || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
+    {
+        return Fail(Usage);
+    }
 }
 
 var name = args[0];
@@ -27,15 +35,21 @@ if (inline && Environment.GetEnvironmentVariable("DOTNET_SYSTEM_NET_SOCKETS_INLI
 }
 
 using var signals = new Signals();
-switch (name)
+switch (name, push)
 {
-    case "kestrel" or "kestrel-inline":
-        await KestrelEcho.RunAsync(port, inline, Tell);
+    case ("kestrel" or "kestrel-inline", false):
+        await KestrelServer.EchoAsync(port, inline, Tell);
         return 0;
-    case "socket-async" or "socket-async-inline":
+    case ("kestrel" or "kestrel-inline", true):
+        await KestrelServer.PushAsync(port, inline, Tell);
+        return 0;
+    case ("socket-async" or "socket-async-inline", false):
         await SocketAsyncEcho.RunAsync(port, Tell);
         return 0;
-    case "saea" or "saea-inline":
+    case ("socket-async" or "socket-async-inline", true):
+        await SocketAsyncPush.RunAsync(port, Tell);
+        return 0;
+    case ("saea" or "saea-inline", false):
         SaeaEcho.Run(port, Tell);
         return 0;
     default:

@@ -12,15 +12,21 @@ using Microsoft.Extensions.Logging;
 namespace Whimbrel.Bench.Peers;
 
 /// <summary>Kestrel's connection handler: the same transport and pipes that carry ASP.NET Core, without HTTP.</summary>
-internal static class KestrelEcho
+internal static class KestrelServer
 {
-    public static async Task RunAsync(int port, bool inline, Action<IPEndPoint> tell)
+    public static Task EchoAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<EchoHandler>(port, inline, tell);
+
+    public static Task PushAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<PushHandler>(port, inline, tell);
+
+    private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell)
+        where THandler : ConnectionHandler
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
+        builder.Services.AddSingleton<PushLog>(); // made when the first push client comes
         builder.WebHost.UseSockets(sockets => sockets.UnsafePreferInlineScheduling = inline);
         builder.WebHost.ConfigureKestrel(kestrel =>
-            kestrel.Listen(IPAddress.Loopback, port, listener => listener.UseConnectionHandler<EchoHandler>()));
+            kestrel.Listen(IPAddress.Loopback, port, listener => listener.UseConnectionHandler<THandler>()));
 
         await using var app = builder.Build();
         await app.StartAsync();
@@ -59,6 +65,22 @@ internal static class KestrelEcho
             catch (ConnectionResetException)
             {
                 // The client went away; the connection ends either way.
+            }
+        }
+    }
+
+    private sealed class PushHandler(PushLog log) : ConnectionHandler
+    {
+        public override async Task OnConnectedAsync(ConnectionContext connection)
+        {
+            var output = connection.Transport.Output;
+            try
+            {
+                await log.ServeAsync(async bytes => !(await output.WriteAsync(bytes)).IsCompleted);
+            }
+            catch (ConnectionResetException)
+            {
+                // The client has gone; that is how a push ends.
             }
         }
     }
