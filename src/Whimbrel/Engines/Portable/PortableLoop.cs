@@ -264,7 +264,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         {
             try
             {
-                connector.LocalEndPoint = slot.Socket!.LocalEndPoint;
+                connector.LocalEndPoint = LocalEndPointOf(slot.Socket!);
             }
             catch (SocketException e)
             {
@@ -274,6 +274,9 @@ internal sealed unsafe partial class PortableLoop : Loop
 
         connector.CompleteAttach(error);
     }
+
+    /// <summary>An IPv4 address of a dual-stack socket is given as IPv4, a Unix socket without a name as null.</summary>
+    private static EndPoint? LocalEndPointOf(Socket socket) => PeerAddress.Of(socket.LocalEndPoint).ToEndPoint();
 
     /// <summary>The number that an engine reports for what a socket threw; 0 for what is no failure of the system.</summary>
     private static int ErrorOf(Exception exception, EndPoint endPoint) => exception switch
@@ -389,7 +392,7 @@ internal sealed unsafe partial class PortableLoop : Loop
             try
             {
                 PeerAddress peer = PeerAddress.Of(accepted!.RemoteEndPoint);
-                EndPoint? local = listener.IsWildcard ? accepted.LocalEndPoint : null;
+                EndPoint? local = listener.IsWildcard ? LocalEndPointOf(accepted) : null;
                 // Not every system lets an accepted socket inherit these.
                 SocketFactory.SetStreamOptions(accepted, listener.EndPoint, listener.Options);
                 listener.CompleteAccept(new RawSocket(0, accepted), peer, local);
