@@ -14,6 +14,13 @@ namespace Whimbrel.Engines.Portable;
 [SuppressMessage("Design", "CA1001", Justification = "A thread that pushed the last operation may still be on its way to Set when the loop has ended: the collector frees the event.")]
 internal sealed class CompletionQueue
 {
+    /// <summary>
+    /// Offers of the processor to the threads that complete operations, before the loop sleeps: they bring several at a
+    /// time then, instead of one wake for each. With 20 connections and 32,000 bytes this took the server from 22 to 8 us
+    /// an echo; with nobody else to run it costs 2 us, once before each sleep.
+    /// </summary>
+    private const int YieldsBeforeSleep = 8;
+
     private readonly AutoResetEvent _wake = new(false);
     private PortableOperation? _newest;
     private int _sleeping;
@@ -41,6 +48,7 @@ internal sealed class CompletionQueue
     /// <summary>Blocks until something is pushed, <see cref="Wake"/> is called or the time is over. The loop's thread.</summary>
     internal void Sleep(int timeoutMs)
     {
+        for (int i = 0; i < YieldsBeforeSleep && IsEmpty; i++) Thread.Yield();
         Interlocked.Exchange(ref _sleeping, 1);
         if (IsEmpty) _wake.WaitOne(timeoutMs);
         Volatile.Write(ref _sleeping, 0);
