@@ -43,6 +43,14 @@ internal static class CommandLine
         return root;
     }
 
+    /// <summary>What is wrong, in one sentence: the word that was not understood, if there is one, before what is missing because of it.</summary>
+    internal static string WrongIn(ParseResult parsed)
+    {
+        if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.";
+        bool lacksCommand = parsed.CommandResult.Command.Subcommands.Count > 0;
+        return lacksCommand ? "A command is missing." : parsed.Errors[0].Message;
+    }
+
     /// <summary>How a command is used, in one line.</summary>
     internal static string UsageOf(Command command) => command.Name switch
     {
@@ -78,8 +86,7 @@ internal static class CommandLine
         {
             command.Validators.Add(static result =>
             {
-                if (result.Children.Any(static c => c.Errors.Any())) return;
-                int bytes = (result.GetValue(s_size) ?? PushMessage.MinSize) * (result.GetValue(s_batch) ?? 1);
+                int bytes = NumberOr(PushMessage.MinSize, result, s_size) * NumberOr(1, result, s_batch);
                 if (bytes > MaxBroadcastBytes) result.AddError($"--size times --batch is {bytes} bytes, and one broadcast has at most {MaxBroadcastBytes}.");
             });
         }
@@ -125,6 +132,10 @@ internal static class CommandLine
     // ------------------------------------------------------------------ values
 
     private static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
+
+    // From the token: to ask for the value of an option that has an error throws, and that error is told anyway.
+    private static int NumberOr(int otherwise, CommandResult result, Option option) =>
+        result.GetResult(option) is { Tokens: [{ Value: var text }] } && Number(text, 1, MaxBroadcastBytes) is { } number ? number : otherwise;
 
     /// <summary>An option whose value is read by <paramref name="parse"/>; null from there means wrong, and the message says what is right.</summary>
     private static Option<T> Value<T>(string name, string placeholder, string description, string right, Func<string, T> parse) => new(name)

@@ -13,7 +13,7 @@ internal static class ConnectCommand
         using CancellationTokenSource dialling = new();
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, OnNotice = notices.Add });
+            await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
             EndPoint[] places = unixPath is null ? await address!.Value.ResolveAsync(dialling.Token) : [new UnixDomainSocketEndPoint(unixPath)];
             _ = CancelOnStopAsync();
             ConsoleSession session = await DialAsync(places, engine, dialling.Token);

@@ -11,10 +11,14 @@ internal static class Program
     public static async Task<int> Main(string[] args)
     {
         ParseResult parsed = CommandLine.Create().Parse(args);
-        if (parsed.Errors.Count == 0) return await parsed.InvokeAsync();
+        if (parsed.Errors.Count == 0)
+        {
+            // Without the library's own handling of signals, which ends the process after two seconds of draining.
+            return await parsed.InvokeAsync(new InvocationConfiguration { ProcessTerminationTimeout = null });
+        }
 
         // Not the library's dump of the whole help: one line that can be read, and found in a log.
-        await Console.Error.WriteLineAsync($"whimbrel: {parsed.Errors[0].Message} Right would be: {CommandLine.UsageOf(parsed.CommandResult.Command)}");
+        await Console.Error.WriteLineAsync($"whimbrel: {CommandLine.WrongIn(parsed)} Right would be: {CommandLine.UsageOf(parsed.CommandResult.Command)}");
         return ExitCode.WrongArguments;
     }
 }

@@ -16,7 +16,7 @@ internal static class ServeCommand
         using StopSignals stop = new();
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, OnNotice = notices.Add });
+            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
             Service service = Service.Create(settings, engine);
             await service.Server.StartAsync();
             await ServeAsync(settings, service, stop.Asked);
