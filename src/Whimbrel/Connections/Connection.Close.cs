@@ -124,7 +124,7 @@ internal sealed partial class Connection
         if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
         _state = ConnectionState.Detaching;
         RefuseForeign();
-        _room = 0;
+        CloseFill();
         _isReceiving = false;
         CancelSessionTimers();
         Loop.Detach(this);
@@ -227,6 +227,7 @@ internal sealed partial class Connection
         _finishRequested = false;
         _finishSent = false;
         _sendError = 0;
+        _reserved = 0;
         _sendInFlight = false;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
