@@ -33,7 +33,7 @@ internal sealed partial class Connection
         }
 
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
-        else if (_peerFinished) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
@@ -77,6 +77,7 @@ internal sealed partial class Connection
     {
         if (_state != ConnectionState.Open || _finishRequested) return;
         _finishRequested = true;
+        _finishedFirst = !_peerFinished;
         RefuseForeign();
         _room = _room > 0 ? CloseFill() : 0;
         Loop.Schedule(this);
@@ -226,6 +227,7 @@ internal sealed partial class Connection
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;
+        _finishedFirst = false;
         _sendError = 0;
         _reserved = 0;
         _sendInFlight = false;
