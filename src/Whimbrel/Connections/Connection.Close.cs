@@ -37,10 +37,17 @@ internal sealed partial class Connection
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         CancelSessionTimers();
         _unread.Clear();
         _offerPending = false;
+        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty)
+        {
+            // Both sides are done: nothing to drain, nothing to wait for.
+            Detach();
+            return;
+        }
+
         StartDeadline(_shard.Options.DrainTimeout);
         UpdateReceiving();
         Loop.Schedule(this);
@@ -78,7 +85,7 @@ internal sealed partial class Connection
         if (_state != ConnectionState.Open || _finishRequested) return;
         _finishRequested = true;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         Loop.Schedule(this);
     }
 
@@ -124,7 +131,7 @@ internal sealed partial class Connection
         if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
         _state = ConnectionState.Detaching;
         RefuseForeign();
-        _room = 0;
+        CloseFill();
         _isReceiving = false;
         CancelSessionTimers();
         Loop.Detach(this);

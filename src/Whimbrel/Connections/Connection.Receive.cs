@@ -184,8 +184,11 @@ internal sealed partial class Connection
 
     private void DiscardInput(int count)
     {
+        // While draining the peer may go on sending: not reading it could keep it from reading us. After our FIN it may
+        // not go on for long.
+        if (_state != ConnectionState.Lingering) return;
         _discarded += count;
-        if (_discarded > LingerLimitBytes && _state is ConnectionState.Lingering or ConnectionState.Draining)
+        if (_discarded > LingerLimitBytes)
         {
             ResetOnClose = true;
             Detach();

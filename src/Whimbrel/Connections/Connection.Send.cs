@@ -168,17 +168,16 @@ internal sealed unsafe partial class Connection
         MarkDirty();
     }
 
-    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again. Returns 0.</summary>
-    private int CloseFill()
+    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again.</summary>
+    private void CloseFill()
     {
-        if (_granted == 0) return 0;
+        if (_granted == 0) return;
         int written = _granted - _room;
         _tail!.End += written;
         _granted = 0;
         _room = 0;
         _fillPointer = null;
         _queued += written;
-        return 0;
     }
 
     private void Enqueue(Block block)

@@ -95,7 +95,8 @@ internal sealed partial class Connection : Resident
 
         _state = ConnectionState.Open;
         _wasConnected = true;
-        _gate = ReceiveGate.None;
+        // Not None: a pause in OnConnecting stays (contract 10).
+        _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
         Call("OnConnected", static session => session.CallConnected());
@@ -170,8 +171,9 @@ internal sealed partial class Connection : Resident
         _session = next;
         _shard.Host.SessionReplaced(old, next);
         Call("OnConnected", static session => session.CallConnected());
-        if (_state == ConnectionState.Open && _next is null) OfferUnread();
-        else if (_unread.Length > 0) _offerPending = true;
+        if (_state != ConnectionState.Open || _unread.Length == 0) return;
+        if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
+        else _offerPending = true;
     }
 
     // ------------------------------------------------------------------ timers of the session

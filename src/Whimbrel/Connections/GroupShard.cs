@@ -145,9 +145,10 @@ internal sealed class GroupShard
             Connection member = _members[i];
             if (except is not null && ReferenceEquals(member.Session, except)) continue;
             if (predicate is not null && !Matches(predicate, member)) continue;
+            // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
+            backlog += Math.Min(member.BytesPending, BacklogClip);
             if (member.AppendRun(run, start, length)) queued++;
             else skipped++;
-            backlog += Math.Min(member.BytesPending, BacklogClip);
             Loop.FlushIfMany();
         }
 

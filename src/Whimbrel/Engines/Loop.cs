@@ -37,6 +37,7 @@ public abstract class Loop
     private readonly Queue<Resident> _scheduled = new();
     private readonly Stack<Connection> _freeConnections = new();
     private Resident?[] _residents = new Resident?[StartSlots];
+    private uint[] _slotGenerations = new uint[StartSlots];
     private List<(Action<object?> Continuation, object? State)> _ready = [];
     private List<(Action<object?> Continuation, object? State)> _readyRunning = [];
     private Connection[] _dirty = new Connection[StartSlots];
@@ -68,7 +69,7 @@ public abstract class Loop
     /// <summary>True on this loop's own thread.</summary>
     public bool IsCurrent => ReferenceEquals(t_current, this);
 
-    /// <summary>Monotonic milliseconds as of the start of this turn. The loop's thread only.</summary>
+    /// <summary>Monotonic milliseconds when the loop last stopped waiting. The loop's thread only.</summary>
     public long TimeMs { get; private set; }
 
     internal Mailbox Mailbox { get; }
@@ -220,12 +221,12 @@ public abstract class Loop
 
     internal void Turn()
     {
-        TimeMs = Engine.NowMs;
         if (Mailbox.Any) Mailbox.Drain();
         if (_ready.Count > 0) RunReady();
         if (Timers.NextDueMs <= TimeMs) Timers.Fire(TimeMs, this);
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty();
+        CheckBusyTime();
         Wait(HasWork ? 0 : MsUntilNextTimer());
         if (_scheduled.Count > 0) RunScheduled();
     }
@@ -237,17 +238,13 @@ public abstract class Loop
     }
 
     /// <summary>The engine calls this right before it blocks. False: something was posted, do not block.</summary>
-    private protected bool TrySleep()
-    {
-        CheckBusyTime();
-        return Mailbox.TrySleep();
-    }
+    private protected bool TrySleep() => Mailbox.TrySleep();
 
     /// <summary>The engine calls this when it stops blocking, before it delivers.</summary>
     private protected void Woke()
     {
         Mailbox.Woke();
-        _busySinceMs = Engine.NowMs;
+        TimeMs = _busySinceMs = Engine.NowMs;
         IsBusy = true;
     }
 
@@ -426,12 +423,16 @@ public abstract class Loop
         if (slot >= _residents.Length)
         {
             Array.Resize(ref _residents, _residents.Length * 2);
+            Array.Resize(ref _slotGenerations, _residents.Length);
             GrowSlots(_residents.Length);
         }
 
         _residents[slot] = resident;
         resident.Slot = slot;
+        resident.SlotGeneration = _slotGenerations[slot];
         StartAttach(resident);
+        // Arrived on its way here while the loop was told to stop.
+        if (_isStopping && resident.Slot == slot) Stop(resident);
     }
 
     internal void Detach(Resident resident) => StartDetach(resident);
@@ -440,6 +441,7 @@ public abstract class Loop
     private protected void FreeSlot(Resident resident)
     {
         _residents[resident.Slot] = null;
+        _slotGenerations[resident.Slot]++;
         _freeSlots.Push(resident.Slot);
         resident.Slot = -1;
     }
@@ -464,6 +466,7 @@ public abstract class Loop
     internal void RunThread()
     {
         t_current = this;
+        TimeMs = Engine.NowMs;
         try
         {
             while (!(_isStopping && ResidentCount == 0 && _scheduled.Count == 0)) Turn();
@@ -480,6 +483,7 @@ public abstract class Loop
     {
         Loop? outer = t_current;
         t_current = this;
+        TimeMs = Engine.NowMs;
         try
         {
             Turn();
@@ -531,18 +535,23 @@ public abstract class Loop
         _isStopping = true;
         for (int i = 0; i < _usedSlots; i++)
         {
-            switch (_residents[i])
-            {
-                case Connection connection:
-                    connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
-                    break;
-                case Connector connector:
-                    connector.Cancel(new CloseReason(CloseCause.EngineStopped));
-                    break;
-                case Listener listener:
-                    listener.Stop();
-                    break;
-            }
+            if (_residents[i] is { } resident) Stop(resident);
+        }
+    }
+
+    private static void Stop(Resident resident)
+    {
+        switch (resident)
+        {
+            case Connection connection:
+                connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
+                break;
+            case Connector connector:
+                connector.Cancel(new CloseReason(CloseCause.EngineStopped));
+                break;
+            case Listener listener:
+                listener.Stop();
+                break;
         }
     }
 
