@@ -1,0 +1,15 @@
+using Xunit.v3;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// The numbers of the promises at the head of <see cref="Session"/> that a test is about. docs/guarantees.md is made of these.
+/// </summary>
+[AttributeUsage(AttributeTargets.Method)]
+public sealed class ContractAttribute(params int[] numbers) : Attribute, ITraitAttribute
+{
+    public IReadOnlyList<int> Numbers { get; } = numbers;
+
+    public IReadOnlyCollection<KeyValuePair<string, string>> GetTraits() =>
+        [.. Numbers.Select(static n => KeyValuePair.Create("contract", n.ToString(System.Globalization.CultureInfo.InvariantCulture)))];
+}

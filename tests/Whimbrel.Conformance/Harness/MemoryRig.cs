@@ -1,0 +1,87 @@
+#if MEMORY
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>The memory engine: one thread, virtual time, every order of events decided by the seed.</summary>
+public sealed class MemoryRig : Rig
+{
+    private static int s_lastPath;
+
+    private readonly MemoryEngine _engine;
+    private readonly List<Exception> _thrown = [];
+    private int _elsewhere;
+
+    public MemoryRig(int seed, bool isUnix, int loops)
+        : base(isUnix) => _engine = new MemoryEngine(seed, loops, AddNotice);
+
+    public override Engine Engine => _engine;
+
+    public override bool IsVirtual => true;
+
+    public override EndPoint NewAddress() => IsUnix
+        ? new UnixDomainSocketEndPoint($"/memory/{Interlocked.Increment(ref s_lastPath)}")
+        : new IPEndPoint(IPAddress.Loopback, 0);
+
+    public override void Until(Func<bool> condition, string what)
+    {
+        ArgumentNullException.ThrowIfNull(condition);
+        if (condition()) return;
+        try
+        {
+            _engine.RunUntil(condition);
+        }
+        catch (Exception e)
+        {
+            throw new InvalidOperationException($"Nothing more can happen while waiting for {what}.", e);
+        }
+    }
+
+    public override void Settle() => _engine.RunUntilIdle();
+
+    public override void Pass(TimeSpan time) => _engine.Advance(time);
+
+    public override void Block(TimeSpan time) => _engine.Block(time);
+
+    public override void Elsewhere(Action action)
+    {
+        _elsewhere++;
+        _engine.Elsewhere(() =>
+        {
+            try
+            {
+                action();
+            }
+            catch (Exception e)
+            {
+                _thrown.Add(e);
+            }
+
+            _elsewhere--;
+        });
+    }
+
+    public override void Join()
+    {
+        Until(() => _elsewhere == 0, "the other threads to end");
+        if (_thrown.Count > 0) throw new AggregateException(_thrown);
+    }
+
+    public override Peer Dial(EndPoint endPoint)
+    {
+        MemoryPeer peer = _engine.Dial(endPoint);
+        Until(() => peer.IsConnected, "the raw peer to be connected");
+        return Add(new ScriptedPeer(this, peer));
+    }
+
+    public override PeerListener Listen() => new ScriptedPeerListener(this, _engine.Listen(NewAddress()));
+
+    public override EndPoint DeadAddress() => IsUnix ? NewAddress() : new IPEndPoint(IPAddress.Loopback, ushort.MaxValue - 1);
+
+    protected override void Release()
+    {
+    }
+}
+#endif

@@ -1,0 +1,122 @@
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// The other end at the level of the socket, under the full control of the test: it reads, writes, finishes and resets only
+/// when told to. Not reading is how it is slow.
+/// </summary>
+public abstract class Peer(Rig rig)
+{
+    /// <summary>Writes what fits now. The number of bytes taken, 0 when the way is full.</summary>
+    public abstract int TryWrite(ReadOnlySpan<byte> data);
+
+    /// <summary>Reads what is there: -1 nothing now, 0 the other end has finished. Throws <see cref="IOException"/> after a reset.</summary>
+    public abstract int TryRead(Span<byte> buffer);
+
+    /// <summary>Sends FIN; reading goes on.</summary>
+    public abstract void FinishSending();
+
+    /// <summary>Ends with a reset (a Unix socket: just ends).</summary>
+    public abstract void Reset();
+
+    /// <summary>Closes. A TCP socket that has unread bytes resets by that.</summary>
+    public abstract void Close();
+
+    public abstract EndPoint? LocalEndPoint { get; }
+
+    /// <summary>Writes everything, waiting for room.</summary>
+    public void Write(byte[] data)
+    {
+        ArgumentNullException.ThrowIfNull(data);
+        int done = 0;
+        rig.Until(
+            () =>
+            {
+                int taken;
+                while (done < data.Length && (taken = TryWrite(data.AsSpan(done))) > 0) done += taken;
+                return done == data.Length;
+            },
+            $"a write of {data.Length} bytes");
+    }
+
+    public void Write(string text) => Write(System.Text.Encoding.ASCII.GetBytes(text));
+
+    /// <summary>Writes until nothing more fits, though everything had time to happen. The number of bytes taken.</summary>
+    public int WriteUntilFull(byte[] piece, int most = 64 * 1024 * 1024)
+    {
+        ArgumentNullException.ThrowIfNull(piece);
+        int total = 0;
+        for (int idle = 0; idle < 3 && total < most;)
+        {
+            int taken = TryWrite(piece.AsSpan(total % piece.Length));
+            total += taken;
+            if (taken > 0)
+            {
+                idle = 0;
+                continue;
+            }
+
+            idle++;
+            rig.Settle();
+        }
+
+        return total;
+    }
+
+    /// <summary>Exactly so many bytes.</summary>
+    public byte[] Read(int count)
+    {
+        byte[] data = new byte[count];
+        int done = 0;
+        rig.Until(
+            () =>
+            {
+                while (done < count)
+                {
+                    int got = TryRead(data.AsSpan(done));
+                    if (got < 0) return false;
+                    Assert.True(got > 0, $"the other end finished after {done} of {count} bytes");
+                    done += got;
+                }
+
+                return true;
+            },
+            $"a read of {count} bytes");
+        return data;
+    }
+
+    public string ReadText(int count) => System.Text.Encoding.ASCII.GetString(Read(count));
+
+    /// <summary>Everything up to the FIN. Throws <see cref="IOException"/> after a reset.</summary>
+    public byte[] ReadToEnd()
+    {
+        using MemoryStream data = new();
+        byte[] buffer = new byte[64 * 1024];
+        rig.Until(
+            () =>
+            {
+                int got;
+                while ((got = TryRead(buffer)) > 0) data.Write(buffer, 0, got);
+                return got == 0;
+            },
+            "the other end to finish");
+        return data.ToArray();
+    }
+
+    public string ReadTextToEnd() => System.Text.Encoding.ASCII.GetString(ReadToEnd());
+
+    /// <summary>Reads to the end and says how it ended: true for a reset.</summary>
+    public bool EndsInReset()
+    {
+        try
+        {
+            ReadToEnd();
+            return false;
+        }
+        catch (IOException)
+        {
+            return true;
+        }
+    }
+}

@@ -1,0 +1,110 @@
+using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Real sockets, real threads, real time.</summary>
+public sealed class RealRig : Rig
+{
+    /// <summary>Only a broken build reaches it.</summary>
+    private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
+
+    private readonly List<Task> _elsewhere = [];
+    private readonly List<string> _paths = [];
+    private readonly List<IDisposable> _disposables = [];
+
+    public RealRig(EngineKind kind, bool isUnix, int loops)
+        : base(isUnix) => Engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice });
+
+    public override Engine Engine { get; }
+
+    public override bool IsVirtual => false;
+
+    public override EndPoint NewAddress()
+    {
+        if (!IsUnix) return new IPEndPoint(IPAddress.Loopback, 0);
+        string path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():N}.sock");
+        _paths.Add(path);
+        return new UnixDomainSocketEndPoint(path);
+    }
+
+    public override void Until(Func<bool> condition, string what)
+    {
+        ArgumentNullException.ThrowIfNull(condition);
+        long start = Stopwatch.GetTimestamp();
+        for (int round = 0; !condition(); round++)
+        {
+            if (Stopwatch.GetElapsedTime(start) > s_deadline) Assert.Fail($"Waited {s_deadline.TotalSeconds} s for {what}.");
+            if (round < 50) Thread.Yield();
+            else Nap(1);
+        }
+    }
+
+    public override void Settle()
+    {
+        // Data on loopback is in the other socket when a write returns; a loop that has gone round a few times has seen it.
+        for (int round = 0; round < 5; round++)
+        {
+            for (int i = 0; i < Engine.LoopCount; i++) OnLoop(Engine.GetLoop(i), static () => { });
+            Nap(2);
+        }
+    }
+
+    public override void Pass(TimeSpan time) => Nap((int)time.TotalMilliseconds);
+
+    public override void Block(TimeSpan time) => Nap((int)time.TotalMilliseconds);
+
+    // tidy: waits because real time passes by itself, and this is the one place that lets it.
+    private static void Nap(int milliseconds) => Thread.Sleep(milliseconds);
+
+    public override void Elsewhere(Action action)
+    {
+        lock (_elsewhere) _elsewhere.Add(Task.Factory.StartNew(action, CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default));
+    }
+
+    public override void Join()
+    {
+        Task[] tasks;
+        lock (_elsewhere) tasks = [.. _elsewhere];
+        Until(() => tasks.All(static t => t.IsCompleted), "the other threads to end");
+        foreach (Task task in tasks) task.GetAwaiter().GetResult();
+    }
+
+    public override Peer Dial(EndPoint endPoint)
+    {
+        ArgumentNullException.ThrowIfNull(endPoint);
+        Socket socket = Open(endPoint);
+        socket.Connect(endPoint);
+        return Add(new SocketPeer(this, socket));
+    }
+
+    public override PeerListener Listen()
+    {
+        EndPoint address = NewAddress();
+        Socket socket = Open(address);
+        socket.Bind(address);
+        socket.Listen(128);
+        _disposables.Add(socket);
+        return new SocketPeerListener(this, socket);
+    }
+
+    public override EndPoint DeadAddress()
+    {
+        if (IsUnix) return NewAddress();
+        // Bound, so that nobody else gets the port, and not listening, so that a dial is refused.
+        Socket socket = Open(new IPEndPoint(IPAddress.Loopback, 0));
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        _disposables.Add(socket);
+        return socket.LocalEndPoint!;
+    }
+
+    protected override void Release()
+    {
+        foreach (IDisposable disposable in _disposables) disposable.Dispose();
+        foreach (string path in _paths) File.Delete(path);
+    }
+
+    private static Socket Open(EndPoint endPoint) =>
+        new(endPoint.AddressFamily, SocketType.Stream, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Tcp);
+}

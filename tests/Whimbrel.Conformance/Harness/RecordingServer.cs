@@ -1,0 +1,77 @@
+using System.Collections.Concurrent;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>A server whose sessions and events are recorded.</summary>
+public sealed class RecordingServer : Server
+{
+    private readonly Rig _rig;
+    private readonly ConcurrentQueue<RecordingSession> _made;
+    private readonly ConcurrentQueue<string> _events = new();
+
+    public RecordingServer(Rig rig, ServerOptions options, Action<RecordingSession>? setUp = null)
+        : this(rig, options, setUp, new ConcurrentQueue<RecordingSession>())
+    {
+    }
+
+    private RecordingServer(Rig rig, ServerOptions options, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
+        : base(options, () => Make(rig, setUp, made))
+    {
+        _rig = rig;
+        _made = made;
+    }
+
+    private static RecordingSession Make(Rig rig, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
+    {
+        RecordingSession session = new(rig);
+        setUp?.Invoke(session);
+        made.Enqueue(session);
+        return session;
+    }
+
+    /// <summary>Every session its factory has made, in order.</summary>
+    public IReadOnlyList<RecordingSession> Made => [.. _made];
+
+    /// <summary>The n-th session, when it is there.</summary>
+    public RecordingSession Session(int index = 0)
+    {
+        _rig.Until(() => _made.Count > index, $"session {index} to be made");
+        return _made.ElementAt(index);
+    }
+
+    /// <summary>The n-th session, when it is connected (and perhaps over again).</summary>
+    public RecordingSession Connected(int index = 0)
+    {
+        RecordingSession session = Session(index);
+        _rig.Until(() => session.Saw("connected"), $"session {index} to be connected");
+        return session;
+    }
+
+    /// <summary>Events of the server, in order.</summary>
+    public IReadOnlyList<string> Events => [.. _events];
+
+    /// <summary>Runs inside each event, after it was recorded.</summary>
+    public Action<string>? OnEvent { get; set; }
+
+    protected override void OnStarted() => Record("started");
+
+    protected override void OnStopping() => Record("stopping");
+
+    protected override void OnStopped(StopReport report) => Record($"stopped drained {report.Drained} aborted {report.Aborted}");
+
+    protected override void OnConnected(Session session) => Record("connected");
+
+    protected override void OnDisconnected(Session session, CloseReason reason) => Record($"disconnected {reason.Cause}");
+
+    protected override void OnError(Exception exception)
+    {
+        ArgumentNullException.ThrowIfNull(exception);
+        Record($"error {exception.GetType().Name}");
+    }
+
+    private void Record(string text)
+    {
+        _events.Enqueue(text);
+        OnEvent?.Invoke(text);
+    }
+}

@@ -1,0 +1,285 @@
+using System.Text;
+
+namespace Whimbrel.Conformance;
+
+public delegate void ReceivedHook(RecordingSession session, ReadOnlySpan<byte> data);
+
+public delegate int UnreadHook(RecordingSession session, ReadOnlySpan<byte> unread);
+
+/// <summary>
+/// Records every callback as text, in order, and reports to the rig when one begins inside another, at the same time as
+/// another, on a foreign thread, or after the last. The hooks run inside the callback, after it was recorded. Bytes that
+/// arrive in several pieces without anything between are one entry, "received N".
+/// </summary>
+public sealed class RecordingSession : Session
+{
+    private readonly Rig _rig;
+    private readonly Lock _gate = new();
+    private readonly List<string> _events = [];
+    private readonly List<byte> _received = [];
+    private readonly List<int> _offers = [];
+    private int _inside;
+    private int _receivedInARow;
+    private bool _isOver;
+    private bool _hasBegun;
+
+    public RecordingSession(Rig rig)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        _rig = rig;
+        rig.Add(this);
+    }
+
+    // ------------------------------------------------------------------ hooks
+
+    public Action<RecordingSession>? AtConnecting { get; set; }
+
+    public Action<RecordingSession>? AtConnected { get; set; }
+
+    public Action<RecordingSession, CloseReason>? AtConnectFailed { get; set; }
+
+    public ReceivedHook? AtReceived { get; set; }
+
+    /// <summary>Decides how many bytes are taken. Without it all are.</summary>
+    public UnreadHook? AtUnread { get; set; }
+
+    /// <summary>Replaces the default, which closes.</summary>
+    public Action<RecordingSession>? AtPeerFinished { get; set; }
+
+    public Action<RecordingSession, CloseReason>? AtDisconnected { get; set; }
+
+    public Action<RecordingSession, LoopTimer>? AtTimer { get; set; }
+
+    public Action<RecordingSession, Exception>? AtError { get; set; }
+
+    // ------------------------------------------------------------------ what it saw
+
+    public IReadOnlyList<string> Events
+    {
+        get
+        {
+            lock (_gate) return [.. _events];
+        }
+    }
+
+    /// <summary>All events in one text, for a comparison.</summary>
+    public string Life => string.Join(", ", Events);
+
+    public byte[] Received
+    {
+        get
+        {
+            lock (_gate) return [.. _received];
+        }
+    }
+
+    public int ReceivedCount
+    {
+        get
+        {
+            lock (_gate) return _received.Count;
+        }
+    }
+
+    public string ReceivedText => Encoding.ASCII.GetString(Received);
+
+    /// <summary>How many bytes each call of OnUnread was given.</summary>
+    public IReadOnlyList<int> Offers
+    {
+        get
+        {
+            lock (_gate) return [.. _offers];
+        }
+    }
+
+    public bool Saw(string name)
+    {
+        lock (_gate) return _events.Exists(e => e == name || e.StartsWith(name + " ", StringComparison.Ordinal));
+    }
+
+    public int Count(string name)
+    {
+        lock (_gate) return _events.Count(e => e == name || e.StartsWith(name + " ", StringComparison.Ordinal));
+    }
+
+    /// <summary>Had its last callback.</summary>
+    public bool IsOver
+    {
+        get
+        {
+            lock (_gate) return _isOver;
+        }
+    }
+
+    /// <summary>Had its first callback and not its last.</summary>
+    public bool IsAlive
+    {
+        get
+        {
+            lock (_gate) return _hasBegun && !_isOver;
+        }
+    }
+
+    /// <summary>Given to OnDisconnected or OnConnectFailed.</summary>
+    public CloseReason Reason { get; private set; }
+
+    /// <summary>What OnError was told.</summary>
+    public Exception? Error { get; private set; }
+
+    /// <summary>Waits for the last callback and gives its cause.</summary>
+    public CloseCause End()
+    {
+        _rig.Until(() => IsOver, $"{this} to end");
+        return Reason.Cause;
+    }
+
+    public void UntilReceived(int count) => _rig.Until(() => ReceivedCount >= count, $"{count} bytes at {this}");
+
+    public void Until(string name) => _rig.Until(() => Saw(name), $"'{name}' at {this}");
+
+    /// <summary>Contract 1, for a session that is over or never began.</summary>
+    public void CheckLife()
+    {
+        IReadOnlyList<string> events = Events;
+        if (events.Count == 0) return;
+        Assert.True(events[0] == "connecting", $"the first callback was {events[0]}: {Life}");
+        int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal) || e.StartsWith("connect failed", StringComparison.Ordinal));
+        Assert.True(ends == 1, $"{ends} last callbacks: {Life}");
+        bool wasConnected = events.Contains("connected");
+        bool saidSo = events.Any(static e => e.StartsWith("disconnected", StringComparison.Ordinal));
+        Assert.True(wasConnected == saidSo, $"connected and disconnected do not fit: {Life}");
+    }
+
+    // ------------------------------------------------------------------ protected members of Session, for tests
+
+    public Span<byte> CallReserve(int count) => Reserve(count);
+
+    public void CallCommit(int count) => Commit(count);
+
+    public void CallNeedBytes(int count) => NeedBytes(count);
+
+    public int CallUnreadCount => UnreadCount;
+
+    public void CallHandOver(Session next) => HandOver(next);
+
+    public LoopTimer CallStartTimer(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
+
+    public BroadcastGate Gate
+    {
+        get => BroadcastGate;
+        set => BroadcastGate = value;
+    }
+
+    // ------------------------------------------------------------------ overrides
+
+    protected override void OnConnecting()
+    {
+        using Callback callback = new(this, "connecting");
+        AtConnecting?.Invoke(this);
+    }
+
+    protected override void OnConnected()
+    {
+        using Callback callback = new(this, "connected");
+        AtConnected?.Invoke(this);
+    }
+
+    protected override void OnConnectFailed(CloseReason reason)
+    {
+        Reason = reason;
+        using Callback callback = new(this, $"connect failed {reason.Cause}", isLast: true);
+        AtConnectFailed?.Invoke(this, reason);
+    }
+
+    protected override void OnReceived(ReadOnlySpan<byte> data)
+    {
+        RecordReceived(data);
+        AtReceived?.Invoke(this, data);
+    }
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        using Callback callback = new(this, null);
+        lock (_gate) _offers.Add(unread.Length);
+        if (AtUnread is null) return base.OnUnread(unread);
+        int taken = AtUnread(this, unread);
+        if (taken > 0 && taken <= unread.Length) RecordReceived(unread[..taken]);
+        return taken;
+    }
+
+    protected override void OnPeerFinished()
+    {
+        using Callback callback = new(this, "peer finished");
+        if (AtPeerFinished is null) base.OnPeerFinished();
+        else AtPeerFinished(this);
+    }
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        Reason = reason;
+        using Callback callback = new(this, $"disconnected {reason.Cause}", isLast: true);
+        AtDisconnected?.Invoke(this, reason);
+    }
+
+    protected override void OnTimer(LoopTimer timer)
+    {
+        using Callback callback = new(this, "timer");
+        AtTimer?.Invoke(this, timer);
+    }
+
+    protected override void OnError(Exception exception)
+    {
+        ArgumentNullException.ThrowIfNull(exception);
+        Error = exception;
+        using Callback callback = new(this, $"error {exception.GetType().Name}");
+        AtError?.Invoke(this, exception);
+    }
+
+    private void RecordReceived(ReadOnlySpan<byte> data)
+    {
+        lock (_gate)
+        {
+            _received.AddRange(data);
+            if (_receivedInARow > 0) _events.RemoveAt(_events.Count - 1);
+            _receivedInARow += data.Length;
+            _events.Add($"received {_receivedInARow}");
+        }
+    }
+
+    private void Begin(string? name)
+    {
+        if (Interlocked.Exchange(ref _inside, 1) == 1) _rig.Violation($"{name ?? "received"} began inside or beside another callback: {Life}");
+        if (!Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
+        lock (_gate)
+        {
+            // What OnDisconnected throws is told to OnError: the one thing that may follow the end (contract 4).
+            if (_isOver && name?.StartsWith("error", StringComparison.Ordinal) != true) _rig.Violation($"{name ?? "received"} came after the last callback: {Life}");
+            _hasBegun = true;
+            if (name is null) return;
+            _receivedInARow = 0;
+            _events.Add(name);
+        }
+    }
+
+    private void Leave(bool isLast)
+    {
+        Volatile.Write(ref _inside, 0);
+        if (!isLast) return;
+        lock (_gate) _isOver = true;
+    }
+
+    private readonly ref struct Callback
+    {
+        private readonly RecordingSession _session;
+        private readonly bool _isLast;
+
+        internal Callback(RecordingSession session, string? name, bool isLast = false)
+        {
+            _session = session;
+            _isLast = isLast;
+            session.Begin(name);
+        }
+
+        public void Dispose() => _session.Leave(_isLast);
+    }
+}

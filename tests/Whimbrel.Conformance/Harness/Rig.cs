@@ -1,0 +1,241 @@
+using System.Collections.Concurrent;
+using System.Net;
+using System.Text;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// What a test stands on: an engine, raw peers, other threads and waiting. It hides whether time is real or virtual, so
+/// that one text of a test runs on every engine. One per run of a test; <see cref="Finish"/> checks that all was given back.
+/// </summary>
+public abstract class Rig
+{
+    private readonly List<Server> _servers = [];
+    private readonly List<Client> _clients = [];
+    private readonly ConcurrentQueue<RecordingSession> _sessions = new();
+    private readonly List<Peer> _peers = [];
+    private readonly ConcurrentQueue<string> _violations = new();
+    private readonly ConcurrentQueue<Notice> _notices = new();
+    private readonly List<string> _allowed = [];
+
+    protected Rig(bool isUnix) => IsUnix = isUnix;
+
+    public abstract Engine Engine { get; }
+
+    public bool IsUnix { get; }
+
+    /// <summary>Time costs nothing and passes only when the test says so.</summary>
+    public abstract bool IsVirtual { get; }
+
+    /// <summary>A peer can tell a reset from an end.</summary>
+    public virtual bool HasResets => !IsUnix;
+
+    /// <summary>Everything that the engine and its servers had to say.</summary>
+    public IReadOnlyList<Notice> Notices => [.. _notices];
+
+    /// <summary>Every session that was made for this rig.</summary>
+    public IReadOnlyList<RecordingSession> Sessions => [.. _sessions];
+
+    // ------------------------------------------------------------------ what differs between real and virtual
+
+    /// <summary>An address to listen at: port 0, or a path that nobody uses.</summary>
+    public abstract EndPoint NewAddress();
+
+    /// <summary>Waits until it is true; fails after a deadline that only a broken build reaches, or when nothing more can happen.</summary>
+    public abstract void Until(Func<bool> condition, string what);
+
+    /// <summary>Lets everything happen that can happen now, before a test says that something did not.</summary>
+    public abstract void Settle();
+
+    /// <summary>Lets time pass.</summary>
+    public abstract void Pass(TimeSpan time);
+
+    /// <summary>Runs it on another thread, at the same time. It must not wait. See <see cref="Join"/>.</summary>
+    public abstract void Elsewhere(Action action);
+
+    /// <summary>Waits for everything that was started with <see cref="Elsewhere"/>; fails with what it threw.</summary>
+    public abstract void Join();
+
+    /// <summary>Inside a callback: keeps the loop busy for so long.</summary>
+    public abstract void Block(TimeSpan time);
+
+    /// <summary>A raw peer that is connected to a server under test.</summary>
+    public abstract Peer Dial(EndPoint endPoint);
+
+    /// <summary>A raw listener for clients under test.</summary>
+    public abstract PeerListener Listen();
+
+    /// <summary>Dials an address where nobody listens.</summary>
+    public abstract EndPoint DeadAddress();
+
+    protected abstract void Release();
+
+    // ------------------------------------------------------------------ waiting
+
+    public T Await<T>(ValueTask<T> task, string what = "the task to end")
+    {
+        Until(() => task.IsCompleted, what);
+        return task.GetAwaiter().GetResult();
+    }
+
+    public void Await(ValueTask task, string what = "the task to end")
+    {
+        Until(() => task.IsCompleted, what);
+        task.GetAwaiter().GetResult();
+    }
+
+    /// <summary>Runs it on the session's loop, outside of any callback, and waits for it.</summary>
+    public void OnLoop(Session session, Action action)
+    {
+        ArgumentNullException.ThrowIfNull(session);
+        OnLoop(session.Loop, action);
+    }
+
+    public void OnLoop(Loop loop, Action action)
+    {
+        ArgumentNullException.ThrowIfNull(loop);
+        Exception? thrown = null;
+        int done = 0;
+        bool posted = loop.Post(() =>
+        {
+            try
+            {
+                action();
+            }
+            catch (Exception e)
+            {
+                thrown = e;
+            }
+
+            Volatile.Write(ref done, 1);
+        });
+        Assert.True(posted, "the loop has ended");
+        Until(() => Volatile.Read(ref done) == 1, "the posted action to run");
+        if (thrown is not null) System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(thrown);
+    }
+
+    // ------------------------------------------------------------------ servers and clients under test
+
+    /// <summary>A started server whose sessions record. <paramref name="setUp"/> runs in the factory, for each session.</summary>
+    public RecordingServer Serve(Action<RecordingSession>? setUp = null, ServerOptions? options = null)
+    {
+        RecordingServer server = MakeServer(setUp, options);
+        Await(server.StartAsync(), "the server to start");
+        return server;
+    }
+
+    public RecordingServer MakeServer(Action<RecordingSession>? setUp = null, ServerOptions? options = null)
+    {
+        options ??= new ServerOptions { Engine = Engine, EndPoint = NewAddress() };
+        RecordingServer server = new(this, options, setUp);
+        return Keep(server);
+    }
+
+    /// <summary>The rig stops it at the end.</summary>
+    public T Keep<T>(T server)
+        where T : Server
+    {
+        lock (_servers) _servers.Add(server);
+        return server;
+    }
+
+    public RecordingClient MakeClient(EndPoint endPoint, Action<RecordingSession>? setUp = null) =>
+        MakeClient(new ClientOptions { Engine = Engine, EndPoint = endPoint }, setUp);
+
+    public RecordingClient MakeClient(ClientOptions options, Action<RecordingSession>? setUp = null)
+    {
+        RecordingClient client = new(this, options, setUp);
+        lock (_clients) _clients.Add(client);
+        return client;
+    }
+
+    /// <summary>A dialled session, connected.</summary>
+    public RecordingSession Connect(EndPoint endPoint, Action<RecordingSession>? setUp = null) => Connect(MakeClient(endPoint, setUp));
+
+    public RecordingSession Connect(Client client)
+    {
+        ArgumentNullException.ThrowIfNull(client);
+        return (RecordingSession)Await(client.ConnectAsync(), "the client to connect");
+    }
+
+    // ------------------------------------------------------------------ what went wrong
+
+    public void Violation(string what) => _violations.Enqueue(what);
+
+    /// <summary>Notices that contain this text are part of the test. All others about exceptions fail it.</summary>
+    public void Expect(string noticeText)
+    {
+        lock (_allowed) _allowed.Add(noticeText);
+    }
+
+    public void AddNotice(Notice notice) => _notices.Enqueue(notice);
+
+    internal void Add(RecordingSession session) => _sessions.Enqueue(session);
+
+    internal T Add<T>(T peer)
+        where T : Peer
+    {
+        lock (_peers) _peers.Add(peer);
+        return peer;
+    }
+
+    /// <summary>What the sessions saw, for the message of a failure.</summary>
+    public string Story()
+    {
+        StringBuilder text = new();
+        text.AppendLine(Engine.ToString());
+        foreach (RecordingSession session in _sessions.Take(20)) text.AppendLine($"  {session}: {string.Join(", ", session.Events)}");
+        foreach (Notice notice in _notices.Take(20)) text.AppendLine($"  notice {notice.Kind}: {notice.Message}");
+        foreach (string violation in _violations.Take(20)) text.AppendLine($"  VIOLATION {violation}");
+        return text.ToString();
+    }
+
+    // ------------------------------------------------------------------ the end of a test
+
+    /// <summary>Ends everything and checks that sessions, descriptors and blocks are gone.</summary>
+    public void Finish()
+    {
+        Join();
+        ClosePeers();
+        foreach (Client client in _clients) Await(client.DisposeAsync(), "the client to end");
+        foreach (Server server in _servers) Await(server.StopAsync(TimeSpan.Zero), "the server to stop");
+        Until(() => _sessions.All(static s => !s.IsAlive), "every session to get its last callback");
+        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());
+        Await(Engine.DisposeAsync(), "the engine to end");
+        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0), "nothing to be left after the engine: " + Leftovers());
+        foreach (Server server in _servers) Assert.Equal(0, server.SessionCount);
+        foreach (RecordingSession session in _sessions) session.CheckLife();
+        Release();
+        Assert.True(_violations.IsEmpty, string.Join("\n", _violations));
+        Notice[] unexpected = [.. _notices.Where(n => n.Kind == NoticeKind.UserException && !_allowed.Exists(a => n.Message.Contains(a, StringComparison.Ordinal)))];
+        Assert.True(unexpected.Length == 0, string.Join("\n", unexpected));
+    }
+
+    /// <summary>After a failure: ends what can be ended, and says nothing.</summary>
+    public void GiveUp()
+    {
+        ClosePeers();
+        try
+        {
+            Await(Engine.DisposeAsync(), "the engine to end");
+            Release();
+        }
+        catch (Exception)
+        {
+            // The test has failed already, and its own message says more.
+        }
+    }
+
+    private void ClosePeers()
+    {
+        lock (_peers)
+        {
+            foreach (Peer peer in _peers) peer.Close();
+            _peers.Clear();
+        }
+    }
+
+    private string Leftovers() =>
+        string.Join(", ", Engine.Loops.Select(static l => $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding} blocks"));
+}

@@ -1,0 +1,15 @@
+#if MEMORY
+using System.Net;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Conformance;
+
+public sealed class ScriptedPeerListener(MemoryRig rig, MemoryPeerListener listener) : PeerListener(rig)
+{
+    private readonly MemoryRig _rig = rig;
+
+    public override EndPoint EndPoint => listener.EndPoint;
+
+    public override Peer? TryAccept() => listener.TryAccept() is { } peer ? _rig.Add(new ScriptedPeer(_rig, peer)) : null;
+}
+#endif

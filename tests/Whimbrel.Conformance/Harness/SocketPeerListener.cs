@@ -1,0 +1,13 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Conformance;
+
+public sealed class SocketPeerListener(RealRig rig, Socket socket) : PeerListener(rig)
+{
+    private readonly RealRig _rig = rig;
+
+    public override EndPoint EndPoint => socket.LocalEndPoint!;
+
+    public override Peer? TryAccept() => socket.Poll(0, SelectMode.SelectRead) ? _rig.Add(new SocketPeer(_rig, socket.Accept())) : null;
+}

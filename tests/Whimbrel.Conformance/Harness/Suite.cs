@@ -1,0 +1,52 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// Base of the abstract suites: each test is one call of <see cref="Run"/>, and a concrete class of a line says on which
+/// transport. A new engine is one file of such lines.
+/// </summary>
+public abstract class Suite(Transport transport)
+{
+    /// <summary>Runs the test with a fresh rig, once for each seed, and then lets the rig check that everything was given back.</summary>
+    /// <param name="test">The test.</param>
+    /// <param name="loops">Loops of the engine. With two, a session lives on another loop than its listener now and then.</param>
+    protected void Run(Action<Rig> test, int loops = 2)
+    {
+        ArgumentNullException.ThrowIfNull(test);
+        foreach (int seed in transport.Seeds)
+        {
+            Rig rig = transport.Make(seed, loops);
+            try
+            {
+                test(rig);
+                rig.Finish();
+            }
+            catch (Exception e) when (e.GetType().Name != "SkipException")
+            {
+                string story = rig.Story();
+                rig.GiveUp();
+                Assert.Fail($"{transport}, seed {seed}: {e}\n{story}");
+            }
+        }
+    }
+
+    /// <summary>The cause that an abort of the other end is seen as: Unix sockets know no reset, only an end.</summary>
+    protected static CloseCause ResetSeen(Rig rig) => rig.HasResets ? CloseCause.PeerReset : CloseCause.PeerClosed;
+
+    /// <summary>Bytes that tell where they stand, so that a lost, doubled or moved one is seen.</summary>
+    protected static byte[] Pattern(int length, int seed = 7)
+    {
+        byte[] bytes = new byte[length];
+        uint state = (uint)seed;
+        for (int i = 0; i < length; i++)
+        {
+            state = (state * 1664525) + 1013904223;
+            bytes[i] = (byte)(state >> 24);
+        }
+
+        return bytes;
+    }
+
+    protected static byte[] Bytes(string text) => System.Text.Encoding.ASCII.GetBytes(text);
+
+    protected static string Text(ReadOnlySpan<byte> bytes) => System.Text.Encoding.ASCII.GetString(bytes);
+}

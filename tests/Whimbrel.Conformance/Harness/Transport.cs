@@ -1,0 +1,32 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// On what a suite runs: an engine and a kind of socket. <see cref="Seeds"/> has more than one entry where a seed decides
+/// the order of events; every test runs once with each.
+/// </summary>
+public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, int, Rig> Make)
+{
+    public override string ToString() => Name;
+
+    /// <summary>The long variants were asked for.</summary>
+    public static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+
+    private static readonly int[] s_noSeed = [0];
+
+    public static Transport EpollTcp { get; } = new("epoll tcp", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops));
+
+    public static Transport EpollUnix { get; } = new("epoll unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: true, loops));
+
+    public static Transport PortableTcp { get; } = new("portable tcp", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: false, loops));
+
+    public static Transport PortableUnix { get; } = new("portable unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops));
+
+#if MEMORY
+    public static Transport MemoryTcp { get; } = new("memory tcp", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops));
+
+    public static Transport MemoryUnix { get; } = new("memory unix", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: true, loops));
+
+    private static int[] MemorySeeds() =>
+        int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), out int forced) ? [forced] : [.. Enumerable.Range(1, IsDeep ? 50 : 3)];
+#endif
+}
