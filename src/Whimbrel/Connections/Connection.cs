@@ -236,6 +236,7 @@ internal sealed partial class Connection : Resident
                 RunScheduledOpen();
                 break;
             case ConnectionState.Draining:
+                UseRoom();
                 TryFinishDraining();
                 break;
             case ConnectionState.Closed:
@@ -246,6 +247,7 @@ internal sealed partial class Connection : Resident
 
     private void RunScheduledOpen()
     {
+        UseRoom();
         if (_next is not null)
         {
             AfterCallback();
