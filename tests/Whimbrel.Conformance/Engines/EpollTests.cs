@@ -4,3 +4,11 @@ namespace Whimbrel.Conformance;
 public sealed class EpollTcpLifecycle() : LifecycleSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixLifecycle() : LifecycleSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpReceiving() : ReceivingSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixReceiving() : ReceivingSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpPause() : PauseSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixPause() : PauseSuite(Transport.EpollUnix);

@@ -81,6 +81,8 @@ public sealed class MemoryRig : Rig
 
     public override EndPoint DeadAddress() => IsUnix ? NewAddress() : new IPEndPoint(IPAddress.Loopback, ushort.MaxValue - 1);
 
+    public override EndPoint? SilentAddress() => null;
+
     protected override void Release()
     {
     }

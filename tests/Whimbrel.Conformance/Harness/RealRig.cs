@@ -99,6 +99,32 @@ public sealed class RealRig : Rig
         return socket.LocalEndPoint!;
     }
 
+    public override EndPoint? SilentAddress()
+    {
+        if (IsUnix) return null;
+        // Nobody accepts, and the queue is full: Linux drops what comes then, and the dial waits.
+        Socket listener = Open(new IPEndPoint(IPAddress.Loopback, 0));
+        listener.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        listener.Listen(0);
+        _disposables.Add(listener);
+        for (int i = 0; i < 4; i++)
+        {
+            Socket filler = Open(listener.LocalEndPoint!);
+            filler.Blocking = false;
+            _disposables.Add(filler);
+            try
+            {
+                filler.Connect(listener.LocalEndPoint!);
+            }
+            catch (SocketException e) when (e.SocketErrorCode == SocketError.WouldBlock)
+            {
+                // On its way, which is all that is wanted.
+            }
+        }
+
+        return listener.LocalEndPoint;
+    }
+
     protected override void Release()
     {
         foreach (IDisposable disposable in _disposables) disposable.Dispose();

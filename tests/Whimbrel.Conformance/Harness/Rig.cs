@@ -66,8 +66,11 @@ public abstract class Rig
     /// <summary>A raw listener for clients under test.</summary>
     public abstract PeerListener Listen();
 
-    /// <summary>Dials an address where nobody listens.</summary>
+    /// <summary>An address where nobody listens: a dial is refused.</summary>
     public abstract EndPoint DeadAddress();
+
+    /// <summary>An address where a dial gets no answer, or null where there is always one at once.</summary>
+    public abstract EndPoint? SilentAddress();
 
     protected abstract void Release();
 

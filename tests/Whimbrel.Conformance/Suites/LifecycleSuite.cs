@@ -1,3 +1,5 @@
+using System.Net;
+
 namespace Whimbrel.Conformance;
 
 /// <summary>Contract 1: one session, one connection; one first callback, one last, and the first cause wins.</summary>
@@ -20,8 +22,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_dialled_session_sees_the_same_callbacks() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
-        RecordingClient client = rig.MakeClient(listener.EndPoint);
-        RecordingSession session = rig.Connect(client);
+        RecordingSession session = rig.Connect(listener.EndPoint);
         Peer peer = listener.Accept();
         peer.Write("hello");
         session.UntilReceived(5);
@@ -31,12 +32,500 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(1)]
+    public void A_session_knows_its_place_from_the_first_callback_on() => Run(rig =>
+    {
+        bool atServer = false, atClient = false;
+        RecordingServer server = rig.Serve(s => s.AtConnecting = x => atServer = x.Id > 0 && x.Server is not null && x.Client is null && x.Loop.IsCurrent && !x.IsConnected);
+        RecordingSession session = rig.Connect(server.EndPoint!, s => s.AtConnecting = x => atClient = x.Id > 0 && x.Client is not null && x.Server is null && x.Loop.IsCurrent && !x.IsConnected);
+        server.Connected();
+        Assert.True(atServer);
+        Assert.True(atClient);
+        Assert.True(session.IsConnected);
+        Assert.NotEqual(session.Id, server.Session().Id);
+        Assert.Equal(server.EndPoint, session.RemoteEndPoint);
+        Assert.Equal(server.EndPoint, server.Session().LocalEndPoint);
+        Assert.Equal(session.LocalEndPoint, server.Session().RemoteEndPoint);
+    });
+
+    [Fact, Contract(1)]
+    public void Connect_completes_after_OnConnected_of_the_session() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        bool wasFirst = false;
+        RecordingClient client = rig.MakeClient(server.EndPoint!, s => s.AtConnected = x => wasFirst = true);
+        Session session = rig.Await(client.ConnectAsync());
+        Assert.True(wasFirst);
+        Assert.Same(session, client.Session);
+        Assert.Equal(["connected"], client.Events);
+    });
+
+    // ------------------------------------------------------------------ ends before the beginning
+
+    [Fact, Contract(1)]
     public void A_refused_dial_sees_connecting_and_connect_failed() => Run(rig =>
     {
         RecordingClient client = rig.MakeClient(rig.DeadAddress());
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Connect, e.Error.Category);
+        Assert.NotEqual(0, e.Error.Code);
+        Assert.Contains(client.Options.EndPoint!.ToString()!, e.Message, StringComparison.Ordinal);
         Assert.Equal("connecting, connect failed Refused", client.Attempt().Life);
+        Assert.Equal(CloseInitiator.Peer, client.Attempt().Reason.Initiator);
         Assert.Null(client.Session);
+        Assert.Empty(client.Events);
+    });
+
+    [Fact, Contract(1)]
+    public void A_dial_that_is_not_answered_times_out() => Run(rig =>
+    {
+        EndPoint? silent = rig.SilentAddress();
+        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = silent, ConnectTimeout = TimeSpan.FromMilliseconds(30) });
+        NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
+        Assert.Equal("connecting, connect failed TimedOut", client.Attempt().Life);
+        Assert.Null(client.Session);
+    });
+
+    [Fact, Contract(1)]
+    public void A_dial_that_is_not_answered_can_be_cancelled() => Run(rig =>
+    {
+        EndPoint? silent = rig.SilentAddress();
+        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        RecordingClient client = rig.MakeClient(silent!);
+        using CancellationTokenSource cancellation = new();
+        ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+        client.Attempt().Until("connecting");
+        cancellation.Cancel();
+        OperationCanceledException e = Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(dial));
+        Assert.Equal(cancellation.Token, e.CancellationToken);
+        Assert.Equal("connecting, connect failed Cancelled", client.Attempt().Life);
+        Assert.Null(client.Session);
+    });
+
+    [Fact, Contract(1)]
+    public void A_dial_that_is_not_answered_ends_with_disconnect() => Run(rig =>
+    {
+        EndPoint? silent = rig.SilentAddress();
+        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        RecordingClient client = rig.MakeClient(silent!);
+        ValueTask<Session> dial = client.ConnectAsync();
+        client.Attempt().Until("connecting");
+        rig.Await(client.DisconnectAsync());
+        Assert.Throws<NetworkException>(() => rig.Await(dial));
+        Assert.Equal("connecting, connect failed LocalClose", client.Attempt().Life);
+    });
+
+    [Fact, Contract(1)]
+    public void A_dial_with_a_cancelled_token_makes_no_session() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        RecordingClient client = rig.MakeClient(server.EndPoint!);
+        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(client.ConnectAsync(new CancellationToken(canceled: true))));
+        Assert.Empty(client.Made);
+        rig.Connect(client);
+    });
+
+    [Fact, Contract(1)]
+    public void A_dial_cancelled_at_any_moment_is_connected_or_cancelled_and_never_both() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        int cancelled = 0;
+        for (int i = 0; i < 20; i++)
+        {
+            RecordingClient client = rig.MakeClient(server.EndPoint!);
+            using CancellationTokenSource cancellation = new();
+            ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
+            if (i % 2 == 0) rig.Elsewhere(cancellation.Cancel);
+            else cancellation.Cancel();
+            try
+            {
+                rig.Await(dial);
+                Assert.True(client.Attempt().Saw("connected"));
+                client.Attempt().Abort();
+                client.Attempt().End();
+            }
+            catch (OperationCanceledException)
+            {
+                cancelled++;
+                Assert.Equal("connecting, connect failed Cancelled", client.Attempt().Life);
+            }
+
+            rig.Join();
+            Assert.Null(client.Session);
+        }
+
+        Assert.True(cancelled >= 0);
+    });
+
+    [Fact, Contract(1)]
+    public void Close_in_OnConnecting_refuses_an_accepted_connection() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtConnecting = x => x.Close());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.EndsInReset();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+        Assert.Equal("connecting, connect failed LocalClose", server.Session().Life);
+        rig.Until(() => server.SessionCount == 0, "the place to be free");
+        Assert.DoesNotContain("connected", server.Events);
+        Assert.Equal(1, server.AcceptedCount);
+    });
+
+    [Fact, Contract(1)]
+    public void Abort_in_OnConnecting_refuses_as_well() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtConnecting = x => x.Abort());
+        rig.Dial(server.EndPoint!).EndsInReset();
+        server.Session().End();
+        Assert.Equal("connecting, connect failed LocalAbort", server.Session().Life);
+    });
+
+    [Fact, Contract(1)]
+    public void Close_in_OnConnecting_of_a_client_ends_the_attempt_before_anything_is_dialled() => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        RecordingClient client = rig.MakeClient(listener.EndPoint, s => s.AtConnecting = x => x.Close());
+        Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        Assert.Equal("connecting, connect failed LocalClose", client.Attempt().Life);
+        rig.Settle();
+        Assert.Null(listener.TryAccept());
+    });
+
+    [Fact, Contract(1)]
+    public void A_client_that_is_disposed_at_once_still_gives_its_session_both_callbacks() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        for (int i = 0; i < 10; i++)
+        {
+            RecordingClient client = rig.MakeClient(server.EndPoint!);
+            ValueTask<Session> dial = client.ConnectAsync();
+            rig.Await(client.DisposeAsync());
+            try
+            {
+                rig.Await(dial);
+            }
+            catch (NetworkException)
+            {
+                // Closed before it was connected.
+            }
+
+            client.Attempt().End();
+            client.Attempt().CheckLife();
+        }
+    });
+
+    // ------------------------------------------------------------------ factories
+
+    [Fact, Contract(1, 4)]
+    public void A_factory_that_throws_closes_that_connection_and_is_told_to_the_server() => Run(rig =>
+    {
+        int calls = 0;
+        RecordingServer server = rig.Serve(s =>
+        {
+            if (Interlocked.Increment(ref calls) == 1) throw new InvalidDataException("no");
+        });
+        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.Events.Contains("error InvalidDataException"), "OnError of the server");
+        rig.Until(() => server.SessionCount == 0, "the place to be free");
+        Peer second = rig.Dial(server.EndPoint!);
+        second.Write("x");
+        server.Session().UntilReceived(1);
+    });
+
+    [Fact, Contract(1, 4)]
+    public void A_factory_that_gives_nothing_closes_that_connection() => Run(rig =>
+    {
+        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => null!));
+        rig.Await(server.StartAsync());
+        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.Events.Contains("error InvalidOperationException"), "OnError of the server");
+        rig.Until(() => server.SessionCount == 0, "the place to be free");
+    });
+
+    [Fact, Contract(1, 4)]
+    public void A_factory_that_gives_a_session_again_closes_the_second_connection() => Run(rig =>
+    {
+        RecordingSession only = new(rig);
+        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, _ => only));
+        rig.Await(server.StartAsync());
+        Peer first = rig.Dial(server.EndPoint!);
+        first.Write("a");
+        only.UntilReceived(1);
+        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.Events.Contains("error InvalidOperationException"), "OnError of the server");
+        first.Write("b");
+        only.UntilReceived(2);
+        Assert.Equal("connecting, connected, received 2", only.Life);
+    });
+
+    [Fact, Contract(1)]
+    public void A_clients_factory_that_throws_fails_the_dial_and_the_next_dial_is_free() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        int calls = 0;
+        RecordingClient client = rig.MakeClient(server.EndPoint!, s =>
+        {
+            if (Interlocked.Increment(ref calls) == 1) throw new InvalidDataException("no");
+        });
+        Assert.Throws<InvalidDataException>(() => rig.Await(client.ConnectAsync()));
+        Assert.Null(client.Session);
+        rig.Connect(client);
+    });
+
+    [Fact, Contract(1)]
+    public void A_factory_sees_the_connection_that_it_makes_a_session_for() => Run(rig =>
+    {
+        SessionContext? seen = null;
+        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, context =>
+        {
+            seen = context;
+            return new RecordingSession(rig);
+        }));
+        rig.Await(server.StartAsync());
+        RecordingSession client = rig.Connect(server.EndPoint!);
+        rig.Until(() => server.SessionCount == 1, "the accept");
+        rig.Until(() => Volatile.Read(ref seen) is not null, "the factory to be called");
+        Assert.Same(server, seen!.Server);
+        Assert.Null(seen.Client);
+        Assert.Equal(server.EndPoint, seen.LocalEndPoint);
+        Assert.Equal(client.LocalEndPoint, seen.RemoteEndPoint);
+    });
+
+    // ------------------------------------------------------------------ one connection at a time, and again
+
+    [Fact, Contract(1)]
+    public void A_client_holds_one_connection_at_a_time() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        RecordingClient client = rig.MakeClient(server.EndPoint!);
+        RecordingSession first = rig.Connect(client);
+        Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));
+        rig.Await(client.DisconnectAsync());
+        Assert.True(first.IsOver, "DisconnectAsync ended before the last callback");
+        RecordingSession second = rig.Connect(client);
+        Assert.NotSame(first, second);
+        Assert.Equal(2, client.Made.Count);
+    });
+
+    [Fact, Contract(1)]
+    public void Dialling_again_inside_OnConnectFailed_is_allowed() => Run(rig =>
+    {
+        int attempts = 0;
+        RecordingClient? client = null;
+        List<ValueTask<Session>> dials = [];
+        client = rig.MakeClient(rig.DeadAddress(), s => s.AtConnectFailed = (_, _) =>
+        {
+            if (++attempts < 4) dials.Add(client!.ConnectAsync());
+        });
+        Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        rig.Until(() => client.Made.Count == 4 && client.Made.All(static s => s.IsOver), "four attempts");
+        foreach (ValueTask<Session> dial in dials) Assert.Throws<NetworkException>(() => rig.Await(dial));
+        Assert.All(client.Made, static s => Assert.Equal("connecting, connect failed Refused", s.Life));
+    });
+
+    [Fact, Contract(1)]
+    public void Dialling_again_inside_OnDisconnected_is_allowed() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Close());
+        int ends = 0;
+        RecordingClient? client = null;
+        client = rig.MakeClient(server.EndPoint!, s => s.AtDisconnected = (_, _) =>
+        {
+            if (++ends < 4) _ = client!.ConnectAsync().AsTask();
+        });
+        rig.Await(client.ConnectAsync());
+        rig.Until(() => client.Made.Count == 4 && client.Made.All(static s => s.IsOver), "four connections");
+        Assert.All(client.Made, static s => Assert.Equal("connecting, connected, peer finished, disconnected PeerClosed", s.Life));
+    });
+
+    [Fact, Contract(1)]
+    public void A_disposed_client_dials_no_more() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        RecordingClient client = rig.MakeClient(server.EndPoint!);
+        RecordingSession session = rig.Connect(client);
+        rig.Await(client.DisposeAsync());
+        Assert.True(session.IsOver);
+        Assert.Throws<ObjectDisposedException>(() => rig.Await(client.ConnectAsync()));
+        rig.Await(client.DisposeAsync());
+        rig.Await(client.DisconnectAsync());
+    });
+
+    // ------------------------------------------------------------------ the first cause wins
+
+    [Theory, Contract(1)]
+    [InlineData("close", "abort", CloseCause.LocalClose)]
+    [InlineData("abort", "close", CloseCause.LocalAbort)]
+    [InlineData("close", "throw", CloseCause.LocalClose)]
+    [InlineData("abort", "throw", CloseCause.LocalAbort)]
+    [InlineData("throw", "", CloseCause.UserException)]
+    [InlineData("overflow", "close", CloseCause.SlowConsumer)]
+    [InlineData("close", "overflow", CloseCause.LocalClose)]
+    [InlineData("finish", "abort", CloseCause.LocalAbort)]
+    [InlineData("finish", "close", CloseCause.LocalClose)]
+    public void Inside_one_callback_the_first_cause_wins(string first, string second, CloseCause expected) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            s => s.AtReceived = (x, _) =>
+            {
+                EndBy(x, first);
+                EndBy(x, second);
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        peer.EndsInReset();
+        peer.Close();
+        Assert.Equal(expected, server.Session().End());
+        Assert.Equal(1, server.Session().Count("disconnected"));
+    });
+
+    private static void EndBy(RecordingSession session, string how)
+    {
+        switch (how)
+        {
+            case "close":
+                session.Close();
+                break;
+            case "abort":
+                session.Abort();
+                break;
+            case "finish":
+                session.FinishSending();
+                break;
+            case "overflow":
+                session.Send(new byte[5000]);
+                break;
+            case "throw":
+                throw new InvalidDataException("thrown by the test");
+        }
+    }
+
+    public static TheoryData<string, string> PairsOfCauses()
+    {
+        string[] causes = ["close", "abort", "finish", "overflow", "peer finishes", "peer resets", "throw", "server stops", "client disposes"];
+        TheoryData<string, string> pairs = [];
+        foreach (string first in causes)
+        {
+            foreach (string second in causes)
+            {
+                if (first != second) pairs.Add(first, second);
+            }
+        }
+
+        return pairs;
+    }
+
+    [Theory, Contract(1, 2)]
+    [MemberData(nameof(PairsOfCauses))]
+    public void Two_causes_at_once_make_one_end(string first, string second) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"),
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096 });
+        RecordingClient? client = null;
+        Peer? peer = null;
+        if (first == "client disposes" || second == "client disposes") client = rig.MakeClient(server.EndPoint!);
+        if (client is null) peer = rig.Dial(server.EndPoint!);
+        else rig.Connect(client);
+        RecordingSession session = server.Connected();
+        Trigger(rig, first, server, session, peer, client);
+        Trigger(rig, second, server, session, peer, client);
+        rig.Join();
+        peer?.Close();
+        if (client is not null) rig.Await(client.DisconnectAsync());
+        CloseCause cause = session.End();
+        Assert.Contains(cause, CausesOf(first).Concat(CausesOf(second)));
+        session.CheckLife();
+    });
+
+    private static void Trigger(Rig rig, string how, RecordingServer server, RecordingSession session, Peer? peer, RecordingClient? client)
+    {
+        switch (how)
+        {
+            case "peer finishes":
+                if (peer is not null) peer.FinishSending();
+                else rig.Elsewhere(() => client!.Session?.FinishSending());
+                break;
+            case "peer resets":
+                if (peer is not null) peer.Reset();
+                else rig.Elsewhere(() => client!.Session?.Abort());
+                break;
+            case "throw" when peer is not null:
+                try
+                {
+                    peer.TryWrite("x"u8);
+                }
+                catch (Exception e) when (e is IOException or ObjectDisposedException)
+                {
+                    // The other cause was faster.
+                }
+
+                break;
+            case "throw":
+                rig.Elsewhere(() => client!.Session?.Send("x"u8));
+                break;
+            case "server stops":
+                rig.Elsewhere(() => _ = server.StopAsync().AsTask());
+                break;
+            case "client disposes":
+                rig.Elsewhere(() => _ = client!.DisposeAsync().AsTask());
+                break;
+            default:
+                rig.Elsewhere(() => EndBy(session, how));
+                break;
+        }
+    }
+
+    private static CloseCause[] CausesOf(string how) => how switch
+    {
+        "close" => [CloseCause.LocalClose, CloseCause.PeerClosed],
+        "abort" => [CloseCause.LocalAbort],
+        "finish" => [CloseCause.LocalClose, CloseCause.PeerClosed],
+        "overflow" => [CloseCause.SlowConsumer],
+        "throw" => [CloseCause.UserException, CloseCause.PeerClosed, CloseCause.PeerReset],
+        "server stops" => [CloseCause.ServerStopped],
+        // A peer that closes with bytes unread, or is sent to after its end, resets.
+        _ => [CloseCause.PeerClosed, CloseCause.PeerReset],
+    };
+
+    [Fact, Contract(1)]
+    public void Peers_that_are_gone_before_they_are_served_make_no_broken_life() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send("welcome"u8));
+        for (int i = 0; i < 30; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            if (i % 3 == 0) peer.Reset();
+            else if (i % 3 == 1) peer.Close();
+            else peer.FinishSending();
+        }
+
+        Peer last = rig.Dial(server.EndPoint!);
+        Assert.Equal("welcome", last.ReadText(7));
+        rig.Until(() => server.Made.Count(static s => s.IsOver) >= server.Made.Count - 1, "all but the last to end");
+        Assert.All(server.Made, static s => Assert.False(s.Saw("connected") && s.Saw("connect failed")));
+    });
+
+    [Fact, Contract(1)]
+    public void Nothing_can_be_sent_and_nothing_comes_after_the_last_callback() => Run(rig =>
+    {
+        SendResult atEnd = SendResult.Queued;
+        RecordingServer server = rig.Serve(s => s.AtDisconnected = (x, _) =>
+        {
+            atEnd = x.Send("late"u8);
+            x.Close();
+            x.Abort();
+            x.FinishSending();
+            x.PauseReceiving();
+            x.ResumeReceiving();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        peer.FinishSending();
+        server.Session().End();
+        Assert.Equal(SendResult.Closed, atEnd);
+        Assert.False(server.Session().IsConnected);
+        Assert.Empty(peer.ReadToEnd());
     });
 }

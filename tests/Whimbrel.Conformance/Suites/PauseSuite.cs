@@ -1,0 +1,269 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 10: after PauseReceiving nothing is delivered until ResumeReceiving, and then everything, in order.</summary>
+public abstract class PauseSuite(Transport transport) : Suite(transport)
+{
+    [Fact, Contract(10)]
+    public void After_a_pause_in_OnReceived_nothing_comes_until_resume() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("a");
+        session.UntilReceived(1);
+        peer.Write("bc");
+        rig.Settle();
+        Assert.Equal("a", session.ReceivedText);
+        session.AtReceived = null;
+        session.ResumeReceiving();
+        session.UntilReceived(3);
+        Assert.Equal("abc", session.ReceivedText);
+    });
+
+    [Fact, Contract(10)]
+    public void A_pause_in_OnConnected_holds_what_waits_already() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("early");
+        RecordingSession session = server.Connected();
+        rig.Settle();
+        Assert.Equal(0, session.ReceivedCount);
+        session.ResumeReceiving();
+        session.UntilReceived(5);
+    });
+
+    [Fact, Contract(10)]
+    public void A_pause_in_OnConnecting_holds_as_well() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnecting = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("early");
+        RecordingSession session = server.Connected();
+        rig.Settle();
+        Assert.Equal(0, session.ReceivedCount);
+        session.ResumeReceiving();
+        session.UntilReceived(5);
+    });
+
+    [Fact, Contract(10)]
+    public void A_pause_outside_of_callbacks_holds_from_when_it_returns() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        int atPause = -1;
+        rig.Elsewhere(() => session.Send("unrelated"u8));
+        peer.Write(Pattern(100_000));
+        rig.OnLoop(session, () =>
+        {
+            session.PauseReceiving();
+            atPause = session.ReceivedCount;
+        });
+        rig.Settle();
+        Assert.Equal(atPause, session.ReceivedCount);
+        session.ResumeReceiving();
+        session.UntilReceived(100_000);
+        Assert.Equal(Pattern(100_000), session.Received);
+    });
+
+    [Fact, Contract(10)]
+    public void Pause_and_resume_from_other_threads_lose_and_double_nothing() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        byte[] data = Pattern(1_000_000);
+        for (int i = 0; i < 2; i++)
+        {
+            rig.Elsewhere(() =>
+            {
+                for (int n = 0; n < 200; n++)
+                {
+                    session.PauseReceiving();
+                    session.ResumeReceiving();
+                }
+            });
+        }
+
+        peer.Write(data);
+        rig.Join();
+        session.ResumeReceiving();
+        session.UntilReceived(data.Length);
+        Assert.Equal(data, session.Received);
+    });
+
+    [Fact, Contract(10)]
+    public void Pause_is_a_state_and_not_a_count() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
+        {
+            x.PauseReceiving();
+            x.PauseReceiving();
+            x.ResumeReceiving();
+        });
+        rig.Dial(server.EndPoint!).Write("x");
+        server.Session().UntilReceived(1);
+    });
+
+    [Fact, Contract(10)]
+    public void Resume_without_a_pause_does_nothing() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.ResumeReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        for (int i = 1; i <= 5; i++)
+        {
+            peer.Write("x");
+            server.Session().UntilReceived(i);
+        }
+
+        Assert.Equal("connecting, connected, received 5", server.Session().Life);
+    });
+
+    [Fact, Contract(3, 10)]
+    public void What_was_left_unread_comes_first_after_resume_without_new_bytes() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, _) =>
+        {
+            x.PauseReceiving();
+            return 2;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abcdef");
+        session.UntilReceived(2);
+        rig.Settle();
+        Assert.Single(session.Offers);
+        session.ResumeReceiving();
+        session.UntilReceived(4);
+        session.AtUnread = null;
+        peer.Write("gh");
+        session.ResumeReceiving();
+        session.UntilReceived(8);
+        Assert.Equal("abcdefgh", session.ReceivedText);
+    });
+
+    [Fact, Contract(10)]
+    public void A_timer_may_resume_what_a_callback_paused() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtReceived = static (x, _) =>
+            {
+                x.PauseReceiving();
+                x.CallStartTimer(TimeSpan.FromMilliseconds(1));
+            };
+            s.AtTimer = static (x, _) => x.ResumeReceiving();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int i = 1; i <= 5; i++)
+        {
+            peer.Write("x");
+            session.UntilReceived(i);
+        }
+    });
+
+    [Fact, Contract(10)]
+    public void A_peer_that_writes_while_this_side_is_paused_is_held_up_and_loses_nothing() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        byte[] piece = Pattern(1 << 16);
+        int written = peer.WriteUntilFull(piece);
+        Assert.InRange(written, 1, (64 * 1024 * 1024) - 1);
+        Assert.Equal(0, session.ReceivedCount);
+        Assert.True(session.BytesReceived <= 256 * 1024, $"{session.BytesReceived} bytes were taken while paused");
+        session.ResumeReceiving();
+        session.UntilReceived(written);
+        byte[] received = session.Received;
+        for (int i = 0; i < written; i++)
+        {
+            if (received[i] != piece[i % piece.Length]) Assert.Fail($"byte {i} of {written} is wrong");
+        }
+    });
+
+    [Fact, Contract(10, 11)]
+    public void A_FIN_that_arrives_while_paused_is_told_after_resume_and_after_the_data() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("last words");
+        peer.FinishSending();
+        rig.Settle();
+        Assert.Equal("connecting, connected", session.Life);
+        session.ResumeReceiving();
+        session.End();
+        Assert.Equal("connecting, connected, received 10, peer finished, disconnected PeerClosed", session.Life);
+    });
+
+    [Fact, Contract(10)]
+    public void A_FIN_that_comes_with_the_bytes_at_which_the_session_pauses_waits_for_resume() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        rig.Settle();
+        Assert.Equal("connecting, connected, received 1", session.Life);
+        session.ResumeReceiving();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+    });
+
+    [Fact, Contract(10)]
+    public void A_reset_that_arrives_while_paused_is_noticed_at_resume() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Reset();
+        rig.Settle();
+        session.ResumeReceiving();
+        Assert.Equal(ResetSeen(rig), session.End());
+    });
+
+    [Fact, Contract(10)]
+    public void A_reset_that_arrives_while_paused_is_noticed_at_a_send() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Reset();
+        rig.Settle();
+        session.Send("x"u8);
+        Assert.Equal(CloseCause.PeerReset, session.End());
+        Assert.Equal(SendResult.Closed, session.Send("y"u8));
+    });
+
+    [Fact, Contract(10, 12)]
+    public void Close_while_paused_ends_without_delivering_what_was_held() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("never delivered");
+        rig.Settle();
+        session.Send("bye"u8);
+        session.Close();
+        Assert.Equal("bye", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal("connecting, connected, disconnected LocalClose", session.Life);
+    });
+
+    [Fact, Contract(10)]
+    public void Sending_goes_on_while_receiving_is_paused() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        byte[] data = Pattern(500_000);
+        Assert.Equal(SendResult.Queued, session.Send(data));
+        Assert.Equal(data, peer.Read(data.Length));
+        Assert.True(session.IsConnected);
+    });
+}

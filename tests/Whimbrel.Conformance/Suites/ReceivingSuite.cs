@@ -1,0 +1,377 @@
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 3: what a session does not take stays with the connection and comes again, joined with what follows.</summary>
+public abstract class ReceivingSuite(Transport transport) : Suite(transport)
+{
+    /// <summary>Waits until the session's connection has received so many bytes, taken or not.</summary>
+    private static void UntilArrived(Rig rig, RecordingSession session, int count) =>
+        rig.Until(() => session.BytesReceived >= count, $"{count} bytes to arrive");
+
+    private static ServerOptions WithUnreadLimit(Rig rig, int limit) =>
+        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = limit };
+
+    [Fact, Contract(3)]
+    public void Bytes_that_are_not_taken_come_again_joined_with_what_follows() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtUnread = static (_, unread) => unread.Length < 6 ? 0 : unread.Length);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abc");
+        UntilArrived(rig, session, 3);
+        Assert.Equal(0, session.ReceivedCount);
+        peer.Write("def");
+        session.UntilReceived(6);
+        Assert.Equal("abcdef", session.ReceivedText);
+        Assert.Equal([3, 6], session.Offers);
+    });
+
+    [Fact, Contract(3)]
+    public void The_rest_of_a_partial_take_waits_for_more() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtUnread = static (_, _) => 2);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abcdef");
+        session.UntilReceived(2);
+        rig.Settle();
+        Assert.Equal([6], session.Offers);
+        peer.Write("gh");
+        session.UntilReceived(4);
+        Assert.Equal("abcd", session.ReceivedText);
+        Assert.Equal([6, 6], session.Offers);
+    });
+
+    [Fact, Contract(3)]
+    public void Messages_are_found_at_every_split_of_their_bytes() => Run(rig =>
+    {
+        // Three messages, each a length byte and its content.
+        byte[] stream = [3, 1, 2, 3, 0, 5, 9, 8, 7, 6, 5];
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        {
+            int taken = 0;
+            while (taken < unread.Length && unread.Length - taken > unread[taken])
+            {
+                ((List<int>)(x.Tag ??= new List<int>())).Add(unread[taken]);
+                taken += 1 + unread[taken];
+            }
+
+            return taken;
+        });
+        for (int split = 1; split < stream.Length; split++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(split - 1);
+            peer.Write(stream[..split]);
+            UntilArrived(rig, session, split);
+            peer.Write(stream[split..]);
+            session.UntilReceived(stream.Length);
+            Assert.Equal([3, 0, 5], (List<int>)session.Tag!);
+            Assert.Equal(stream, session.Received);
+        }
+    });
+
+    [Fact, Contract(3)]
+    public void A_long_stream_arrives_byte_for_byte_whatever_is_taken_at_a_time() => Run(rig =>
+    {
+        byte[] data = Pattern(300_000);
+        int call = 0;
+        RecordingServer server = rig.Serve(s => s.AtUnread = (_, unread) => Math.Min(unread.Length, unread.Length - (call++ % 7)));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write(data);
+        UntilArrived(rig, session, data.Length);
+        session.AtUnread = null;
+        peer.Write([1]);
+        session.UntilReceived(data.Length + 1);
+        Assert.Equal(data, session.Received[..data.Length]);
+        Assert.Equal(data.Length + 1, session.BytesReceived);
+    });
+
+    [Fact, Contract(3)]
+    public void NeedBytes_holds_the_offer_back_until_there_is_enough() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtConnected = static x => x.CallNeedBytes(10);
+            s.AtUnread = static (_, unread) => unread.Length;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int i = 0; i < 9; i++)
+        {
+            peer.Write("x");
+            UntilArrived(rig, session, i + 1);
+        }
+
+        rig.Settle();
+        Assert.Empty(session.Offers);
+        peer.Write("x");
+        session.UntilReceived(10);
+        peer.Write("y");
+        session.UntilReceived(11);
+        Assert.Equal([10, 1], session.Offers);
+    });
+
+    [Fact, Contract(3)]
+    public void NeedBytes_counts_what_is_left_unread() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        {
+            if (unread.Length >= 8) return unread.Length;
+            x.CallNeedBytes(8);
+            return 2;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abcd");
+        session.UntilReceived(2);
+        peer.Write("efghi");
+        UntilArrived(rig, session, 9);
+        rig.Settle();
+        Assert.Equal([4], session.Offers);
+        peer.Write("j");
+        session.UntilReceived(10);
+        Assert.Equal([4, 8], session.Offers);
+        Assert.Equal("abcdefghij", session.ReceivedText);
+    });
+
+    [Fact, Contract(3)]
+    public void What_NeedBytes_waits_for_is_offered_when_the_peer_finishes_first() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtConnected = static x => x.CallNeedBytes(100);
+            s.AtUnread = static (_, unread) => unread.Length;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("short");
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.End();
+        Assert.Equal("connecting, connected, received 5, peer finished, disconnected PeerClosed", session.Life);
+    });
+
+    [Fact, Contract(3)]
+    public void NeedBytes_refuses_what_can_never_be_fulfilled_and_foreign_threads() => Run(rig =>
+    {
+        List<string> refused = [];
+        RecordingServer server = rig.Serve(
+            s => s.AtConnected = x =>
+            {
+                foreach (int count in new[] { -1, 0, 2049 })
+                {
+                    try
+                    {
+                        x.CallNeedBytes(count);
+                    }
+                    catch (ArgumentOutOfRangeException e)
+                    {
+                        refused.Add($"{e.ActualValue}");
+                    }
+                }
+
+                x.CallNeedBytes(2048);
+            },
+            WithUnreadLimit(rig, 2048));
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Settle();
+        Assert.Equal(["-1", "0", "2049"], refused);
+        Assert.Throws<InvalidOperationException>(() => session.CallNeedBytes(1));
+    });
+
+    // ------------------------------------------------------------------ the limit
+
+    [Fact, Contract(3)]
+    public void One_byte_below_the_unread_limit_the_connection_lives() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, unread) => unread[^1] == (byte)'!' ? unread.Length : 0, WithUnreadLimit(rig, 1024));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write(new byte[1023]);
+        UntilArrived(rig, session, 1023);
+        rig.Settle();
+        Assert.True(session.IsConnected);
+    });
+
+    [Fact, Contract(3)]
+    public void At_the_unread_limit_with_nothing_taken_the_connection_ends_and_says_why() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, _) => 0, WithUnreadLimit(rig, 1024));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write(new byte[1023]);
+        UntilArrived(rig, session, 1023);
+        peer.Write("x");
+        Assert.Equal(CloseCause.UnreadLimit, session.End());
+        Assert.Equal(CloseInitiator.Library, session.Reason.Initiator);
+        Assert.Equal(ErrorCategory.Limit, session.Reason.Error.Category);
+        Assert.Equal("connecting, connected, disconnected UnreadLimit", session.Life);
+    });
+
+    [Fact, Contract(3)]
+    public void A_session_that_takes_something_may_pass_the_unread_limit() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, _) => 1, WithUnreadLimit(rig, 1024));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int sent = 0; sent < 3000; sent += 500)
+        {
+            peer.Write(new byte[500]);
+            UntilArrived(rig, session, sent + 500);
+        }
+
+        rig.Settle();
+        Assert.True(session.IsConnected);
+    });
+
+    [Fact, Contract(3)]
+    public void Asking_for_as_many_bytes_as_the_limit_is_fulfilled() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s =>
+            {
+                s.AtConnected = static x => x.CallNeedBytes(1024);
+                s.AtUnread = static (_, unread) => unread.Length;
+            },
+            WithUnreadLimit(rig, 1024));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write(new byte[1000]);
+        UntilArrived(rig, session, 1000);
+        peer.Write(new byte[24]);
+        session.UntilReceived(1024);
+        Assert.Equal([1024], session.Offers);
+    });
+
+    // ------------------------------------------------------------------ the end, and the beginning
+
+    [Fact, Contract(3, 11)]
+    public void The_peers_end_comes_after_the_last_byte_was_offered_though_some_were_left() => Run(rig =>
+    {
+        int left = -1;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtUnread = static (_, unread) => Math.Min(unread.Length, 3);
+            s.AtPeerFinished = x =>
+            {
+                left = x.CallUnreadCount;
+                x.Close();
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("abcdef");
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.End();
+        Assert.Equal(3, left);
+        Assert.Equal("connecting, connected, received 3, peer finished, disconnected PeerClosed", session.Life);
+    });
+
+    [Fact, Contract(3)]
+    public void Data_that_waits_at_the_accept_comes_after_OnConnected() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        for (int i = 0; i < 20; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("early");
+            RecordingSession session = server.Session(i);
+            session.UntilReceived(5);
+            Assert.Equal("connecting, connected, received 5", session.Life);
+        }
+    });
+
+    [Fact, Contract(3)]
+    public void Data_that_waits_at_a_dial_comes_after_OnConnected() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("greeting"u8));
+        for (int i = 0; i < 20; i++)
+        {
+            RecordingSession session = rig.Connect(server.EndPoint!);
+            session.UntilReceived(8);
+            Assert.Equal("connecting, connected, received 8", session.Life);
+        }
+    });
+
+    [Fact, Contract(1, 3, 11)]
+    public void Data_and_FIN_in_one_go_are_told_in_order() => Run(rig =>
+    {
+        byte[] data = Pattern(100_000);
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (_, unread) => unread.Length);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write(data);
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.End();
+        Assert.Equal(data, session.Received);
+        Assert.Equal("connecting, connected, received 100000, peer finished, disconnected PeerClosed", session.Life);
+    });
+
+    [Fact, Contract(3, 15)]
+    public void Unread_bytes_go_to_the_next_session() => Run(rig =>
+    {
+        RecordingSession next = new(rig);
+        RecordingServer server = rig.Serve(s => s.AtUnread = (x, _) =>
+        {
+            x.CallHandOver(next);
+            return 2;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("abcdef");
+        RecordingSession first = server.Session();
+        next.UntilReceived(4);
+        Assert.Equal("ab", first.ReceivedText);
+        Assert.Equal("cdef", next.ReceivedText);
+        Assert.Equal(CloseCause.HandedOver, first.End());
+        peer.Write("gh");
+        next.UntilReceived(6);
+        peer.FinishSending();
+        rig.Until(() => next.IsOver, "the next session to end");
+        Assert.Equal("connected, received 6, peer finished, disconnected PeerClosed", next.Life);
+    });
+
+    // ------------------------------------------------------------------ mistakes of the session, and the span
+
+    [Theory, Contract(3, 4)]
+    [InlineData(-1)]
+    [InlineData(4)]
+    [InlineData(int.MaxValue)]
+    public void Taking_more_than_there_is_ends_the_connection(int taken) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtUnread = (_, _) => taken);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abc");
+        Assert.Equal(CloseCause.UserException, session.End());
+        Assert.IsType<InvalidOperationException>(session.Error);
+    });
+
+    [Fact, Contract(13)]
+    public void The_span_is_what_it_was_until_the_call_returns_whatever_the_call_does() => Run(rig =>
+    {
+        bool same = false;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+        {
+            byte[] copy = data.ToArray();
+            x.Send(data);
+            x.Send(data, data);
+            x.Server!.Broadcast(data);
+            x.PauseReceiving();
+            x.ResumeReceiving();
+            x.CallStartTimer(TimeSpan.Zero);
+            x.Close();
+            same = data.SequenceEqual(copy);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        byte[] sent = Pattern(5000);
+        peer.Write(sent);
+        byte[] answer = peer.ReadToEnd();
+        peer.Close();
+        server.Session().End();
+        Assert.True(same);
+        Assert.Equal(server.Session().Received, answer[..server.Session().ReceivedCount]);
+    });
+}
