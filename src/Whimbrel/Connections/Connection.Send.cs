@@ -96,10 +96,16 @@ internal sealed unsafe partial class Connection
         if (!Loop.IsCurrent) return SendForeign(head, body, generation);
         SendResult result = Admit((long)head.Length + body.Length, generation);
         if (result != SendResult.Queued) return result;
+        SendAdmitted(head, body);
+        return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
+    }
+
+    private void SendAdmitted(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
         if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
         {
             int sent = Loop.TrySendNow(this, head);
-            if (_sendError != 0) return SendResult.Closed;
+            if (_sendError != 0) return;
             CountSent(sent);
             head = head[sent..];
         }
@@ -107,7 +113,6 @@ internal sealed unsafe partial class Connection
         Append(head);
         Append(body);
         Loop.FlushIfMany();
-        return SendResult.Queued;
     }
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
@@ -236,6 +241,9 @@ internal sealed unsafe partial class Connection
             count -= part;
             if (block.Length == 0) PopSent();
         }
+
+        // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
+        if (_firstOperation is not null || (_gate & ReceiveGate.BackPressure) != 0) Loop.Schedule(this);
     }
 
     private void CountSent(long count)
@@ -258,10 +266,16 @@ internal sealed unsafe partial class Connection
     internal void CompleteSend()
     {
         _sendInFlight = false;
-        if (_firstOperation is not null) PumpOperations();
-        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
+        UseRoom();
         if (_head is not null) MarkDirty();
         else if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+    }
+
+    /// <summary>The queue got shorter: waiting sends go on, and so does reading.</summary>
+    private void UseRoom()
+    {
+        if (_firstOperation is not null) PumpOperations();
+        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
@@ -354,10 +368,10 @@ internal sealed unsafe partial class Connection
 
     // ------------------------------------------------------------------ other threads
 
-    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
+    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
     {
         int length = checked(head.Length + body.Length);
-        SendResult result = TryReserveForeign(length, generation);
+        SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
         result = Loop.Mailbox.PostSend(this, generation, head, body);
         if (result != SendResult.Queued) ReleaseForeign(length, generation);
@@ -365,14 +379,14 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
-    private SendResult TryReserveForeign(int length, uint generation)
+    private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
         while (true)
         {
             long word = Volatile.Read(ref _foreign);
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-            if (BytesPending + length > _limit) return OverLimitForeign(generation);
+            if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
             if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) return SendResult.Queued;
         }
     }
@@ -451,9 +465,11 @@ internal sealed unsafe partial class Connection
         if (onLoop)
         {
             if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return new(SendResult.Closed);
+            // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
             if (_operationCount == 0 && BytesPending + data.Length <= _limit)
             {
-                return new(SendSlow(data.Span, default, generation));
+                SendAdmitted(data.Span, default);
+                return new(_sendError == 0 ? SendResult.Queued : SendResult.Closed);
             }
         }
         else
@@ -462,7 +478,7 @@ internal sealed unsafe partial class Connection
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return new(SendResult.Closed);
             if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
             {
-                SendResult result = SendForeign(data.Span, default, generation);
+                SendResult result = SendForeign(data.Span, default, generation, mayWait: true);
                 if (result != SendResult.Full) return new(result);
             }
         }
@@ -510,14 +526,18 @@ internal sealed unsafe partial class Connection
             long room = _limit - BytesPending;
             int rest = operation.Rest.Length;
             bool inPieces = operation.HasStarted || rest > _limit;
-            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) return;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             Append(operation.Rest.Span[..count]);
             operation.Advance(count);
-            if (operation.Rest.Length > 0) return;
+            if (operation.Rest.Length > 0) break;
             RemoveFirstOperation();
             operation.End(SendResult.Queued);
+            ReleaseHeldRuns();
         }
+
+        // While one waits nobody may use the room that is open: Send looks at nothing else.
+        if (_firstOperation is not null) CloseFill();
     }
 
     private void RemoveFirstOperation()
@@ -576,15 +596,23 @@ internal sealed unsafe partial class Connection
         set
         {
             _broadcastGate = value;
-            if (value == BroadcastGate.Held || _heldRuns is not { Count: > 0 } held) return;
-            List<(Run Run, int Start, int Length)> runs = held;
-            _heldRuns = null;
-            foreach ((Run run, int start, int length) in runs)
-            {
-                _queued -= length;
-                if (value == BroadcastGate.Open) AppendRun(run, start, length);
-                Loop.Blocks.Release(run);
-            }
+            ReleaseHeldRuns();
+            UseRoom();
+        }
+    }
+
+    /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
+    private void ReleaseHeldRuns()
+    {
+        if (_heldRuns is not { } held || _broadcastGate == BroadcastGate.Held) return;
+        // A message that goes in pieces is finished first; there was room for it beside what is held.
+        if (_firstOperation is { HasStarted: true }) return;
+        _heldRuns = null;
+        foreach ((Run run, int start, int length) in held)
+        {
+            _queued -= length;
+            if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
+            Loop.Blocks.Release(run);
         }
     }
 
@@ -592,6 +620,13 @@ internal sealed unsafe partial class Connection
     internal bool AppendRun(Run run, int start, int length)
     {
         if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _broadcastGate == BroadcastGate.Shut) return false;
+        if (_firstOperation is not null)
+        {
+            // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
+            Loop.Counters.BroadcastsDropped++;
+            return false;
+        }
+
         if (BytesPending + length > _limit)
         {
             Loop.Counters.BroadcastsDropped++;
@@ -607,12 +642,18 @@ internal sealed unsafe partial class Connection
             return true;
         }
 
+        QueueRun(run, start, length);
+        return true;
+    }
+
+    private void QueueRun(Run run, int start, int length)
+    {
         if (length < CopyRunBelowBytes && length <= _room)
         {
             new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));
             _fillPointer += length;
             _room -= length;
-            return true;
+            return;
         }
 
         CloseFill();
@@ -620,7 +661,6 @@ internal sealed unsafe partial class Connection
         else Enqueue(Loop.Blocks.TakeReference(run, start, length));
         _queued += length;
         MarkDirty();
-        return true;
     }
 
     // ------------------------------------------------------------------ memberships

@@ -238,6 +238,7 @@ internal sealed partial class Connection : Resident
                 RunScheduledOpen();
                 break;
             case ConnectionState.Draining:
+                UseRoom();
                 TryFinishDraining();
                 break;
             case ConnectionState.Closed:
@@ -248,6 +249,7 @@ internal sealed partial class Connection : Resident
 
     private void RunScheduledOpen()
     {
+        UseRoom();
         if (_next is not null)
         {
             AfterCallback();

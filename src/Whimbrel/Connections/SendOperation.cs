@@ -80,8 +80,7 @@ internal sealed class SendOperation : Completion<SendResult>
         _registration = default;
         Rest = default;
         _connection = null!;
-        if (!_loop.IsCurrent) return;
         Reset();
-        if (_loop.FreeOperations.Count < 256) _loop.FreeOperations.Push(this);
+        if (_loop.IsCurrent && _loop.FreeOperations.Count < 256) _loop.FreeOperations.Push(this);
     }
 }
