@@ -27,6 +27,7 @@ internal static class Scenario
         Task starting = world.Server.StartAsync().AsTask();
         Drive(world, () => starting.IsCompleted, 1_000, "StartAsync");
         starting.GetAwaiter().GetResult();
+        world.MakeClients();
         foreach (SimClient client in world.Clients)
         {
             bool cancellable = world.Chance(300);

@@ -55,7 +55,7 @@ internal sealed class World
             new ServerOptions
             {
                 Engine = Engine,
-                EndPoint = Hub,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
                 SendLimitBytes = _shape.SendLimit,
                 SlowConsumer = _shape.Policy,
                 UnreadLimitBytes = _shape.UnreadLimit,
@@ -65,17 +65,14 @@ internal sealed class World
             },
             MakeServerSession);
         Engine.AddBlackHole(Nowhere);
-        int count = Random.Next(1, 7);
-        for (int i = 0; i < count; i++) Clients.Add(new SimClient(this, i, Random.Next(20) switch { 0 => Nobody, 1 => Nowhere, _ => Hub }));
     }
 
     private readonly record struct ConnectionShape(int SendLimit, SlowConsumer Policy, int UnreadLimit, bool? BackPressure, TimeSpan DrainTimeout);
 
-    internal static MemoryEndPoint Hub { get; } = new("hub");
+    // IP addresses: an accepted session is told its peer's, so that both ends of a connection can be found by it.
+    private static IPEndPoint Nobody { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort);
 
-    internal static MemoryEndPoint Nobody { get; } = new("nobody");
-
-    internal static MemoryEndPoint Nowhere { get; } = new("nowhere");
+    private static IPEndPoint Nowhere { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort - 1);
 
     internal int Seed { get; }
 
@@ -119,6 +116,12 @@ internal sealed class World
     internal T Pick<T>(params T[] values) => values[Random.Next(values.Length)];
 
     internal bool Chance(int perMille) => Random.Next(1000) < perMille;
+
+    internal void MakeClients()
+    {
+        int count = Random.Next(1, 7);
+        for (int i = 0; i < count; i++) Clients.Add(new SimClient(this, i, Random.Next(20) switch { 0 => Nobody, 1 => Nowhere, _ => Server.EndPoint! }));
+    }
 
     internal ClientOptions ClientOptions(EndPoint target) => new()
     {

@@ -77,7 +77,8 @@ internal sealed unsafe partial class Connection
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
     {
-        if (data.Length <= _room && Loop.IsCurrent && generation == Generation)
+        // One comparison for both: nothing to send goes the slow way too, which knows whether the connection has ended.
+        if ((uint)(data.Length - 1) < (uint)_room && Loop.IsCurrent && generation == Generation)
         {
             Unsafe.CopyBlockUnaligned(ref *_fillPointer, ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(data)), (uint)data.Length);
             _fillPointer += data.Length;
