@@ -33,7 +33,7 @@ internal sealed partial class Connection
         }
 
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
-        else if (_peerFinished) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
@@ -84,6 +84,7 @@ internal sealed partial class Connection
     {
         if (_state != ConnectionState.Open || _finishRequested) return;
         _finishRequested = true;
+        _finishedFirst = !_peerFinished;
         RefuseForeign();
         CloseFill();
         Loop.Schedule(this);
@@ -233,7 +234,9 @@ internal sealed partial class Connection
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;
+        _finishedFirst = false;
         _sendError = 0;
+        _reserved = 0;
         _sendInFlight = false;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;

@@ -202,14 +202,20 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Starts the send of what is queued. From the loop's flush only.</summary>
-    internal void Flush()
+    internal void Flush(bool isEndOfTurn)
     {
         _dirty = false;
         if (_reserved > 0 && ReferenceEquals(Loop.ActiveConnection, this))
         {
-            // Somebody writes into the fill block right now: it cannot leave yet.
-            MarkDirty();
-            return;
+            if (!isEndOfTurn)
+            {
+                // Somebody may be writing into the fill block right now: it cannot leave yet.
+                MarkDirty();
+                return;
+            }
+
+            // No user code is on the stack: what was reserved and not committed is given back.
+            _reserved = 0;
         }
 
         // Room that was reserved and not committed before the callback returned is given back.
@@ -219,7 +225,11 @@ internal sealed unsafe partial class Connection
         if (_head.Length == 0)
         {
             PopSent();
-            if (_head is null) return;
+            if (_head is null)
+            {
+                if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+                return;
+            }
         }
 
         _sendInFlight = true;

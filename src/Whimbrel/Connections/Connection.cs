@@ -26,6 +26,7 @@ internal sealed partial class Connection : Resident
     private bool _wasConnected;
     private bool _peerFinished;
     private bool _finishRequested;
+    private bool _finishedFirst;
     private bool _finishSent;
     private bool _detached;
 

@@ -225,7 +225,7 @@ public abstract class Loop
         if (_ready.Count > 0) RunReady();
         if (Timers.NextDueMs <= TimeMs) Timers.Fire(TimeMs, this);
         if (_scheduled.Count > 0) RunScheduled();
-        FlushDirty();
+        FlushDirty(isEndOfTurn: true);
         CheckBusyTime();
         Wait(HasWork ? 0 : MsUntilNextTimer());
         if (_scheduled.Count > 0) RunScheduled();
@@ -394,10 +394,10 @@ public abstract class Loop
     /// <summary>Bulk traffic and wide broadcasts must not fall out of the cache before they are sent (docs/design/0002).</summary>
     internal void FlushIfMany()
     {
-        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty();
+        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty(isEndOfTurn: false);
     }
 
-    internal void FlushDirty()
+    private void FlushDirty(bool isEndOfTurn)
     {
         _receivedSinceFlush = 0;
         _blocksSinceFlush = 0;
@@ -405,7 +405,7 @@ public abstract class Loop
         _isFlushing = true;
         // What gets dirty again meanwhile (a send that took only a part) waits for the next flush.
         int count = _dirtyCount;
-        for (int i = 0; i < count; i++) _dirty[i].Flush();
+        for (int i = 0; i < count; i++) _dirty[i].Flush(isEndOfTurn);
         int rest = _dirtyCount - count;
         Array.Copy(_dirty, count, _dirty, 0, rest);
         Array.Clear(_dirty, rest, count);
