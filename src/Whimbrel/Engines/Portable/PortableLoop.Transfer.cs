@@ -89,7 +89,7 @@ internal sealed unsafe partial class PortableLoop
             return;
         }
 
-        uint generation = connection.Generation;
+        uint generation = connection.SlotGeneration;
         connection.CompleteReceive(operation.Small.AsSpan(0, count));
         Poison(operation.Small.AsSpan(0, count));
         if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted) ReceiveNext(connection);
@@ -99,7 +99,7 @@ internal sealed unsafe partial class PortableLoop
     private void ReadHot(Connection connection, int held)
     {
         int slot = connection.Slot;
-        uint generation = connection.Generation;
+        uint generation = connection.SlotGeneration;
         if (_slots[slot].HeldError is not 0 and int error)
         {
             _slots[slot].IsWanted = false;

@@ -156,7 +156,7 @@ internal sealed unsafe partial class PortableLoop : Loop
     }
 
     private bool IsAttached(Resident resident, int slot, uint generation) =>
-        resident.Slot == slot && resident.Generation == generation && !_slots[slot].IsDetaching;
+        resident.Slot == slot && resident.SlotGeneration == generation && !_slots[slot].IsDetaching;
 
     private static PortableOperation? TakeOperation(Stack<PortableOperation> free) => free.Count > 0 ? free.Pop() : null;
 
@@ -365,7 +365,7 @@ internal sealed unsafe partial class PortableLoop : Loop
     private void Accepted(Listener listener, PortableOperation operation)
     {
         int slot = listener.Slot;
-        uint generation = listener.Generation;
+        uint generation = listener.SlotGeneration;
         for (int i = 0; i < AcceptsPerTurn; i++)
         {
             _slots[slot].IsReading = false;
