@@ -73,6 +73,8 @@ internal sealed partial class Connection : Resident
     internal bool Connecting()
     {
         Call("OnConnecting", static session => session.CallConnecting());
+        // A loop that stops has ended its residents already: who comes now ends here, or the loop would never be empty.
+        if (Loop.IsStopping) AbortWith(new CloseReason(CloseCause.EngineStopped));
         return _state == ConnectionState.Connecting;
     }
 
