@@ -167,16 +167,37 @@ internal sealed partial class Connection : Resident
         _next = null;
         CancelSessionTimers();
         _atLeast = 0;
-        Call("OnDisconnected", static session => session.CallDisconnected(new CloseReason(CloseCause.HandedOver)));
-        if (_state != ConnectionState.Open) return;
+        // First, so that whatever the old session does in its last callback does not reach the connection any more: it
+        // has its end, and must not get a second one (contract 1).
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _session = next;
         _shard.Host.SessionReplaced(old, next);
+        Exception? thrown = TellHandedOver(old);
+        // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
         Call("OnConnected", static session => session.CallConnected());
+        if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (_state != ConnectionState.Open || _unread.Length == 0) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _offerPending = true;
+    }
+
+    private Exception? TellHandedOver(Session old)
+    {
+        Exception? thrown = null;
+        Loop.EnterCallback(this, "OnDisconnected");
+        try
+        {
+            old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+            TellErrorAfterEnd(old, e);
+        }
+
+        Loop.LeaveCallback();
+        return thrown;
     }
 
     // ------------------------------------------------------------------ timers of the session
