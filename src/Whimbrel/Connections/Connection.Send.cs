@@ -516,6 +516,12 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (operation.IsCancelRequested)
+        {
+            operation.EndCancelled();
+            return;
+        }
+
         Enqueue(operation);
         PumpOperations();
     }
@@ -585,6 +591,8 @@ internal sealed unsafe partial class Connection
 
             return;
         }
+
+        operation.IsCancelRequested = true;
     }
 
     private void EndOperations()
