@@ -533,7 +533,13 @@ internal sealed unsafe partial class Connection
         _lastOperation = operation;
     }
 
-    internal void OperationEnded() => Interlocked.Decrement(ref _operationCount);
+    internal void OperationEnded()
+    {
+        Interlocked.Decrement(ref _operationCount);
+        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
+        // for the one it was meant for.
+        if (Loop.IsCurrent && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+    }
 
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
