@@ -230,7 +230,7 @@ internal sealed partial class Connection : Resident
         AfterCallback();
     }
 
-    private void ForgetSessionTimer(LoopTimer timer)
+    internal void ForgetSessionTimer(LoopTimer timer)
     {
         if (ReferenceEquals(_sessionTimers, timer))
         {
@@ -248,8 +248,9 @@ internal sealed partial class Connection : Resident
 
     private void CancelSessionTimers()
     {
-        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession) t.Cancel();
-        _sessionTimers = null;
+        LoopTimer? timers = _sessionTimers;
+        _sessionTimers = null; // each cancelled timer takes itself out of the list: there is none to search
+        for (LoopTimer? t = timers; t is not null; t = t.NextOfSession) t.Cancel();
     }
 
     // ------------------------------------------------------------------ noted work
