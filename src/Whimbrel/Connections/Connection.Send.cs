@@ -447,6 +447,8 @@ internal sealed unsafe partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
         ForeignArrived(data.Length, generation);
     }
 
