@@ -398,8 +398,23 @@ internal sealed unsafe partial class Connection
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
             if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
-            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) return SendResult.Queued;
+            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
         }
+
+        if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
+        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
+        // its pieces. Either way they are given back, and it is told.
+        ReleaseForeign(length, generation);
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        return SendResult.Full;
+    }
+
+    /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
+    private void ForeignGone(uint generation)
+    {
+        if (generation != Generation) return;
+        if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
+        if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -455,7 +470,7 @@ internal sealed unsafe partial class Connection
     private void ForeignArrived(int length, uint generation)
     {
         ReleaseForeign(length, generation);
-        if (generation == Generation && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+        ForeignGone(generation);
         Loop.FlushIfMany();
     }
 
@@ -551,6 +566,8 @@ internal sealed unsafe partial class Connection
             long room = _limit - BytesPending;
             int rest = operation.Rest.Length;
             bool inPieces = operation.HasStarted || rest > _limit;
+            // What other threads were promised already comes before the first piece: nothing may come between the pieces.
+            if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             Append(operation.Rest.Span[..count]);
