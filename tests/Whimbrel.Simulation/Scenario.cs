@@ -45,7 +45,7 @@ internal static class Scenario
         world.Log("engine stops");
         Task disposing = world.Engine.DisposeAsync().AsTask();
         Drive(world, () => disposing.IsCompleted, 60_000, "DisposeAsync of the engine");
-        Drive(world, () => world.Awaiting == 0, 60_000, "everything that was awaited");
+        Drive(world, () => world.Awaited.Count == 0, 60_000, "everything that was awaited");
         while (world.Engine.RunOne()) world.ThrowIfFailed();
         world.ThrowIfFailed();
         Judge(world);
@@ -80,8 +80,8 @@ internal static class Scenario
         while (!done())
         {
             world.ThrowIfFailed();
-            if (!world.Engine.RunOne()) world.Fail($"{what}: nothing is left to happen\n{world.Engine.Trace}");
-            else if (world.Engine.StepCount > steps) world.Fail($"{what}: not done after {StepLimit} steps\n{world.Engine.Trace}");
+            if (!world.Engine.RunOne()) world.Fail($"{what}: nothing is left to happen; waiting for {string.Join(", ", world.Awaited)}");
+            else if (world.Engine.StepCount > steps) world.Fail($"{what}: not done after {StepLimit} steps");
             else if (world.Engine.VirtualTimeMs > time && !done()) world.Fail($"{what}: not done after {withinMs} ms");
         }
 

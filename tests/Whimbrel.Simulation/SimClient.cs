@@ -44,7 +44,8 @@ internal sealed class SimClient : IAsyncDisposable
 
     private async Task WatchAsync(ValueTask<Session> connecting)
     {
-        _world.Awaiting++;
+        string what = $"ConnectAsync of client {Number}";
+        _world.Awaited.Add(what);
         try
         {
             Session session = await connecting;
@@ -60,7 +61,7 @@ internal sealed class SimClient : IAsyncDisposable
         }
         finally
         {
-            _world.Awaiting--;
+            _world.Awaited.Remove(what);
         }
     }
 

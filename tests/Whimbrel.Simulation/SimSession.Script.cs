@@ -186,7 +186,8 @@ internal sealed partial class SimSession
         SendResult result = SendResult.Closed;
         Loop? awaitedOn = Loop.Current;
         bool waits = !sending.IsCompleted;
-        _world.Awaiting++;
+        string what = $"SendAsync {promise.Number} of {this}";
+        _world.Awaited.Add(what);
         try
         {
             result = await sending;
@@ -197,7 +198,7 @@ internal sealed partial class SimSession
         }
         finally
         {
-            _world.Awaiting--;
+            _world.Awaited.Remove(what);
         }
 
         if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn)) _world.Fail($"{this}: SendAsync went on off its loop");
@@ -229,9 +230,10 @@ internal sealed partial class SimSession
 
     private async Task AwaitBroadcast(ValueTask<BroadcastResult> broadcasting, byte[] message)
     {
-        _world.Awaiting++;
+        string what = $"BroadcastAsync of {this}";
+        _world.Awaited.Add(what);
         BroadcastResult result = await broadcasting;
-        _world.Awaiting--;
+        _world.Awaited.Remove(what);
         if (result.Queued < 0 || result.Skipped < 0) _world.Fail($"a broadcast ended as {result}");
         message.AsSpan().Fill(0xEE);
     }

@@ -103,7 +103,8 @@ internal sealed class World
     // Actions that may still be done.
     internal int Budget { get; set; }
 
-    internal int Awaiting { get; set; }
+    // What somebody awaits, in words.
+    internal List<string> Awaited { get; } = [];
 
     internal int OwnedAlive { get; set; }
 
@@ -163,14 +164,14 @@ internal sealed class World
 
     internal async Task Watch(ValueTask task)
     {
-        Awaiting++;
+        Awaited.Add("DisconnectAsync");
         try
         {
             await task;
         }
         finally
         {
-            Awaiting--;
+            Awaited.Remove("DisconnectAsync");
         }
     }
 
