@@ -489,10 +489,12 @@ public abstract class Loop
     {
         Loop? outer = t_current;
         t_current = this;
-        TimeMs = Engine.NowMs;
+        // Other loops moved the clock meanwhile: that was not this one's doing.
+        TimeMs = _busySinceMs = Engine.NowMs;
         try
         {
             Turn();
+            CheckBusyTime();
             if (_isStopping && ResidentCount == 0 && _scheduled.Count == 0 && !IsStopped) Finish();
         }
         finally
