@@ -39,7 +39,8 @@ internal sealed partial class Connection
         RefuseForeign();
         CloseFill();
         CancelSessionTimers();
-        _unread.Clear();
+        // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
         _offerPending = false;
         if ((_peerFinished || _heldFinish) && SendQueueIsEmpty)
         {

@@ -77,7 +77,8 @@ internal sealed unsafe partial class Connection
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
     {
-        if (data.Length <= _room && Loop.IsCurrent && generation == Generation)
+        // One comparison for both: nothing to send goes the slow way too, which knows whether the connection has ended.
+        if ((uint)(data.Length - 1) < (uint)_room && Loop.IsCurrent && generation == Generation)
         {
             Unsafe.CopyBlockUnaligned(ref *_fillPointer, ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(data)), (uint)data.Length);
             _fillPointer += data.Length;
@@ -96,10 +97,16 @@ internal sealed unsafe partial class Connection
         if (!Loop.IsCurrent) return SendForeign(head, body, generation);
         SendResult result = Admit((long)head.Length + body.Length, generation);
         if (result != SendResult.Queued) return result;
+        SendAdmitted(head, body);
+        return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
+    }
+
+    private void SendAdmitted(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
         if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
         {
             int sent = Loop.TrySendNow(this, head);
-            if (_sendError != 0) return SendResult.Closed;
+            if (_sendError != 0) return;
             CountSent(sent);
             head = head[sent..];
         }
@@ -107,7 +114,6 @@ internal sealed unsafe partial class Connection
         Append(head);
         Append(body);
         Loop.FlushIfMany();
-        return SendResult.Queued;
     }
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
@@ -246,6 +252,9 @@ internal sealed unsafe partial class Connection
             count -= part;
             if (block.Length == 0) PopSent();
         }
+
+        // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
+        if (_firstOperation is not null || (_gate & ReceiveGate.BackPressure) != 0) Loop.Schedule(this);
     }
 
     private void CountSent(long count)
@@ -268,10 +277,16 @@ internal sealed unsafe partial class Connection
     internal void CompleteSend()
     {
         _sendInFlight = false;
-        if (_firstOperation is not null) PumpOperations();
-        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
+        UseRoom();
         if (_head is not null) MarkDirty();
         else if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+    }
+
+    /// <summary>The queue got shorter: waiting sends go on, and so does reading.</summary>
+    private void UseRoom()
+    {
+        if (_firstOperation is not null) PumpOperations();
+        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
@@ -364,10 +379,10 @@ internal sealed unsafe partial class Connection
 
     // ------------------------------------------------------------------ other threads
 
-    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
+    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
     {
         int length = checked(head.Length + body.Length);
-        SendResult result = TryReserveForeign(length, generation);
+        SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
         result = Loop.Mailbox.PostSend(this, generation, head, body);
         if (result != SendResult.Queued) ReleaseForeign(length, generation);
@@ -375,16 +390,31 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
-    private SendResult TryReserveForeign(int length, uint generation)
+    private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
         while (true)
         {
             long word = Volatile.Read(ref _foreign);
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-            if (BytesPending + length > _limit) return OverLimitForeign(generation);
-            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) return SendResult.Queued;
+            if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
+            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
         }
+
+        if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
+        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
+        // its pieces. Either way they are given back, and it is told.
+        ReleaseForeign(length, generation);
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        return SendResult.Full;
+    }
+
+    /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
+    private void ForeignGone(uint generation)
+    {
+        if (generation != Generation) return;
+        if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
+        if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -432,13 +462,15 @@ internal sealed unsafe partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
         ForeignArrived(data.Length, generation);
     }
 
     private void ForeignArrived(int length, uint generation)
     {
         ReleaseForeign(length, generation);
-        if (generation == Generation && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+        ForeignGone(generation);
         Loop.FlushIfMany();
     }
 
@@ -461,9 +493,11 @@ internal sealed unsafe partial class Connection
         if (onLoop)
         {
             if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return new(SendResult.Closed);
+            // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
             if (_operationCount == 0 && BytesPending + data.Length <= _limit)
             {
-                return new(SendSlow(data.Span, default, generation));
+                SendAdmitted(data.Span, default);
+                return new(_sendError == 0 ? SendResult.Queued : SendResult.Closed);
             }
         }
         else
@@ -472,7 +506,7 @@ internal sealed unsafe partial class Connection
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return new(SendResult.Closed);
             if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
             {
-                SendResult result = SendForeign(data.Span, default, generation);
+                SendResult result = SendForeign(data.Span, default, generation, mayWait: true);
                 if (result != SendResult.Full) return new(result);
             }
         }
@@ -499,6 +533,12 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (operation.IsCancelRequested)
+        {
+            operation.EndCancelled();
+            return;
+        }
+
         Enqueue(operation);
         PumpOperations();
     }
@@ -510,7 +550,13 @@ internal sealed unsafe partial class Connection
         _lastOperation = operation;
     }
 
-    internal void OperationEnded() => Interlocked.Decrement(ref _operationCount);
+    internal void OperationEnded()
+    {
+        Interlocked.Decrement(ref _operationCount);
+        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
+        // for the one it was meant for.
+        if (Loop.IsCurrent && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+    }
 
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
@@ -520,14 +566,20 @@ internal sealed unsafe partial class Connection
             long room = _limit - BytesPending;
             int rest = operation.Rest.Length;
             bool inPieces = operation.HasStarted || rest > _limit;
-            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) return;
+            // What other threads were promised already comes before the first piece: nothing may come between the pieces.
+            if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             Append(operation.Rest.Span[..count]);
             operation.Advance(count);
-            if (operation.Rest.Length > 0) return;
+            if (operation.Rest.Length > 0) break;
             RemoveFirstOperation();
             operation.End(SendResult.Queued);
+            ReleaseHeldRuns();
         }
+
+        // While one waits nobody may use the room that is open: Send looks at nothing else.
+        if (_firstOperation is not null) CloseFill();
     }
 
     private void RemoveFirstOperation()
@@ -564,6 +616,8 @@ internal sealed unsafe partial class Connection
 
             return;
         }
+
+        operation.IsCancelRequested = true;
     }
 
     private void EndOperations()
@@ -586,15 +640,23 @@ internal sealed unsafe partial class Connection
         set
         {
             _broadcastGate = value;
-            if (value == BroadcastGate.Held || _heldRuns is not { Count: > 0 } held) return;
-            List<(Run Run, int Start, int Length)> runs = held;
-            _heldRuns = null;
-            foreach ((Run run, int start, int length) in runs)
-            {
-                _queued -= length;
-                if (value == BroadcastGate.Open) AppendRun(run, start, length);
-                Loop.Blocks.Release(run);
-            }
+            ReleaseHeldRuns();
+            UseRoom();
+        }
+    }
+
+    /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
+    private void ReleaseHeldRuns()
+    {
+        if (_heldRuns is not { } held || _broadcastGate == BroadcastGate.Held) return;
+        // A message that goes in pieces is finished first; there was room for it beside what is held.
+        if (_firstOperation is { HasStarted: true }) return;
+        _heldRuns = null;
+        foreach ((Run run, int start, int length) in held)
+        {
+            _queued -= length;
+            if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
+            Loop.Blocks.Release(run);
         }
     }
 
@@ -602,6 +664,13 @@ internal sealed unsafe partial class Connection
     internal bool AppendRun(Run run, int start, int length)
     {
         if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _broadcastGate == BroadcastGate.Shut) return false;
+        if (_firstOperation is not null)
+        {
+            // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
+            Loop.Counters.BroadcastsDropped++;
+            return false;
+        }
+
         if (BytesPending + length > _limit)
         {
             Loop.Counters.BroadcastsDropped++;
@@ -617,12 +686,18 @@ internal sealed unsafe partial class Connection
             return true;
         }
 
+        QueueRun(run, start, length);
+        return true;
+    }
+
+    private void QueueRun(Run run, int start, int length)
+    {
         if (length < CopyRunBelowBytes && length <= _room)
         {
             new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));
             _fillPointer += length;
             _room -= length;
-            return true;
+            return;
         }
 
         CloseFill();
@@ -630,7 +705,6 @@ internal sealed unsafe partial class Connection
         else Enqueue(Loop.Blocks.TakeReference(run, start, length));
         _queued += length;
         MarkDirty();
-        return true;
     }
 
     // ------------------------------------------------------------------ memberships

@@ -43,6 +43,13 @@ internal sealed class Listener : Resident
 
     internal void Start()
     {
+        if (Loop.IsStopping)
+        {
+            _isDetaching = true;
+            _started.SetException(new ObjectDisposedException(nameof(Engine)));
+            return;
+        }
+
         Loop.Attach(this);
     }
 

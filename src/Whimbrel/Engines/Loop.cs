@@ -30,6 +30,9 @@ public abstract class Loop
     private const int FlushEveryBlocks = 64;
     private const int StartSlots = 64;
 
+    /// <summary>Rounds of continuations that a loop at its end still runs itself, each made ready by the one before.</summary>
+    private const int LastContinuations = 64;
+
     [ThreadStatic]
     private static Loop? t_current;
 
@@ -92,6 +95,9 @@ public abstract class Loop
     internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || (_isStopping && ResidentCount == 0);
 
     internal bool IsStopped { get; private set; }
+
+    /// <summary>The engine was disposed: all is being ended, and nothing new begins.</summary>
+    internal bool IsStopping => _isStopping;
 
     // ------------------------------------------------------------------ public: posting and timers, any thread
 
@@ -483,10 +489,12 @@ public abstract class Loop
     {
         Loop? outer = t_current;
         t_current = this;
-        TimeMs = Engine.NowMs;
+        // Other loops moved the clock meanwhile: that was not this one's doing.
+        TimeMs = _busySinceMs = Engine.NowMs;
         try
         {
             Turn();
+            CheckBusyTime();
             if (_isStopping && ResidentCount == 0 && _scheduled.Count == 0 && !IsStopped) Finish();
         }
         finally
@@ -513,8 +521,11 @@ public abstract class Loop
     private void Finish()
     {
         Mailbox.Close();
-        RunReady();
-        RunReady();
+        // Attempts that were still in the mailbox have failed, and are owed their last callback.
+        while (_scheduled.Count > 0) RunScheduled();
+        for (int i = 0; i < LastContinuations && _ready.Count > 0; i++) RunReady();
+        foreach ((Action<object?> continuation, object? state) in _ready) Engine.Offload(continuation, state);
+        _ready.Clear();
         CloseQueue();
         Blocks.Clear();
         IsStopped = true;
