@@ -95,7 +95,8 @@ internal sealed partial class Connection : Resident
 
         _state = ConnectionState.Open;
         _wasConnected = true;
-        _gate = ReceiveGate.None;
+        // Not None: a pause in OnConnecting stays (contract 10).
+        _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
         Call("OnConnected", static session => session.CallConnected());

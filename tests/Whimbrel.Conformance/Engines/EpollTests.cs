@@ -12,3 +12,15 @@ public sealed class EpollUnixReceiving() : ReceivingSuite(Transport.EpollUnix);
 public sealed class EpollTcpPause() : PauseSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixPause() : PauseSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpClosing() : ClosingSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixClosing() : ClosingSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpSending() : SendingSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixSending() : SendingSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpErrors() : ErrorSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixErrors() : ErrorSuite(Transport.EpollUnix);

@@ -313,7 +313,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3, 15)]
     public void Unread_bytes_go_to_the_next_session() => Run(rig =>
     {
-        RecordingSession next = new(rig);
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtUnread = (x, _) =>
         {
             x.CallHandOver(next);
