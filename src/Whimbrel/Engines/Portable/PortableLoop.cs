@@ -53,6 +53,16 @@ internal sealed unsafe partial class PortableLoop : Loop
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
         _gather = (byte*)NativeMemory.AlignedAlloc(GatherBytes, 4096);
         _reserve = OpenReserve();
+        LoadWhatReceivingNeeds();
+    }
+
+    /// <summary>The runtime opens an assembly at its first use: a first receive with no descriptor left would end the process.</summary>
+    private static void LoadWhatReceivingNeeds()
+    {
+        UnreadBytes unread = default;
+        unread.Append([0]);
+        unread.Append([0]);
+        unread.Consume(2);
     }
 
     // ------------------------------------------------------------------ waiting and delivering
