@@ -10,6 +10,7 @@ namespace Whimbrel.Engines.Portable;
 /// it is read at once into the loop's one hot buffer, and both are delivered together. Sends are tried at once; only what
 /// the socket cannot take now waits for an asynchronous call.
 /// </summary>
+// Safe: as in PortableLoop.cs; spans over the two buffers never leave the call that made them.
 internal sealed unsafe partial class PortableLoop
 {
     /// <summary>What an idle connection keeps. Most requests fit; more of it would be paid by every connection.</summary>
@@ -84,14 +85,14 @@ internal sealed unsafe partial class PortableLoop
 
         if (count == SmallBytes && _slots[slot].IsWanted)
         {
-            operation.Small.CopyTo(new Span<byte>(_buffer, SmallBytes));
+            new ReadOnlySpan<byte>(operation.Small).CopyTo(new Span<byte>(_buffer, SmallBytes));
             ReadHot(connection, SmallBytes);
             return;
         }
 
         uint generation = connection.SlotGeneration;
-        connection.CompleteReceive(operation.Small.AsSpan(0, count));
-        Poison(operation.Small.AsSpan(0, count));
+        connection.CompleteReceive(new ReadOnlySpan<byte>(operation.Small, 0, count));
+        Poison(new Span<byte>(operation.Small, 0, count));
         if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted) ReceiveNext(connection);
     }
 
