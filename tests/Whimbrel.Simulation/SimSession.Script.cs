@@ -157,7 +157,7 @@ internal sealed partial class SimSession
     {
         if (_world.Chance(200) && !Reserve(_world.Random.Next(1, 32 * 1024)).IsEmpty) Commit(0);
         Span<byte> room = Reserve(message.Length);
-        if (room.IsEmpty) return SendResult.Full;
+        if (room.IsEmpty) return SendNothing() == SendResult.Closed ? SendResult.Closed : SendResult.Full;
         message.CopyTo(room);
         Commit(message.Length);
         return SendResult.Queued;

@@ -241,8 +241,7 @@ internal sealed partial class Connection
         _sendInFlight = false;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
-        _deadline?.Cancel();
-        _deadline = null;
+        if (_deadline is not null) Loop.Timers.Remove(_deadline);
         Loop.ReturnConnection(this);
     }
 
@@ -250,15 +249,15 @@ internal sealed partial class Connection
 
     private void StartDeadline(TimeSpan due)
     {
-        _deadline?.Cancel();
+        // One timer for all deadlines of all tenants: short connections are many.
+        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
+        Loop.Timers.Remove(_deadline);
         _progressAtDeadline = _bytesSent;
-        _deadline = new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
         Loop.StartTimer(_deadline, due);
     }
 
     private void DeadlinePassed()
     {
-        _deadline = null;
         if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
         {
             // The peer is slow, not gone: as long as it takes bytes it may have them.

@@ -161,6 +161,14 @@ internal sealed partial class Connection
         // What the session wanted more of before looking at it: there is no more (contract 3).
         if (_atLeast > 0) OfferUnread();
         if (_state != ConnectionState.Open) return;
+        if (_gate != ReceiveGate.Finished)
+        {
+            // It was paused by that: the end waits for the resume (contract 10).
+            _gate &= ~ReceiveGate.Finished;
+            _heldFinish = true;
+            return;
+        }
+
         Call("OnPeerFinished", static session => session.CallPeerFinished());
         AfterCallback();
         if (_state == ConnectionState.Open && _finishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));

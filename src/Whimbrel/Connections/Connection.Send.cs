@@ -305,6 +305,7 @@ internal sealed unsafe partial class Connection
     {
         CloseFill();
         while (_head is not null) PopSent();
+        DropHeldRuns();
         _queued = 0;
     }
 
@@ -648,16 +649,17 @@ internal sealed unsafe partial class Connection
     /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
     private void ReleaseHeldRuns()
     {
-        if (_heldRuns is not { } held || _broadcastGate == BroadcastGate.Held) return;
+        if (_heldRuns is not { Count: > 0 } held || _broadcastGate == BroadcastGate.Held) return;
         // A message that goes in pieces is finished first; there was room for it beside what is held.
         if (_firstOperation is { HasStarted: true }) return;
-        _heldRuns = null;
         foreach ((Run run, int start, int length) in held)
         {
             _queued -= length;
             if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
             Loop.Blocks.Release(run);
         }
+
+        held.Clear();
     }
 
     /// <summary>Queues a stretch of a run by reference. False when this member does not get it.</summary>
@@ -715,7 +717,6 @@ internal sealed unsafe partial class Connection
 
     private void LeaveGroups()
     {
-        DropHeldRuns();
         if (_shard.Members.Contains(this)) _shard.Members.Remove(this);
         while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
     }
@@ -724,7 +725,6 @@ internal sealed unsafe partial class Connection
     {
         if (_heldRuns is null) return;
         foreach ((Run run, _, _) in _heldRuns) Loop.Blocks.Release(run);
-
-        _heldRuns = null;
+        _heldRuns.Clear();
     }
 }
