@@ -23,6 +23,9 @@ internal sealed unsafe partial class Connection
     /// <summary>A shorter run is copied, but only into a block the member already has.</summary>
     private const int CopyRunBelowBytes = 1024;
 
+    /// <summary>A slow member that gets sends and broadcasts in turn: with references, each send would hold a block of its own.</summary>
+    private const int CopyRunFromQueuedBytes = 64 * 1024;
+
     internal const uint GenerationMask = 0x7FFF_FFFF;
     private const ulong ClosedBit = 1UL << 32;
 
@@ -65,7 +68,7 @@ internal sealed unsafe partial class Connection
 
     internal bool IsSendInFlight => _sendInFlight;
 
-    private bool SendQueueIsEmpty => _head is null && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
+    private bool SendQueueIsEmpty => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
 
     private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
 
@@ -353,6 +356,14 @@ internal sealed unsafe partial class Connection
     {
         if (length == 0)
         {
+            owner.Dispose();
+            return;
+        }
+
+        if (length < ByReferenceBytes)
+        {
+            // A small piece between two sends would cost each of those a block of its own.
+            Append(owner.Memory.Span[..length]);
             owner.Dispose();
             return;
         }
@@ -694,6 +705,12 @@ internal sealed unsafe partial class Connection
 
     private void QueueRun(Run run, int start, int length)
     {
+        if (_queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _tail is { Kind: BlockKind.Pooled })
+        {
+            Append(new ReadOnlySpan<byte>(run.Memory + start, length));
+            return;
+        }
+
         if (length < CopyRunBelowBytes && length <= _room)
         {
             new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));

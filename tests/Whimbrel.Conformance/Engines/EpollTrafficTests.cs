@@ -4,3 +4,15 @@ namespace Whimbrel.Conformance;
 public sealed class EpollTcpSendAsync() : SendAsyncSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixSendAsync() : SendAsyncSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpOrder() : OrderSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixOrder() : OrderSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpLimit() : LimitSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixLimit() : LimitSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpBackPressure() : BackPressureSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixBackPressure() : BackPressureSuite(Transport.EpollUnix);

@@ -5,4 +5,16 @@ namespace Whimbrel.Conformance;
 public sealed class MemoryTcpSendAsync() : SendAsyncSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixSendAsync() : SendAsyncSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpOrder() : OrderSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixOrder() : OrderSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpLimit() : LimitSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixLimit() : LimitSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpBackPressure() : BackPressureSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixBackPressure() : BackPressureSuite(Transport.MemoryUnix);
 #endif
