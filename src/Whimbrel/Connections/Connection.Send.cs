@@ -136,10 +136,7 @@ internal sealed unsafe partial class Connection
         return SendResult.Closed;
     }
 
-    private void NoteSlowConsumer() => _shard.Host.NoteSession(new Notice(
-        NoticeKind.SlowConsumer,
-        $"Session {_session.Id:x} is {BytesPending / 1024.0 / 1024.0:0.0} MiB behind (limit {_limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
-        "slow-consumer.md"));
+    private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _limit);
 
     private bool CanSendNow => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
 

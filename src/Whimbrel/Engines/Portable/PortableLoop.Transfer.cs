@@ -93,7 +93,8 @@ internal sealed unsafe partial class PortableLoop
         uint generation = connection.SlotGeneration;
         connection.CompleteReceive(new ReadOnlySpan<byte>(operation.Small, 0, count));
         Poison(new Span<byte>(operation.Small, 0, count));
-        if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted) ReceiveNext(connection);
+        // Stopped and started again by what was delivered: then the next receive runs already.
+        if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted && !_slots[slot].IsReading) ReceiveNext(connection);
     }
 
     /// <summary>Reads behind the <paramref name="held"/> bytes that are in the hot buffer already, and delivers all of it.</summary>
@@ -115,7 +116,7 @@ internal sealed unsafe partial class PortableLoop
         {
             connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, held + count));
             Poison(new Span<byte>(_buffer, held + count));
-            if (!IsAttached(connection, slot, generation)) return;
+            if (!IsAttached(connection, slot, generation) || _slots[slot].IsReading) return;
         }
 
         if (isEnd) ReceiveEnded(connection);
