@@ -484,6 +484,46 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
         Assert.Equal(0, server.SessionCount);
     });
 
+    [Fact, Contract(1)]
+    public void Who_dials_again_when_the_engine_ends_the_connection_is_told_that_too() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve();
+            List<Task<Session>> dials = [];
+            int refused = 0;
+            RecordingClient? client = null;
+            client = rig.MakeClient(server.EndPoint!, s => s.AtDisconnected = (_, _) =>
+            {
+                try
+                {
+                    dials.Add(client!.ConnectAsync().AsTask());
+                }
+                catch (ObjectDisposedException)
+                {
+                    refused++;
+                }
+            });
+            rig.Connect(client);
+            rig.Await(rig.Engine.DisposeAsync());
+            rig.Until(() => dials.TrueForAll(static d => d.IsCompleted), "every dial to have a result");
+            Assert.Equal(1, dials.Count + refused);
+            Assert.All(dials, static d => Assert.True(d.IsFaulted));
+            Assert.All(client.Made, static s => Assert.True(s.IsOver, s.Life));
+            Assert.All(client.Made, static s => s.CheckLife());
+        },
+        loops: 1);
+
+    [Fact]
+    public void A_start_that_meets_the_end_of_the_engine_ends_as_well() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoints = [.. Enumerable.Range(0, 20).Select(_ => rig.NewAddress())] });
+        Task start = server.StartAsync().AsTask();
+        rig.Await(rig.Engine.DisposeAsync());
+        rig.Until(() => start.IsCompleted, "the start to end");
+        Assert.True(start.IsCompletedSuccessfully || start.Exception!.InnerException is NetworkException or ObjectDisposedException, start.Exception?.ToString());
+        Assert.All(rig.Engine.Loops, static l => Assert.Equal(0, l.ResidentCount));
+    });
+
     [Fact]
     public void Two_servers_and_their_clients_share_one_engine() => Run(rig =>
     {
