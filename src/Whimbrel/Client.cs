@@ -149,7 +149,7 @@ public class Client : IAsyncDisposable
         internal void Start(Loop loop)
         {
             Session session;
-            Client owner = host.Owner;
+            Client owner = host.Client;
             ClientOptions options = owner.Options;
             _loop = loop;
             try
@@ -212,19 +212,19 @@ public class Client : IAsyncDisposable
         }
 
         private NetworkError Describe(CloseReason reason) =>
-            reason.Error with { Message = $"Cannot connect to {host.Owner.Options.EndPoint}: {reason}." };
+            reason.Error with { Message = $"Cannot connect to {host.Client.Options.EndPoint}: {reason}." };
 
         /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>
         internal void Finish()
         {
             _registration.Dispose();
-            host.Owner.Leave(this);
+            host.Client.Leave(this);
         }
 
         internal void TellEnded()
         {
             Completion<bool>[] waiting;
-            lock (host.Owner._gate)
+            lock (host.Client._gate)
             {
                 waiting = [.. Ended];
                 Ended.Clear();
@@ -238,9 +238,11 @@ public class Client : IAsyncDisposable
     internal sealed class Host : ConnectionHost
     {
         internal Host(Client owner, Engine engine)
-            : base(engine, owner.Options, isAccepting: false) => Owner = owner;
+            : base(engine, owner.Options, isAccepting: false) => Client = owner;
 
-        internal Client Owner { get; }
+        internal Client Client { get; }
+
+        internal override object Owner => Client;
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 
@@ -267,7 +269,7 @@ public class Client : IAsyncDisposable
         {
             try
             {
-                call(Owner, argument);
+                call(Client, argument);
             }
             catch (Exception e)
             {

@@ -1,3 +1,5 @@
+using Whimbrel.Connections;
+
 namespace Whimbrel;
 
 /// <summary>
@@ -9,14 +11,23 @@ public sealed class LoopTimer
 {
     internal const int NotQueued = -1;
 
-    private readonly Action<object?> _callback;
+    private readonly Action<object?>? _callback;
     private readonly object? _state;
+    private readonly Connection? _connection;
 
     internal LoopTimer(Loop loop, Action<object?> callback, object? state, long periodMs)
     {
         Loop = loop;
         _callback = callback;
         _state = state;
+        PeriodMs = periodMs;
+    }
+
+    /// <summary>A timer of the session on this connection.</summary>
+    internal LoopTimer(Loop loop, Connection connection, long periodMs)
+    {
+        Loop = loop;
+        _connection = connection;
         PeriodMs = periodMs;
     }
 
@@ -46,9 +57,19 @@ public sealed class LoopTimer
     public void Cancel()
     {
         IsCancelled = true;
-        if (Loop.IsCurrent) Loop.Timers.Remove(this);
-        else Loop.PostControl(static (loop, timer, _, _) => loop.Timers.Remove((LoopTimer)timer!), this);
+        if (Loop.IsCurrent) Leave();
+        else Loop.PostControl(static (_, timer, _, _) => ((LoopTimer)timer!).Leave(), this);
     }
 
-    internal void Run() => _callback(_state);
+    private void Leave()
+    {
+        Loop.Timers.Remove(this);
+        _connection?.ForgetSessionTimer(this);
+    }
+
+    internal void Run()
+    {
+        if (_connection is not null) _connection.FireSessionTimer(this);
+        else _callback!(_state);
+    }
 }

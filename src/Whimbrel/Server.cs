@@ -103,7 +103,7 @@ public class Server : IAsyncDisposable
         try
         {
             engine.Start();
-            List<EndPoint> bound = await ListenAsync(engine, host, opened);
+            List<EndPoint> bound = await ListenAsync(engine, host, opened).ConfigureAwait(false);
             lock (_gate)
             {
                 if (_state != State.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
@@ -115,7 +115,7 @@ public class Server : IAsyncDisposable
         }
         catch
         {
-            await CloseAsync(opened);
+            await CloseAsync(opened).ConfigureAwait(false);
             lock (_gate)
             {
                 if (_state == State.Starting && ReferenceEquals(_host, host)) _state = State.Stopped;
@@ -132,9 +132,9 @@ public class Server : IAsyncDisposable
         List<EndPoint> bound = [];
         foreach (EndPoint endPoint in Options.AllEndPoints)
         {
-            Listener listener = new(engine.NextLoop(), host, endPoint);
+            Listener listener = new(engine.NextLoop(), host, Options, endPoint);
             if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
-            bound.Add(await listener.Started);
+            bound.Add(await listener.Started.ConfigureAwait(false));
             opened.Add(listener);
         }
 
@@ -153,7 +153,7 @@ public class Server : IAsyncDisposable
         async Task FinishAsync(Completion<bool> completion)
         {
             IsAccepting = false;
-            await CloseListenersAsync();
+            await CloseListenersAsync().ConfigureAwait(false);
             completion.SetResult(true);
         }
     }
@@ -167,7 +167,7 @@ public class Server : IAsyncDisposable
             _listeners.Clear();
         }
 
-        await CloseAsync(listeners);
+        await CloseAsync(listeners).ConfigureAwait(false);
     }
 
     private static async ValueTask CloseAsync(IEnumerable<Listener> listeners)
@@ -175,7 +175,7 @@ public class Server : IAsyncDisposable
         foreach (Listener listener in listeners)
         {
             Completion<bool> stopped = new(listener.Loop.Engine);
-            if (listener.Loop.PostControl(static (_, l, c, _) => ((Listener)l!).Stop((Completion<bool>)c!), listener, stopped)) await stopped.Task;
+            if (listener.Loop.PostControl(static (_, l, c, _) => ((Listener)l!).Stop((Completion<bool>)c!), listener, stopped)) await stopped.Task.ConfigureAwait(false);
         }
     }
 
@@ -192,7 +192,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                done.SetResult(await StopCoreAsync(deadline ?? Options.DrainTimeout));
+                done.SetResult(await StopCoreAsync(deadline ?? Options.DrainTimeout).ConfigureAwait(false));
             }
             catch (Exception e)
             {
@@ -215,8 +215,8 @@ public class Server : IAsyncDisposable
 
         IsAccepting = false;
         if (isFirst) OnStopping();
-        await CloseListenersAsync();
-        StopReport report = await host.EndAllAsync(deadline);
+        await CloseListenersAsync().ConfigureAwait(false);
+        StopReport report = await host.EndAllAsync(deadline).ConfigureAwait(false);
         lock (_gate)
         {
             if (_state != State.Stopping) return report;
@@ -239,7 +239,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                await StopCoreAsync(Options.DrainTimeout);
+                await StopCoreAsync(Options.DrainTimeout).ConfigureAwait(false);
                 done.SetResult(true);
             }
             catch (Exception e)
@@ -304,11 +304,12 @@ public class Server : IAsyncDisposable
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");
 
     /// <summary>The server as its connections see it. One for each start.</summary>
-    internal sealed class Host : ListenerHost
+    internal sealed class Host : ConnectionHost
     {
         private readonly ConcurrentDictionary<long, Session> _byId = new();
         private readonly List<Completion<bool>> _waiting = [];
         private readonly Lock _waitGate = new();
+        private readonly Server _owner;
         private int _live;
         private int _aborted;
         private long _accepted;
@@ -317,9 +318,9 @@ public class Server : IAsyncDisposable
         private volatile bool _isStopping;
 
         internal Host(Server owner, Engine engine)
-            : base(engine, owner.Options) => Owner = owner;
+            : base(engine, owner.Options, isAccepting: true) => _owner = owner;
 
-        internal Server Owner { get; }
+        internal override object Owner => _owner;
 
         internal int Live => Volatile.Read(ref _live);
 
@@ -333,7 +334,7 @@ public class Server : IAsyncDisposable
 
         internal override void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local)
         {
-            if (_isStopping || Interlocked.Increment(ref _live) > ServerOptions.MaxConnections)
+            if (_isStopping || Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
             {
                 if (!_isStopping)
                 {
@@ -364,7 +365,7 @@ public class Server : IAsyncDisposable
             Session session;
             try
             {
-                session = Owner._factory is { } factory ? factory() : Owner._contextFactory!(new SessionContext(Owner, null, loop, local, peer.ToEndPoint()));
+                session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()));
                 if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
             }
             catch (Exception e)
@@ -417,7 +418,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                call(Owner, argument);
+                call(_owner, argument);
             }
             catch (Exception e)
             {
@@ -481,13 +482,13 @@ public class Server : IAsyncDisposable
             {
                 CloseAll(new CloseReason(CloseCause.ServerStopped));
                 LoopTimer timer = Engine.Loops[0].StartTimer(deadline, static host => ((Host)host!).AbortAll(), this);
-                await WaitForAll();
+                await WaitForAll().ConfigureAwait(false);
                 timer.Cancel();
             }
             else
             {
                 AbortAll();
-                await WaitForAll();
+                await WaitForAll().ConfigureAwait(false);
             }
 
             int aborted = Volatile.Read(ref _aborted);

@@ -55,10 +55,10 @@ public abstract class Session : IConnection
     public Loop Loop => _loop ?? throw new InvalidOperationException("The session has no connection yet.");
 
     /// <summary>The server that accepted the connection, or null.</summary>
-    public Server? Server => (_host as Server.Host)?.Owner;
+    public Server? Server => _host?.Owner as Server;
 
     /// <summary>The client that dialled, or null.</summary>
-    public Client? Client => (_host as Client.Host)?.Owner;
+    public Client? Client => _host?.Owner as Client;
 
     /// <inheritdoc/>
     public EndPoint? LocalEndPoint => _localEndPoint;

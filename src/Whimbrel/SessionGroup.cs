@@ -118,14 +118,14 @@ public class SessionGroup
             while ((result = shard.Loop.Mailbox.PostBroadcast(shard, data.Span, except, operation)) == SendResult.Full)
             {
                 cancellationToken.ThrowIfCancellationRequested();
-                await shard.Loop.Mailbox.WaitForRoom(data.Length);
+                await shard.Loop.Mailbox.WaitForRoom(data.Length).ConfigureAwait(false);
             }
 
             if (result == SendResult.Closed) operation.Count(default);
         }
 
         operation.Count(default);
-        return await operation.Task;
+        return await operation.Task.ConfigureAwait(false);
     }
 
     /// <summary>
@@ -137,11 +137,11 @@ public class SessionGroup
     {
         foreach (GroupShard shard in Volatile.Read(ref _shards))
         {
-            await shard.Loop.Mailbox.WaitForRoom(Mailbox.RunLimitBytes / 2);
+            await shard.Loop.Mailbox.WaitForRoom(Mailbox.RunLimitBytes / 2).ConfigureAwait(false);
             if (!shard.IsCongested) continue;
             Completion<bool> waiter = new(shard.Loop.Engine);
             if (!shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((Completion<bool>)w!), shard, waiter)) continue;
-            await waiter.Task;
+            await waiter.Task.ConfigureAwait(false);
         }
     }
 

@@ -22,6 +22,7 @@ internal enum BlockKind : byte
 /// One run of queued bytes in a connection's send queue. Owner: the connection that queues it, from Take to Return;
 /// then the pool of its loop. Only the loop's thread touches it.
 /// </summary>
+// Safe: holds pointers only; whoever follows one owns the block, and Start and End stay inside Capacity.
 internal sealed unsafe class Block
 {
     internal Block? Next;

@@ -37,10 +37,18 @@ internal sealed partial class Connection
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         CancelSessionTimers();
-        _unread.Clear();
+        // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
         _offerPending = false;
+        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty)
+        {
+            // Both sides are done: nothing to drain, nothing to wait for.
+            Detach();
+            return;
+        }
+
         StartDeadline(_shard.Options.DrainTimeout);
         UpdateReceiving();
         Loop.Schedule(this);
@@ -79,7 +87,7 @@ internal sealed partial class Connection
         _finishRequested = true;
         _finishedFirst = !_peerFinished;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         Loop.Schedule(this);
     }
 
@@ -233,8 +241,7 @@ internal sealed partial class Connection
         _sendInFlight = false;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
-        _deadline?.Cancel();
-        _deadline = null;
+        if (_deadline is not null) Loop.Timers.Remove(_deadline);
         Loop.ReturnConnection(this);
     }
 
@@ -242,15 +249,15 @@ internal sealed partial class Connection
 
     private void StartDeadline(TimeSpan due)
     {
-        _deadline?.Cancel();
+        // One timer for all deadlines of all tenants: short connections are many.
+        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
+        Loop.Timers.Remove(_deadline);
         _progressAtDeadline = _bytesSent;
-        _deadline = new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
         Loop.StartTimer(_deadline, due);
     }
 
     private void DeadlinePassed()
     {
-        _deadline = null;
         if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
         {
             // The peer is slow, not gone: as long as it takes bytes it may have them.

@@ -23,6 +23,9 @@ internal sealed unsafe partial class Connection
     /// <summary>A shorter run is copied, but only into a block the member already has.</summary>
     private const int CopyRunBelowBytes = 1024;
 
+    /// <summary>A slow member that gets sends and broadcasts in turn: with references, each send would hold a block of its own.</summary>
+    private const int CopyRunFromQueuedBytes = 64 * 1024;
+
     internal const uint GenerationMask = 0x7FFF_FFFF;
     private const ulong ClosedBit = 1UL << 32;
 
@@ -53,11 +56,19 @@ internal sealed unsafe partial class Connection
     /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
     internal long BytesPending => Volatile.Read(ref _queued) + _granted - _room + (uint)Volatile.Read(ref _foreign);
 
-    internal Block? SendHead => _head;
+    /// <summary>The first block to send, with all that was written so far.</summary>
+    internal Block? SendHead
+    {
+        get
+        {
+            CloseFill();
+            return _head;
+        }
+    }
 
     internal bool IsSendInFlight => _sendInFlight;
 
-    private bool SendQueueIsEmpty => _head is null && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
+    private bool SendQueueIsEmpty => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
 
     private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
 
@@ -69,7 +80,8 @@ internal sealed unsafe partial class Connection
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
     {
-        if (data.Length <= _room && Loop.IsCurrent && generation == Generation)
+        // One comparison for both: nothing to send goes the slow way too, which knows whether the connection has ended.
+        if ((uint)(data.Length - 1) < (uint)_room && Loop.IsCurrent && generation == Generation)
         {
             Unsafe.CopyBlockUnaligned(ref *_fillPointer, ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(data)), (uint)data.Length);
             _fillPointer += data.Length;
@@ -88,10 +100,16 @@ internal sealed unsafe partial class Connection
         if (!Loop.IsCurrent) return SendForeign(head, body, generation);
         SendResult result = Admit((long)head.Length + body.Length, generation);
         if (result != SendResult.Queued) return result;
+        SendAdmitted(head, body);
+        return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
+    }
+
+    private void SendAdmitted(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
         if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
         {
             int sent = Loop.TrySendNow(this, head);
-            if (_sendError != 0) return SendResult.Closed;
+            if (_sendError != 0) return;
             CountSent(sent);
             head = head[sent..];
         }
@@ -99,7 +117,6 @@ internal sealed unsafe partial class Connection
         Append(head);
         Append(body);
         Loop.FlushIfMany();
-        return SendResult.Queued;
     }
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
@@ -160,17 +177,16 @@ internal sealed unsafe partial class Connection
         MarkDirty();
     }
 
-    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again. Returns 0.</summary>
-    private int CloseFill()
+    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again.</summary>
+    private void CloseFill()
     {
-        if (_granted == 0) return 0;
+        if (_granted == 0) return;
         int written = _granted - _room;
         _tail!.End += written;
         _granted = 0;
         _room = 0;
         _fillPointer = null;
         _queued += written;
-        return 0;
     }
 
     private void Enqueue(Block block)
@@ -192,7 +208,7 @@ internal sealed unsafe partial class Connection
     internal void Flush(bool isEndOfTurn)
     {
         _dirty = false;
-        if (_reserved > 0)
+        if (_reserved > 0 && ReferenceEquals(Loop.ActiveConnection, this))
         {
             if (!isEndOfTurn)
             {
@@ -205,6 +221,8 @@ internal sealed unsafe partial class Connection
             _reserved = 0;
         }
 
+        // Room that was reserved and not committed before the callback returned is given back.
+        _reserved = 0;
         CloseFill();
         if (_head is null || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
         if (_head.Length == 0)
@@ -237,6 +255,9 @@ internal sealed unsafe partial class Connection
             count -= part;
             if (block.Length == 0) PopSent();
         }
+
+        // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
+        if (_firstOperation is not null || (_gate & ReceiveGate.BackPressure) != 0) Loop.Schedule(this);
     }
 
     private void CountSent(long count)
@@ -259,10 +280,16 @@ internal sealed unsafe partial class Connection
     internal void CompleteSend()
     {
         _sendInFlight = false;
-        if (_firstOperation is not null) PumpOperations();
-        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
+        UseRoom();
         if (_head is not null) MarkDirty();
         else if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+    }
+
+    /// <summary>The queue got shorter: waiting sends go on, and so does reading.</summary>
+    private void UseRoom()
+    {
+        if (_firstOperation is not null) PumpOperations();
+        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
@@ -281,6 +308,7 @@ internal sealed unsafe partial class Connection
     {
         CloseFill();
         while (_head is not null) PopSent();
+        DropHeldRuns();
         _queued = 0;
     }
 
@@ -332,6 +360,14 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (length < ByReferenceBytes)
+        {
+            // A small piece between two sends would cost each of those a block of its own.
+            Append(owner.Memory.Span[..length]);
+            owner.Dispose();
+            return;
+        }
+
         Enqueue(Loop.Blocks.TakeOwned(owner, length));
         _queued += length;
         MarkDirty();
@@ -355,10 +391,10 @@ internal sealed unsafe partial class Connection
 
     // ------------------------------------------------------------------ other threads
 
-    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
+    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
     {
         int length = checked(head.Length + body.Length);
-        SendResult result = TryReserveForeign(length, generation);
+        SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
         result = Loop.Mailbox.PostSend(this, generation, head, body);
         if (result != SendResult.Queued) ReleaseForeign(length, generation);
@@ -366,16 +402,31 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
-    private SendResult TryReserveForeign(int length, uint generation)
+    private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
         while (true)
         {
             long word = Volatile.Read(ref _foreign);
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-            if (BytesPending + length > _limit) return OverLimitForeign(generation);
-            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) return SendResult.Queued;
+            if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
+            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
         }
+
+        if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
+        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
+        // its pieces. Either way they are given back, and it is told.
+        ReleaseForeign(length, generation);
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        return SendResult.Full;
+    }
+
+    /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
+    private void ForeignGone(uint generation)
+    {
+        if (generation != Generation) return;
+        if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
+        if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -423,13 +474,15 @@ internal sealed unsafe partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
         ForeignArrived(data.Length, generation);
     }
 
     private void ForeignArrived(int length, uint generation)
     {
         ReleaseForeign(length, generation);
-        if (generation == Generation && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+        ForeignGone(generation);
         Loop.FlushIfMany();
     }
 
@@ -452,9 +505,11 @@ internal sealed unsafe partial class Connection
         if (onLoop)
         {
             if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return new(SendResult.Closed);
+            // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
             if (_operationCount == 0 && BytesPending + data.Length <= _limit)
             {
-                return new(SendSlow(data.Span, default, generation));
+                SendAdmitted(data.Span, default);
+                return new(_sendError == 0 ? SendResult.Queued : SendResult.Closed);
             }
         }
         else
@@ -463,7 +518,7 @@ internal sealed unsafe partial class Connection
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return new(SendResult.Closed);
             if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
             {
-                SendResult result = SendForeign(data.Span, default, generation);
+                SendResult result = SendForeign(data.Span, default, generation, mayWait: true);
                 if (result != SendResult.Full) return new(result);
             }
         }
@@ -490,6 +545,12 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (operation.IsCancelRequested)
+        {
+            operation.EndCancelled();
+            return;
+        }
+
         Enqueue(operation);
         PumpOperations();
     }
@@ -501,7 +562,13 @@ internal sealed unsafe partial class Connection
         _lastOperation = operation;
     }
 
-    internal void OperationEnded() => Interlocked.Decrement(ref _operationCount);
+    internal void OperationEnded()
+    {
+        Interlocked.Decrement(ref _operationCount);
+        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
+        // for the one it was meant for.
+        if (Loop.IsCurrent && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+    }
 
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
@@ -511,14 +578,20 @@ internal sealed unsafe partial class Connection
             long room = _limit - BytesPending;
             int rest = operation.Rest.Length;
             bool inPieces = operation.HasStarted || rest > _limit;
-            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) return;
+            // What other threads were promised already comes before the first piece: nothing may come between the pieces.
+            if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             Append(operation.Rest.Span[..count]);
             operation.Advance(count);
-            if (operation.Rest.Length > 0) return;
+            if (operation.Rest.Length > 0) break;
             RemoveFirstOperation();
             operation.End(SendResult.Queued);
+            ReleaseHeldRuns();
         }
+
+        // While one waits nobody may use the room that is open: Send looks at nothing else.
+        if (_firstOperation is not null) CloseFill();
     }
 
     private void RemoveFirstOperation()
@@ -555,6 +628,8 @@ internal sealed unsafe partial class Connection
 
             return;
         }
+
+        operation.IsCancelRequested = true;
     }
 
     private void EndOperations()
@@ -577,22 +652,38 @@ internal sealed unsafe partial class Connection
         set
         {
             _broadcastGate = value;
-            if (value == BroadcastGate.Held || _heldRuns is not { Count: > 0 } held) return;
-            List<(Run Run, int Start, int Length)> runs = held;
-            _heldRuns = null;
-            foreach ((Run run, int start, int length) in runs)
-            {
-                _queued -= length;
-                if (value == BroadcastGate.Open) AppendRun(run, start, length);
-                Loop.Blocks.Release(run);
-            }
+            ReleaseHeldRuns();
+            UseRoom();
         }
+    }
+
+    /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
+    private void ReleaseHeldRuns()
+    {
+        if (_heldRuns is not { Count: > 0 } held || _broadcastGate == BroadcastGate.Held) return;
+        // A message that goes in pieces is finished first; there was room for it beside what is held.
+        if (_firstOperation is { HasStarted: true }) return;
+        foreach ((Run run, int start, int length) in held)
+        {
+            _queued -= length;
+            if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
+            Loop.Blocks.Release(run);
+        }
+
+        held.Clear();
     }
 
     /// <summary>Queues a stretch of a run by reference. False when this member does not get it.</summary>
     internal bool AppendRun(Run run, int start, int length)
     {
         if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _broadcastGate == BroadcastGate.Shut) return false;
+        if (_firstOperation is not null)
+        {
+            // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
+            Loop.Counters.BroadcastsDropped++;
+            return false;
+        }
+
         if (BytesPending + length > _limit)
         {
             Loop.Counters.BroadcastsDropped++;
@@ -608,12 +699,24 @@ internal sealed unsafe partial class Connection
             return true;
         }
 
+        QueueRun(run, start, length);
+        return true;
+    }
+
+    private void QueueRun(Run run, int start, int length)
+    {
+        if (_queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _tail is { Kind: BlockKind.Pooled })
+        {
+            Append(new ReadOnlySpan<byte>(run.Memory + start, length));
+            return;
+        }
+
         if (length < CopyRunBelowBytes && length <= _room)
         {
             new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));
             _fillPointer += length;
             _room -= length;
-            return true;
+            return;
         }
 
         CloseFill();
@@ -621,7 +724,6 @@ internal sealed unsafe partial class Connection
         else Enqueue(Loop.Blocks.TakeReference(run, start, length));
         _queued += length;
         MarkDirty();
-        return true;
     }
 
     // ------------------------------------------------------------------ memberships
@@ -632,7 +734,6 @@ internal sealed unsafe partial class Connection
 
     private void LeaveGroups()
     {
-        DropHeldRuns();
         if (_shard.Members.Contains(this)) _shard.Members.Remove(this);
         while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
     }
@@ -641,7 +742,6 @@ internal sealed unsafe partial class Connection
     {
         if (_heldRuns is null) return;
         foreach ((Run run, _, _) in _heldRuns) Loop.Blocks.Release(run);
-
-        _heldRuns = null;
+        _heldRuns.Clear();
     }
 }

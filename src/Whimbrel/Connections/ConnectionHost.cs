@@ -1,3 +1,5 @@
+using System.Net;
+
 namespace Whimbrel.Connections;
 
 /// <summary>
@@ -30,6 +32,17 @@ internal abstract class ConnectionHost
     /// <summary>All connections of this host.</summary>
     internal SessionGroup Everyone { get; }
 
+    /// <summary>The server or client itself.</summary>
+    internal abstract object Owner { get; }
+
+    /// <summary>A listener of this host accepted a socket. On the listener's loop. A host that does not listen never gets one.</summary>
+    internal virtual void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local) => listener.Loop.Discard(socket);
+
+    /// <summary>A listener of this host met the descriptor limit.</summary>
+    internal virtual void NoteDescriptorLimit(int error)
+    {
+    }
+
     /// <summary>Something about one of its sessions that an operator should know.</summary>
     internal abstract void NoteSession(Notice notice);
 
@@ -53,6 +66,7 @@ internal abstract class ConnectionHost
 
     private HostShard AddShard(Loop loop)
     {
+        // tidy: allowed because it runs once for each loop that a host meets
         lock (_gate)
         {
             // Copied before it is changed: readers hold the old table without a lock.
@@ -74,17 +88,4 @@ internal abstract class ConnectionHost
             }
         }
     }
-}
-
-/// <summary>A host's members and counts on one loop. Loop's thread writes, anybody reads.</summary>
-internal sealed class HostShard(ConnectionHost host, Loop loop)
-{
-    internal readonly ConnectionHost Host = host;
-    internal readonly Loop Loop = loop;
-    internal readonly ConnectionOptions Options = host.Options;
-    internal readonly GroupShard Members = host.Everyone.ShardOf(loop);
-    internal long BytesReceived;
-    internal long BytesSent;
-    internal long Opened;
-    internal long Closed;
 }

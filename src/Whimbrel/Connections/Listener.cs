@@ -13,17 +13,19 @@ internal sealed class Listener : Resident
 {
     private const int RestMs = 100;
 
-    private readonly ListenerHost _host;
+    private readonly ConnectionHost _host;
     private readonly Completion<EndPoint> _started;
     private Completion<bool>? _stopped;
     private LoopTimer? _rest;
     private bool _isOpen;
+    private int _bindError;
     private bool _isDetaching;
 
-    internal Listener(Loop loop, ListenerHost host, EndPoint endPoint)
+    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint)
         : base(loop)
     {
         _host = host;
+        Options = options;
         EndPoint = endPoint;
         _started = new Completion<EndPoint>(loop.Engine);
         ResetOnClose = false;
@@ -32,7 +34,7 @@ internal sealed class Listener : Resident
     /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>
     internal EndPoint EndPoint { get; set; }
 
-    internal ServerOptions Options => _host.ServerOptions;
+    internal ServerOptions Options { get; }
 
     /// <summary>True when bound to all addresses: then each accepted socket is asked for its own.</summary>
     internal bool IsWildcard => EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
@@ -42,6 +44,13 @@ internal sealed class Listener : Resident
 
     internal void Start()
     {
+        if (Loop.IsStopping)
+        {
+            _isDetaching = true;
+            _started.SetException(new ObjectDisposedException(nameof(Engine)));
+            return;
+        }
+
         Loop.Attach(this);
     }
 
@@ -50,7 +59,9 @@ internal sealed class Listener : Resident
         if (error != 0)
         {
             _isDetaching = true;
-            _started.SetException(new NetworkException(BindError.Describe(EndPoint, error)));
+            _bindError = error;
+            // Looking for the holder reads the descriptors of every process: seconds on a busy machine, and not this loop's.
+            Loop.Engine.Offload(static listener => ((Listener)listener!).TellBindError(), this);
             return;
         }
 
@@ -58,6 +69,8 @@ internal sealed class Listener : Resident
         _started.SetResult(EndPoint);
         Loop.StartReceive(this);
     }
+
+    private void TellBindError() => _started.SetException(new NetworkException(BindError.Describe(EndPoint, _bindError)));
 
     /// <summary>The engine accepted a socket; it is ours to place or to discard.</summary>
     internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)
@@ -118,14 +131,4 @@ internal sealed class Listener : Resident
     internal override void RunScheduled()
     {
     }
-}
-
-/// <summary>What a listener needs of its server.</summary>
-internal abstract class ListenerHost(Engine engine, ServerOptions options) : ConnectionHost(engine, options, isAccepting: true)
-{
-    internal ServerOptions ServerOptions { get; } = options;
-
-    internal abstract void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local);
-
-    internal abstract void NoteDescriptorLimit(int error);
 }

@@ -145,7 +145,8 @@ internal static unsafe class SocketFactory
         {
             if (endPoint is IPEndPoint ip)
             {
-                if (options.ReuseAddress && !OperatingSystem.IsWindows()) socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.ReuseAddress, true);
+                // ReuseAddress: .NET sets SO_REUSEADDR in every bind of a Unix system. Its own option of that name is not for us: it
+                // sets SO_REUSEPORT as well, and a second server would take the same port without an error.
                 if (options.ReusePort && OperatingSystem.IsLinux()) SetReusePort(socket);
                 if (ip.AddressFamily == AddressFamily.InterNetworkV6) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
             }

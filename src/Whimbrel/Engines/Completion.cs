@@ -56,6 +56,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
         if (_context is { } context)
         {
             Action<object?> inner = continuation;
+            // tidy: allowed because only callers that flow their context come here, never async methods
             continuation = s => ExecutionContext.Run(context, x => inner(x), s);
         }
 

@@ -17,6 +17,7 @@ public class Engine : IAsyncDisposable
     private readonly Lock _gate = new();
     private readonly Action<Notice>? _onNotice;
     private readonly string _name;
+    private readonly List<Completion<bool>> _alsoWaiting = [];
     private Completion<bool>? _ended;
     private int _loopsRunning;
     private int _nextLoop = -1;
@@ -61,6 +62,7 @@ public class Engine : IAsyncDisposable
     {
         get
         {
+            // tidy: allowed because it runs at start, stop and dispose only
             lock (s_defaultGate) return s_default ??= new Engine();
         }
     }
@@ -103,6 +105,7 @@ public class Engine : IAsyncDisposable
 
     internal void Start()
     {
+        // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Engine));
@@ -129,9 +132,17 @@ public class Engine : IAsyncDisposable
     public ValueTask DisposeAsync()
     {
         Completion<bool> ended;
+        // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
-            if (_isDisposed) return _ended is null || _ended.IsCompleted ? default : WaitForEnd();
+            if (_isDisposed)
+            {
+                if (_ended is null or { IsCompleted: true }) return default;
+                Completion<bool> other = new(this);
+                _alsoWaiting.Add(other);
+                return other.PlainTask;
+            }
+
             _isDisposed = true;
             Watchdog.Forget(this);
             if (!_isStarted)
@@ -149,14 +160,19 @@ public class Engine : IAsyncDisposable
         return ended.PlainTask;
     }
 
-    private async ValueTask WaitForEnd()
-    {
-        while (_ended is { IsCompleted: false }) await Task.Delay(1).ConfigureAwait(false);
-    }
-
     internal void LoopEnded(Loop loop)
     {
-        if (Interlocked.Decrement(ref _loopsRunning) == 0) _ended?.SetResult(true);
+        if (Interlocked.Decrement(ref _loopsRunning) > 0) return;
+        Completion<bool>[] waiting;
+        // tidy: allowed because it runs at start, stop and dispose only
+        lock (_gate)
+        {
+            if (_ended is null) return;
+            waiting = [_ended, .. _alsoWaiting];
+            _alsoWaiting.Clear();
+        }
+
+        foreach (Completion<bool> wait in waiting) wait.SetResult(true);
     }
 
     // ------------------------------------------------------------------ notices

@@ -15,6 +15,7 @@ internal static class Watchdog
 
     internal static void Watch(Engine engine)
     {
+        // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
         lock (s_gate)
         {
             s_engines.Add(engine);
@@ -27,6 +28,7 @@ internal static class Watchdog
 
     internal static void Forget(Engine engine)
     {
+        // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
         lock (s_gate) s_engines.Remove(engine);
     }
 
@@ -38,6 +40,7 @@ internal static class Watchdog
             // The one place that sleeps: it looks more rarely when nothing was seen busy for a while.
             Thread.Sleep(quiet > 20 ? IdleLookMs : LookMs);
             Engine[] engines;
+            // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
             lock (s_gate)
             {
                 if (s_engines.Count == 0)

@@ -1,0 +1,221 @@
+using System.Net;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Testing;
+
+/// <summary>
+/// A whole network in one thread: loops, wires, clock, other threads and the thread pool are all run by the caller of
+/// <see cref="RunUntil"/>, in an order that the seed decides. The same seed gives the same run. It is a checking
+/// engine: it throws <see cref="ContractViolationException"/> when the library breaks its own contract.
+/// Not thread-safe: one test, one thread.
+/// </summary>
+public sealed class MemoryEngine : Engine
+{
+    private readonly List<(Action<object?> Action, object? State)> _pool = [];
+    private readonly List<Action> _elsewhere = [];
+    private readonly List<Loop> _runnable = [];
+    private readonly MemoryNetwork _network;
+    private ContractViolationException? _violation;
+    private long _nowMs;
+
+    /// <summary>Makes an engine.</summary>
+    /// <param name="seed">Decides every order, split, delay and fault.</param>
+    /// <param name="loops">Number of loops, 1 to 64.</param>
+    /// <param name="onNotice">Gets the notices.</param>
+    /// <param name="faults">Null takes the defaults of <see cref="MemoryFaults"/>.</param>
+    /// <param name="blockedLoopMs">A turn that takes longer, in virtual time, is reported.</param>
+    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 10)
+        : base("memory", $"a simulation with seed {seed}", blockedLoopMs, onNotice)
+    {
+        ArgumentOutOfRangeException.ThrowIfLessThan(loops, 1);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
+        Seed = seed;
+        Random = new Random(seed);
+        _network = new MemoryNetwork(faults ?? new MemoryFaults());
+        // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
+        _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
+        Loops = new Loop[loops];
+        for (int i = 0; i < loops; i++) Loops[i] = new MemoryLoop(this, i, _network);
+    }
+
+    /// <summary>The seed it was made with.</summary>
+    public int Seed { get; }
+
+    /// <summary>A number that two runs share exactly when they did the same steps.</summary>
+    public ulong TraceHash => Trace.Hash;
+
+    /// <summary>Steps done so far.</summary>
+    public long StepCount => Trace.Steps;
+
+    /// <summary>Virtual time since an arbitrary start, in milliseconds.</summary>
+    public long VirtualTimeMs => _nowMs;
+
+    internal override long NowMs => _nowMs;
+
+    internal Random Random { get; }
+
+    internal SimulationTrace Trace { get; } = new();
+
+    internal override bool Supports(EndPoint endPoint) => endPoint is MemoryEndPoint;
+
+    internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
+
+    private protected override void StartLoops()
+    {
+        // Nothing to start: whoever calls RunUntil is the thread of all of them.
+    }
+
+    /// <summary>Remembers the violation: a fence around user code may swallow the exception, the run must not.</summary>
+    internal ContractViolationException Violation(string message) =>
+        _violation ??= new ContractViolationException($"{message} (seed {Seed}, step {StepCount}). The last steps:\n{Trace}");
+
+    // ------------------------------------------------------------------ peers
+
+    /// <summary>Connects a raw peer.</summary>
+    /// <param name="endPoint">Where a server of this engine, or a raw listener, listens.</param>
+    /// <exception cref="IOException">Nobody listens there.</exception>
+    public MemoryPeer Dial(EndPoint endPoint) =>
+        new(_network.Dial(endPoint, null) ?? throw new IOException($"Nobody listens at {endPoint}."));
+
+    /// <summary>Makes a raw listener.</summary>
+    /// <param name="endPoint">Where; port 0 takes a free one.</param>
+    /// <exception cref="IOException">The name is taken.</exception>
+    public MemoryPeerListener Listen(EndPoint endPoint) =>
+        new(_network, _network.Listen(endPoint, 4096) ?? throw new IOException($"{endPoint} is taken."));
+
+    /// <summary>Dials to this address are never answered.</summary>
+    /// <param name="endPoint">The address.</param>
+    public void AddBlackHole(EndPoint endPoint) => _network.AddBlackHole(endPoint);
+
+    // ------------------------------------------------------------------ running
+
+    /// <summary>Has another thread call <paramref name="action"/>: at a point of the run that the seed chooses, outside of every loop.</summary>
+    /// <param name="action">What that thread does.</param>
+    public void Elsewhere(Action action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        _elsewhere.Add(action);
+    }
+
+    /// <summary>Inside a callback: the callback takes this long.</summary>
+    /// <param name="time">Virtual time.</param>
+    public void Block(TimeSpan time)
+    {
+        _nowMs += (long)time.TotalMilliseconds;
+        Loop.Current?.NoteSuspect();
+    }
+
+    /// <summary>Moves the clock forward, without running anything.</summary>
+    /// <param name="time">Virtual time.</param>
+    public void Advance(TimeSpan time) => _nowMs += (long)time.TotalMilliseconds;
+
+    /// <summary>Runs until the condition holds. When nothing is ready, the clock moves to the next timer.</summary>
+    /// <param name="condition">Looked at before every step.</param>
+    /// <exception cref="SimulationStalledException">Nothing can happen any more, or ten million steps were done.</exception>
+    public void RunUntil(Func<bool> condition)
+    {
+        ArgumentNullException.ThrowIfNull(condition);
+        long last = StepCount + 10_000_000;
+        while (!condition())
+        {
+            if (RunOne() && StepCount < last) continue;
+            throw new SimulationStalledException($"Nothing is left to happen (seed {Seed}, {StepCount} steps, trace {TraceHash:x}). The last steps:\n{Trace}");
+        }
+    }
+
+    /// <summary>Runs until nothing is ready; the clock stands still.</summary>
+    public void RunUntilIdle()
+    {
+        while (RunReady())
+        {
+        }
+    }
+
+    /// <summary>Runs until the task has ended and gives its result.</summary>
+    /// <param name="task">Started by the caller.</param>
+    public T Run<T>(ValueTask<T> task)
+    {
+        Task<T> running = task.AsTask();
+        RunUntil(() => running.IsCompleted);
+        return running.GetAwaiter().GetResult();
+    }
+
+    /// <summary>Runs until the task has ended.</summary>
+    /// <param name="task">Started by the caller.</param>
+    public void Run(ValueTask task)
+    {
+        Task running = task.AsTask();
+        RunUntil(() => running.IsCompleted);
+        running.GetAwaiter().GetResult();
+    }
+
+    /// <summary>One step. False when nothing is ready and no timer is armed.</summary>
+    public bool RunOne() => RunReady() || AdvanceToNextTimer();
+
+    private bool AdvanceToNextTimer()
+    {
+        long due = long.MaxValue;
+        foreach (Loop loop in Loops)
+        {
+            if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
+        }
+
+        if (due == long.MaxValue) return false;
+        Trace.Add("clock", 0, Math.Max(0, due - _nowMs));
+        _nowMs = Math.Max(_nowMs, due);
+        return true;
+    }
+
+    private bool RunReady()
+    {
+        _runnable.Clear();
+        foreach (Loop loop in Loops)
+        {
+            if (((MemoryLoop)loop).IsRunnable) _runnable.Add(loop);
+        }
+
+        int choices = _runnable.Count + (_pool.Count > 0 ? 1 : 0) + (_elsewhere.Count > 0 ? 1 : 0);
+        if (choices == 0) return false;
+        int choice = Random.Next(choices);
+
+        // The caller may have a context of its own (a test framework's); library code must not see it.
+        SynchronizationContext? context = SynchronizationContext.Current;
+        SynchronizationContext.SetSynchronizationContext(null);
+        try
+        {
+            RunChoice(choice);
+        }
+        finally
+        {
+            SynchronizationContext.SetSynchronizationContext(context);
+        }
+
+        if (_violation is not null) throw new ContractViolationException(_violation.Message);
+        return true;
+    }
+
+    private void RunChoice(int choice)
+    {
+        if (choice < _runnable.Count)
+        {
+            Trace.Add("turn", _runnable[choice].Index, 0);
+            _runnable[choice].RunTurnHere();
+        }
+        else if (choice == _runnable.Count && _pool.Count > 0)
+        {
+            int index = Random.Next(_pool.Count);
+            (Action<object?> action, object? state) = _pool[index];
+            _pool.RemoveAt(index);
+            Trace.Add("pool", index, 0);
+            Loop.RunOffLoop(action, state);
+        }
+        else
+        {
+            int index = Random.Next(_elsewhere.Count);
+            Action action = _elsewhere[index];
+            _elsewhere.RemoveAt(index);
+            Trace.Add("elsewhere", index, 0);
+            Loop.RunOffLoop(static a => ((Action)a!)(), action);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+namespace Whimbrel.Connections;
+
+/// <summary>A host's members and counts on one loop. Loop's thread writes, anybody reads.</summary>
+internal sealed class HostShard(ConnectionHost host, Loop loop)
+{
+    internal readonly ConnectionHost Host = host;
+    internal readonly Loop Loop = loop;
+    internal readonly ConnectionOptions Options = host.Options;
+    internal readonly GroupShard Members = host.Everyone.ShardOf(loop);
+    internal long BytesReceived;
+    internal long BytesSent;
+    internal long Opened;
+    internal long Closed;
+}

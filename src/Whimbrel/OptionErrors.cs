@@ -1,0 +1,30 @@
+namespace Whimbrel;
+
+/// <summary>Collects every mistake in a set of options, so that all are reported together.</summary>
+internal sealed class OptionErrors(string what)
+{
+    private readonly List<string> _mistakes = [];
+
+    internal void Range(string name, long value, long least, long most)
+    {
+        if (value < least || value > most) _mistakes.Add($"{name} = {value}, allowed {least} to {most}");
+    }
+
+    internal void Range(string name, TimeSpan value, TimeSpan least, TimeSpan most)
+    {
+        if (value < least || value > most) _mistakes.Add($"{name} = {value}, allowed {least} to {most}");
+    }
+
+    internal void Defined<T>(string name, T value)
+        where T : struct, Enum
+    {
+        if (!Enum.IsDefined(value)) _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames<T>())}");
+    }
+
+    internal void Add(string mistake) => _mistakes.Add(mistake);
+
+    internal void ThrowIfAny()
+    {
+        if (_mistakes.Count > 0) throw new ArgumentException($"{what} has {_mistakes.Count} mistake(s): {string.Join("; ", _mistakes)}.");
+    }
+}

@@ -1,0 +1,20 @@
+#if MEMORY
+namespace Whimbrel.Conformance;
+
+// The memory engine: the suites about traffic, groups, timers and stress.
+public sealed class MemoryTcpSendAsync() : SendAsyncSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixSendAsync() : SendAsyncSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpOrder() : OrderSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixOrder() : OrderSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpLimit() : LimitSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixLimit() : LimitSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpBackPressure() : BackPressureSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixBackPressure() : BackPressureSuite(Transport.MemoryUnix);
+#endif

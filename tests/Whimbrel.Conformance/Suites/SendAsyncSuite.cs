@@ -1,0 +1,469 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 6: SendAsync waits for room, first come first served, and its continuations run where it was awaited.</summary>
+public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transport)
+{
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void With_room_it_has_completed_when_it_returns(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        bool completed = false;
+        At(rig, session, onLoop, () =>
+        {
+            ValueTask<SendResult> task = session.SendAsync(Bytes("hello"));
+            completed = task.IsCompletedSuccessfully && task.Result == SendResult.Queued;
+        });
+        Assert.True(completed);
+        Assert.Equal("hello", peer.ReadText(5));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Without_room_it_waits_until_the_peer_reads(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 4);
+        Task<SendResult> task = Start(rig, session, onLoop, () => session.SendAsync(Bytes("hello")));
+        rig.Settle();
+        Assert.False(task.IsCompleted);
+        Assert.Equal(first, peer.Read(first.Length));
+        Assert.Equal(fill, peer.Read(fill.Length));
+        Assert.Equal(SendResult.Queued, Await(rig, task));
+        Assert.Equal("hello", peer.ReadText(5));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Exactly_the_room_there_is_does_not_wait(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, _) = Pair(rig);
+        Clog(rig, session);
+        FillTo(rig, session, room: 100);
+        Task<SendResult> fits = Start(rig, session, onLoop, () => session.SendAsync(Filled('a', 100)));
+        Assert.True(fits.IsCompletedSuccessfully);
+        Assert.Equal(Limit, session.BytesPending);
+        Task<SendResult> waits = Start(rig, session, onLoop, () => session.SendAsync(Filled('b', 1)));
+        rig.Settle();
+        Assert.False(waits.IsCompleted);
+        rig.OnLoop(session, session.Abort);
+        Assert.Equal(SendResult.Closed, Await(rig, waits));
+    });
+
+    [Fact, Contract(6)]
+    public void It_gets_room_as_soon_as_there_is_some_and_not_only_from_an_empty_queue() => Run(rig =>
+    {
+        // The queue is far larger than what the system holds, so that it cannot become empty unnoticed.
+        const int Large = 4 * 1024 * 1024;
+        (RecordingSession session, Peer peer) = Pair(rig, limit: Large);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 0, Large);
+        Task<SendResult> task = Start(rig, session, onLoop: true, () => session.SendAsync(Bytes("hello")));
+        byte[] got = peer.Read(first.Length + (Large / 4));
+        rig.Until(() => task.IsCompleted, "room for 5 bytes after a quarter of the queue was read");
+        Assert.Equal(SendResult.Queued, Await(rig, task));
+        byte[] rest = peer.Read(fill.Length - (Large / 4));
+        Assert.Equal([.. first, .. fill], [.. got, .. rest]);
+        Assert.Equal("hello", peer.ReadText(5));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Waiters_are_served_first_come_first_served_also_a_small_one_after_a_big_one(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 10);
+        List<char> order = [];
+        (char Letter, int Length)[] waiters = [('a', 60_000), ('b', 1), ('c', 30_000), ('d', 5), ('e', Limit)];
+        List<Task<SendResult>> tasks = [];
+        foreach ((char letter, int length) in waiters)
+        {
+            tasks.Add(Start(rig, session, onLoop, () => Note(order, letter, session.SendAsync(Filled(letter, length)))));
+        }
+
+        rig.Settle();
+        Assert.All(tasks, static t => Assert.False(t.IsCompleted));
+        peer.Read(first.Length + fill.Length);
+        foreach ((char letter, int length) in waiters) Assert.Equal(Filled(letter, length), peer.Read(length));
+        foreach (Task<SendResult> task in tasks) Assert.Equal(SendResult.Queued, Await(rig, task));
+        // Elsewhere each continuation is on a thread of its own, and the order of those is nobody's promise.
+        if (onLoop) Assert.Equal("abcde", string.Concat(order));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_message_above_the_limit_goes_in_pieces_with_nothing_between(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] big = Pattern((5 * Limit) + 12345);
+        Task<SendResult> task = Start(rig, session, onLoop, () => session.SendAsync(big));
+        rig.Settle();
+        Assert.False(task.IsCompleted);
+        Assert.True(session.BytesPending <= Limit, $"{session.BytesPending} pending");
+        SendResult second = default;
+        At(rig, session, onLoop, () => second = session.Send(Bytes("between")));
+        Assert.Equal(SendResult.Full, second);
+        Task<SendResult> after = Start(rig, session, onLoop, () => session.SendAsync(Bytes("after")));
+        Assert.Equal(big, peer.Read(big.Length));
+        Assert.Equal("after", peer.ReadText(5));
+        Assert.Equal(SendResult.Queued, Await(rig, task));
+        Assert.Equal(SendResult.Queued, Await(rig, after));
+    });
+
+    [Theory, Contract(6, 17)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_broadcast_never_lands_between_the_pieces_or_before_a_waiter(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        SessionGroup group = new();
+        rig.OnLoop(session, () => group.Join(session));
+        byte[] big = Pattern(5 * Limit);
+        Task<SendResult> task = Start(rig, session, onLoop, () => session.SendAsync(big));
+        rig.Settle();
+        Assert.False(task.IsCompleted);
+        List<byte> got = [];
+        byte[] piece = new byte[1000];
+        rig.Until(
+            () =>
+            {
+                // At every state of the queue somebody tries to put a word between.
+                group.Broadcast("between"u8);
+                int count = peer.TryRead(piece);
+                if (count > 0) got.AddRange(piece.AsSpan(0, count));
+                return got.Count >= big.Length;
+            },
+            "the message to arrive");
+        Assert.Equal(big, got.Take(big.Length));
+        Assert.Equal(SendResult.Queued, Await(rig, task));
+    });
+
+    [Fact, Contract(6)]
+    public void Send_gives_full_while_one_waits_even_if_it_would_fit() => Run(rig =>
+    {
+        (RecordingSession session, _) = Pair(rig);
+        Clog(rig, session);
+        FillTo(rig, session, room: 10);
+        Task<SendResult> task = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('a', 11)));
+        SendResult onLoop = default;
+        SendResult two = default;
+        int reserved = -1;
+        rig.OnLoop(session, () =>
+        {
+            onLoop = session.Send("b"u8);
+            two = session.Send("b"u8, "c"u8);
+            reserved = session.CallReserve(1).Length;
+        });
+        Assert.Equal(SendResult.Full, onLoop);
+        Assert.Equal(SendResult.Full, two);
+        Assert.Equal(0, reserved);
+        Assert.Equal(SendResult.Full, session.Send("b"u8));
+        rig.OnLoop(session, session.Abort);
+        Assert.Equal(SendResult.Closed, Await(rig, task));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Cancelled_before_its_first_piece_it_leaves_nothing_sent(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 10);
+        using CancellationTokenSource source = new();
+        Task<SendResult> cancelled = Start(rig, session, onLoop, () => session.SendAsync(Filled('a', 50_000), source.Token));
+        Task<SendResult> next = Start(rig, session, onLoop, () => session.SendAsync(Filled('b', 20)));
+        rig.Settle();
+        At(rig, session, onLoop, source.Cancel);
+        OperationCanceledException e = Assert.ThrowsAny<OperationCanceledException>(() => Await(rig, cancelled));
+        Assert.Equal(source.Token, e.CancellationToken);
+        Assert.Equal([.. first, .. fill], peer.Read(first.Length + fill.Length));
+        Assert.Equal(Filled('b', 20), peer.Read(20));
+        Assert.Equal(SendResult.Queued, Await(rig, next));
+        Assert.True(session.IsConnected);
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+        Assert.Empty(peer.ReadToEnd());
+    });
+
+    [Fact, Contract(6)]
+    public void A_waiter_behind_one_that_is_cancelled_takes_its_room() => Run(rig =>
+    {
+        (RecordingSession session, _) = Pair(rig);
+        Clog(rig, session);
+        FillTo(rig, session, room: 10);
+        using CancellationTokenSource source = new();
+        Task<SendResult> cancelled = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('a', 1000), source.Token));
+        Task<SendResult> next = Start(rig, session, onLoop: true, () => session.SendAsync(Filled('b', 10)));
+        Assert.False(next.IsCompleted);
+        source.Cancel();
+        Assert.Equal(SendResult.Queued, Await(rig, next));
+        Assert.True(cancelled.IsCanceled || !cancelled.IsCompletedSuccessfully);
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Cancelled_after_its_first_piece_it_aborts_the_connection(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        using CancellationTokenSource source = new();
+        Task<SendResult> task = Start(rig, session, onLoop, () => session.SendAsync(Pattern(10 * 1024 * 1024), source.Token));
+        peer.Read(10_000);
+        Assert.False(task.IsCompleted);
+        At(rig, session, onLoop, source.Cancel);
+        Assert.ThrowsAny<OperationCanceledException>(() => Await(rig, task));
+        Assert.Equal(CloseCause.Cancelled, session.End());
+    });
+
+    [Fact, Contract(6)]
+    public void With_a_token_that_is_cancelled_already_nothing_is_sent() => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(session.SendAsync(Bytes("no"), new CancellationToken(canceled: true))));
+        Assert.Equal(SendResult.Queued, session.Send("yes"u8));
+        Assert.Equal("yes", peer.ReadText(3));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData("abort")]
+    [InlineData("reset")]
+    [InlineData("throw")]
+    public void The_end_of_the_connection_completes_every_waiter_with_Closed(string end) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig, setUp: static s => s.AtReceived = static (_, _) => throw new InvalidOperationException("on purpose"));
+        Clog(rig, session);
+        FillTo(rig, session, room: 0);
+        Task<SendResult>[] tasks =
+        [
+            Start(rig, session, onLoop: true, () => session.SendAsync(Filled('a', 100))),
+            Start(rig, session, onLoop: false, () => session.SendAsync(Filled('b', 100_000))),
+            Start(rig, session, onLoop: true, () => session.SendAsync(Filled('c', 1))),
+        ];
+        switch (end)
+        {
+            case "abort":
+                session.Abort();
+                break;
+            case "reset":
+                peer.Reset();
+                break;
+            default:
+                peer.Write("x");
+                break;
+        }
+
+        foreach (Task<SendResult> task in tasks) Assert.Equal(SendResult.Closed, Await(rig, task));
+        session.End();
+        Assert.Equal(SendResult.Closed, rig.Await(session.SendAsync(Bytes("late"))));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void The_memory_may_be_reused_when_it_completes(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        const int Messages = 60;
+        byte[] memory = new byte[10_000];
+        Task<bool> sender = Start(rig, session, onLoop, SendAll);
+        for (int i = 0; i < Messages; i++) Assert.Equal(Pattern(memory.Length, i), peer.Read(memory.Length));
+        Assert.True(Await(rig, sender));
+
+        async ValueTask<bool> SendAll()
+        {
+            for (int i = 0; i < Messages; i++)
+            {
+                Pattern(memory.Length, i).CopyTo(memory, 0);
+                if (await session.SendAsync(memory).ConfigureAwait(false) != SendResult.Queued) return false;
+                memory.AsSpan().Fill(0xEE);
+            }
+
+            return true;
+        }
+    });
+
+    [Fact, Contract(6)]
+    public void Awaited_on_the_loop_it_continues_on_the_loop_and_never_inside_another_callback() => Run(rig =>
+    {
+        List<string> story = [];
+        Task? sender = null;
+        (RecordingSession session, Peer peer) = Pair(rig, setUp: s => s.AtReceived = (self, _) =>
+        {
+            sender = SendMuch(self);
+            story.Add("callback returned");
+        });
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 0);
+        peer.Write("x");
+        session.UntilReceived(1);
+        rig.Settle();
+        Assert.False(sender!.IsCompleted);
+        peer.Read(first.Length + fill.Length + (3 * 50_000));
+        rig.Until(() => sender.IsCompleted, "the sender to end");
+        sender.GetAwaiter().GetResult();
+        Assert.Equal(["callback returned", "sent 0 on loop", "sent 1 on loop", "sent 2 on loop"], story);
+
+        async Task SendMuch(RecordingSession self)
+        {
+            for (int i = 0; i < 3; i++)
+            {
+                await self.SendAsync(Filled('a', 50_000)).ConfigureAwait(false);
+                string where = self.Loop.IsCurrent && self.Loop.ActiveConnection is null ? "on loop" : "astray";
+                story.Add($"sent {i} {where}");
+            }
+        }
+    });
+
+    [Fact, Contract(6)]
+    public void A_continuation_never_runs_inside_the_stack_of_who_completes_it() => Run(rig =>
+    {
+        (RecordingSession session, _) = Pair(rig);
+        Clog(rig, session);
+        FillTo(rig, session, room: 0);
+        bool aborting = false;
+        bool? inside = null;
+        Task<bool> waiter = Start(rig, session, onLoop: true, Wait);
+        rig.OnLoop(session, () =>
+        {
+            aborting = true;
+            session.Abort();
+            aborting = false;
+        });
+        Await(rig, waiter);
+        Assert.False(inside);
+
+        async ValueTask<bool> Wait()
+        {
+            await session.SendAsync(Bytes("x")).ConfigureAwait(false);
+            inside = aborting;
+            return true;
+        }
+    });
+
+    [Fact, Contract(6)]
+    public void Awaited_elsewhere_it_continues_elsewhere() => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 0);
+        Loop? where = session.Loop;
+        Task<bool> waiter = Start(rig, session, onLoop: false, Wait);
+        rig.Settle();
+        Assert.False(waiter.IsCompleted);
+        peer.Read(first.Length + fill.Length + 1);
+        Await(rig, waiter);
+        Assert.Null(where);
+
+        async ValueTask<bool> Wait()
+        {
+            await session.SendAsync(Bytes("x")).ConfigureAwait(false);
+            where = Loop.Current;
+            return true;
+        }
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Awaiting_twice_throws(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 0);
+        ValueTask<SendResult> task = default;
+        At(rig, session, onLoop, () => task = session.SendAsync(Bytes("x")));
+        Assert.False(task.IsCompleted);
+        peer.Read(first.Length + fill.Length + 1);
+        rig.Until(() => task.IsCompleted, "the send to complete");
+        At(rig, session, onLoop, () =>
+        {
+            Assert.Equal(SendResult.Queued, task.GetAwaiter().GetResult());
+            Assert.Throws<InvalidOperationException>(() => task.GetAwaiter().GetResult());
+        });
+    });
+
+    [Theory, Contract(6, 7)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_close_after_a_send_that_waits_still_sends_it(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 0);
+        ValueTask<SendResult> waits = default;
+        ValueTask<SendResult> late = default;
+        byte[] big = Pattern(3 * Limit);
+        At(rig, session, onLoop, () =>
+        {
+            waits = session.SendAsync(big);
+            session.Close();
+            late = session.SendAsync(Bytes("late"));
+        });
+        Assert.Equal(SendResult.Closed, rig.Await(late));
+        byte[] all = peer.ReadToEnd();
+        Assert.Equal([.. first, .. fill, .. big], all);
+        Assert.Equal(SendResult.Queued, rig.Await(waits));
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(SlowConsumer.Disconnect)]
+    [InlineData(SlowConsumer.DropNewest)]
+    [InlineData(SlowConsumer.Wait)]
+    public void It_waits_under_every_policy_also_when_many_threads_come_at_once(SlowConsumer policy) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig, policy);
+        const int Threads = 4;
+        const int Messages = 50;
+        const int Length = 5_000;
+        int done = 0;
+        List<string> wrong = [];
+        for (int t = 0; t < Threads; t++)
+        {
+            char letter = (char)('a' + t);
+            rig.Elsewhere(() => _ = SendAll(letter));
+        }
+
+        Dictionary<byte, int> seen = [];
+        for (int i = 0; i < Threads * Messages; i++)
+        {
+            byte[] message = peer.Read(Length);
+            Assert.True(message.AsSpan().IndexOfAnyExcept(message[0]) < 0, "a message was torn");
+            seen[message[0]] = seen.GetValueOrDefault(message[0]) + 1;
+        }
+
+        rig.Until(() => Volatile.Read(ref done) == Threads, "all senders to end");
+        Assert.Empty(wrong);
+        Assert.All(seen.Values, static count => Assert.Equal(Messages, count));
+        Assert.Equal(Threads, seen.Count);
+
+        async Task SendAll(char letter)
+        {
+            byte[] message = Filled(letter, Length);
+            for (int i = 0; i < Messages; i++)
+            {
+                SendResult result = await session.SendAsync(message).ConfigureAwait(false);
+                if (result == SendResult.Queued) continue;
+                lock (wrong) wrong.Add($"{letter}{i}: {result}");
+            }
+
+            Interlocked.Increment(ref done);
+        }
+    });
+
+    private static async ValueTask<SendResult> Note(List<char> order, char letter, ValueTask<SendResult> task)
+    {
+        SendResult result = await task.ConfigureAwait(false);
+        lock (order) order.Add(letter);
+        return result;
+    }
+}

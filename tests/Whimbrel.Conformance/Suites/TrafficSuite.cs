@@ -1,0 +1,142 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>What the suites about sending share: small limits, a peer that stopped reading, threads that take many steps.</summary>
+public abstract class TrafficSuite(Transport transport) : Suite(transport)
+{
+    /// <summary>The limit of <see cref="Narrow"/>.</summary>
+    protected const int Limit = 64 * 1024;
+
+    private static readonly byte[] s_filler = Pattern(8 * 1024 * 1024, 99);
+
+    /// <summary>A server whose queues and socket buffers are small, so that a peer which does not read is felt soon.</summary>
+    protected static ServerOptions Narrow(Rig rig, SlowConsumer policy = SlowConsumer.Wait, bool? backPressure = null, int limit = Limit)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        return new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            SendLimitBytes = limit,
+            SlowConsumer = policy,
+            BackPressure = backPressure,
+            SendBufferBytes = 8192,
+        };
+    }
+
+    /// <summary>A connected session of a narrow server, and its peer.</summary>
+    protected static (RecordingSession Session, Peer Peer) Pair(Rig rig, SlowConsumer policy = SlowConsumer.Wait, Action<RecordingSession>? setUp = null, int limit = Limit)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        RecordingServer server = rig.Serve(setUp, Narrow(rig, policy, limit: limit));
+        Peer peer = rig.Dial(server.EndPoint!);
+        return (server.Connected(), peer);
+    }
+
+    /// <summary>Sends until the system takes no more: from now on every byte stays in the queue. What was sent; the peer must read it first.</summary>
+    protected static byte[] Clog(Rig rig, Session session)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        ArgumentNullException.ThrowIfNull(session);
+        int total = 0;
+        while (true)
+        {
+            rig.OnLoop(session, () =>
+            {
+                Assert.Equal(SendResult.Queued, session.Send(s_filler.AsSpan(total, 8192)));
+                total += 8192;
+            });
+            rig.OnLoop(session, static () => { });
+            if (session.BytesPending == 0) continue;
+            // TCP acknowledges up to 40 ms later, and takes more then.
+            if (!rig.IsVirtual && !rig.IsUnix) rig.Pass(TimeSpan.FromMilliseconds(60));
+            rig.Settle();
+            long pending = session.BytesPending;
+            rig.Settle();
+            if (pending > 0 && pending == session.BytesPending) return s_filler[..total];
+        }
+    }
+
+    /// <summary>Fills the queue of a clogged session so that exactly <paramref name="room"/> bytes are left. What was sent.</summary>
+    protected static byte[] FillTo(Rig rig, Session session, int room, int limit = Limit)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        byte[] filler = [];
+        rig.OnLoop(session, () =>
+        {
+            filler = Pattern((int)(limit - session.BytesPending) - room, 5);
+            Assert.Equal(SendResult.Queued, session.Send(filler));
+            Assert.Equal(limit - room, session.BytesPending);
+        });
+        return filler;
+    }
+
+    /// <summary>Another thread that repeats a step until it says that it is done. In virtual time other things happen between two steps.</summary>
+    protected static void Repeat(Rig rig, Func<bool> step)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        ArgumentNullException.ThrowIfNull(step);
+        rig.Elsewhere(() =>
+        {
+            if (!rig.IsVirtual)
+            {
+                for (int idle = 0; !step(); idle++)
+                {
+                    if (idle % 16 == 15) Thread.Yield();
+                }
+            }
+            else if (!step()) Repeat(rig, step);
+        });
+    }
+
+    /// <summary>Runs an async method elsewhere, as the code of a thread that is no loop's.</summary>
+    protected static Task<T> StartElsewhere<T>(Rig rig, Func<ValueTask<T>> method)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        Task<T>? task = null;
+        rig.Elsewhere(() => Volatile.Write(ref task, Wrap(method)));
+        rig.Until(() => Volatile.Read(ref task) is not null, "the other thread to start");
+        return task!;
+    }
+
+    /// <summary>Starts an async method on the session's loop, outside of any callback.</summary>
+    protected static Task<T> StartOnLoop<T>(Rig rig, Session session, Func<ValueTask<T>> method)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        Task<T>? task = null;
+        rig.OnLoop(session, () => task = Wrap(method));
+        return task!;
+    }
+
+    /// <summary>On the session's loop or from another thread, as the caller of the test wants it.</summary>
+    protected static Task<T> Start<T>(Rig rig, Session session, bool onLoop, Func<ValueTask<T>> method) =>
+        onLoop ? StartOnLoop(rig, session, method) : StartElsewhere(rig, method);
+
+    /// <summary>Runs it on the session's loop or on another thread, and waits for it.</summary>
+    protected static void At(Rig rig, Session session, bool onLoop, Action action)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        if (onLoop) rig.OnLoop(session, action);
+        else
+        {
+            rig.Elsewhere(action);
+            rig.Join();
+        }
+    }
+
+    protected static T Await<T>(Rig rig, Task<T> task)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        ArgumentNullException.ThrowIfNull(task);
+        rig.Until(() => task.IsCompleted, "the task to end");
+        return task.GetAwaiter().GetResult();
+    }
+
+    protected static byte[] Filled(char letter, int length)
+    {
+        byte[] bytes = new byte[length];
+        bytes.AsSpan().Fill((byte)letter);
+        return bytes;
+    }
+
+    private static async Task<T> Wrap<T>(Func<ValueTask<T>> method) => await method().ConfigureAwait(false);
+}
