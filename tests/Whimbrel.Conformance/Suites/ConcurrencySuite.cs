@@ -60,8 +60,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
                 x.ResumeReceiving();
                 if (x.IsConnected)
                 {
-                    x.CallReserve(10);
-                    x.CallCommit(5);
+                    if (!x.CallReserve(10).IsEmpty) x.CallCommit(5);
                     x.CallStartTimer(TimeSpan.Zero);
                 }
 
