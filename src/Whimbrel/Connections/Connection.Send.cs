@@ -65,7 +65,7 @@ internal sealed unsafe partial class Connection
 
     internal bool IsSendInFlight => _sendInFlight;
 
-    private bool SendQueueIsEmpty => _head is null && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
+    private bool SendQueueIsEmpty => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
 
     private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
 
