@@ -285,7 +285,6 @@ internal sealed partial class SimSession
         {
             _outgoing = _outgoing,
             _incoming = _incoming,
-            _wasHandedOver = true,
             _peerHasFinished = _peerHasFinished,
             _isPausedForSure = _isPausedForSure,
             _hasFinishedHere = _hasFinishedHere,

@@ -119,7 +119,7 @@ internal sealed partial class SimSession : Session
         try
         {
             if (_isPausedForSure) _world.Fail($"{this}: delivery while paused");
-            if (_peerHasFinished && !_wasHandedOver) _world.Fail($"{this}: bytes after OnPeerFinished");
+            if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnPeerFinished");
             if (unread.IsEmpty) _world.Fail($"{this}: nothing was offered");
             if (unread.Length < _needed) _finishMustFollow = true;
             _needed = 0;
@@ -236,8 +236,6 @@ internal sealed partial class SimSession : Session
             Leave();
         }
     }
-
-    private bool _wasHandedOver;
 
     private void Gone(CloseReason reason)
     {
