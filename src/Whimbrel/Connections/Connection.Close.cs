@@ -172,6 +172,15 @@ internal sealed partial class Connection
         // Only a connection that was announced is said to have ended (contract 1).
         bool wasConnected = _wasConnected;
         host.SessionEnding(session);
+        if (!_lastCallbackGiven) CallLast(session, reason, wasConnected);
+        session.DetachForGood(_bytesReceived, _bytesSent);
+        _shard.Closed++;
+        Recycle();
+        host.SessionEnded(session, reason, wasConnected);
+    }
+
+    private void CallLast(Session session, CloseReason reason, bool wasConnected)
+    {
         Loop.EnterCallback(this, wasConnected ? "OnDisconnected" : "OnConnectFailed");
         try
         {
@@ -184,10 +193,6 @@ internal sealed partial class Connection
         }
 
         Loop.LeaveCallback();
-        session.DetachForGood(_bytesReceived, _bytesSent);
-        _shard.Closed++;
-        Recycle();
-        host.SessionEnded(session, reason, wasConnected);
     }
 
     private void TellErrorAfterEnd(Session session, Exception exception)
@@ -223,6 +228,7 @@ internal sealed partial class Connection
         _offerPending = false;
         _heldFinish = false;
         _wasConnected = false;
+        _lastCallbackGiven = false;
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;

@@ -24,6 +24,7 @@ internal sealed partial class Connection : Resident
     private LoopTimer? _deadline;
     private LoopTimer? _sessionTimers;
     private bool _wasConnected;
+    private bool _lastCallbackGiven;
     private bool _peerFinished;
     private bool _finishRequested;
     private bool _finishSent;
@@ -163,8 +164,11 @@ internal sealed partial class Connection : Resident
         _next = null;
         CancelSessionTimers();
         _atLeast = 0;
+        // If this callback ends the connection, nobody is told of that end: the old session has had its last, the next none (contract 1).
+        _lastCallbackGiven = true;
         Call("OnDisconnected", static session => session.CallDisconnected(new CloseReason(CloseCause.HandedOver)));
         if (_state != ConnectionState.Open) return;
+        _lastCallbackGiven = false;
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _session = next;
