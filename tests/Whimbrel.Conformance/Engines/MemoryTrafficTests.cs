@@ -17,4 +17,20 @@ public sealed class MemoryUnixLimit() : LimitSuite(Transport.MemoryUnix);
 public sealed class MemoryTcpBackPressure() : BackPressureSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixBackPressure() : BackPressureSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpHandOver() : HandOverSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixHandOver() : HandOverSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpGroup() : GroupSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixGroup() : GroupSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpTimer() : TimerSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixTimer() : TimerSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpLoopApi() : LoopApiSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixLoopApi() : LoopApiSuite(Transport.MemoryUnix);
 #endif

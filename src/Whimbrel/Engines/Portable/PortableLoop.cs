@@ -127,8 +127,9 @@ internal sealed unsafe partial class PortableLoop : Loop
         if (s.IsDetaching)
         {
             Counters.StaleCompletions++;
+            Resident leaving = operation.Resident;
             Abandon(operation);
-            if (s.Running == 0) FinishDetach(operation.Resident);
+            if (s.Running == 0) FinishDetach(leaving);
             return;
         }
 
