@@ -127,8 +127,10 @@ internal sealed unsafe partial class PortableLoop : Loop
         if (s.IsDetaching)
         {
             Counters.StaleCompletions++;
+            // Read before the operation is given back, which clears it.
+            Resident resident = operation.Resident;
             Abandon(operation);
-            if (s.Running == 0) FinishDetach(operation.Resident);
+            if (s.Running == 0) FinishDetach(resident);
             return;
         }
 
