@@ -90,18 +90,30 @@ internal sealed unsafe partial class PortableLoop
             return;
         }
 
-        uint generation = connection.SlotGeneration;
-        connection.CompleteReceive(new ReadOnlySpan<byte>(operation.Small, 0, count));
+        bool isAttached = Hand(connection, new ReadOnlySpan<byte>(operation.Small, 0, count));
         Poison(new Span<byte>(operation.Small, 0, count));
-        // Stopped and started again by what was delivered: then the next receive runs already.
-        if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted && !_slots[slot].IsReading) ReceiveNext(connection);
+        if (isAttached && _slots[slot].IsWanted) ReceiveNext(connection);
+    }
+
+    /// <summary>
+    /// Delivers. The connection counts as being read meanwhile: a callback that pauses and then closes starts a receive
+    /// to discard what comes, and that must not begin beside the one that follows here. False when it has left the slot.
+    /// </summary>
+    private bool Hand(Connection connection, ReadOnlySpan<byte> data)
+    {
+        int slot = connection.Slot;
+        uint generation = connection.SlotGeneration;
+        _slots[slot].IsReading = true;
+        connection.CompleteReceive(data);
+        if (!IsAttached(connection, slot, generation)) return false;
+        _slots[slot].IsReading = false;
+        return true;
     }
 
     /// <summary>Reads behind the <paramref name="held"/> bytes that are in the hot buffer already, and delivers all of it.</summary>
     private void ReadHot(Connection connection, int held)
     {
         int slot = connection.Slot;
-        uint generation = connection.SlotGeneration;
         if (_slots[slot].HeldError is not 0 and int error)
         {
             _slots[slot].IsWanted = false;
@@ -114,9 +126,9 @@ internal sealed unsafe partial class PortableLoop
         if (outcome != SocketError.Success) count = 0;
         if (held + count > 0)
         {
-            connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, held + count));
+            bool isAttached = Hand(connection, new ReadOnlySpan<byte>(_buffer, held + count));
             Poison(new Span<byte>(_buffer, held + count));
-            if (!IsAttached(connection, slot, generation) || _slots[slot].IsReading) return;
+            if (!isAttached) return;
         }
 
         if (isEnd) ReceiveEnded(connection);

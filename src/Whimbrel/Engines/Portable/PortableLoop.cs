@@ -127,9 +127,10 @@ internal sealed unsafe partial class PortableLoop : Loop
         if (s.IsDetaching)
         {
             Counters.StaleCompletions++;
-            Resident leaving = operation.Resident;
+            // Read before the operation is given back, which clears it.
+            Resident resident = operation.Resident;
             Abandon(operation);
-            if (s.Running == 0) FinishDetach(leaving);
+            if (s.Running == 0) FinishDetach(resident);
             return;
         }
 
