@@ -225,7 +225,7 @@ internal sealed partial class SimSession
         }
 
         byte[] awaited = Flow.Message(World.BroadcastAwaited, lane, group, _world.NextNumber(lane), size);
-        _ = AwaitBroadcast(_world.Groups[group].BroadcastAsync(awaited, except, _world.Chance(300) ? static s => s.Id % 2 == 0 : null), awaited);
+        _ = AwaitBroadcast(_world.Groups[group].BroadcastAsync(awaited, except, _world.Chance(300) ? static s => ((SimSession)s).Number % 2 == 0 : null), awaited);
     }
 
     private async Task AwaitBroadcast(ValueTask<BroadcastResult> broadcasting, byte[] message)
