@@ -253,6 +253,8 @@ internal sealed partial class SimSession
         if (_life != Life.Connected || _hasEndedHere) return;
         PauseReceiving();
         _isPausedForSure = true;
+        // The end waits for the resume, and what is unread comes once more before it.
+        _finishMustFollow = false;
         _world.Log($"{this} pauses");
         Loop.StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(20)), static s => ((SimSession)s!).Resume(), this);
     }
