@@ -14,8 +14,8 @@ internal static class ConnectCommand
         try
         {
             await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
-            EndPoint[] places = unixPath is null ? await address!.Value.ResolveAsync(dialling.Token) : [new UnixDomainSocketEndPoint(unixPath)];
             _ = CancelOnStopAsync();
+            EndPoint[] places = unixPath is null ? await address!.Value.ResolveAsync(dialling.Token) : [new UnixDomainSocketEndPoint(unixPath)];
             ConsoleSession session = await DialAsync(places, engine, dialling.Token);
             await Console.Error.WriteLineAsync($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of the input closes");
             new Thread(() => SendInput(session)) { IsBackground = true, Name = "stdin" }.Start();

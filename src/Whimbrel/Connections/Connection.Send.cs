@@ -23,6 +23,9 @@ internal sealed unsafe partial class Connection
     /// <summary>A shorter run is copied, but only into a block the member already has.</summary>
     private const int CopyRunBelowBytes = 1024;
 
+    /// <summary>A slow member that gets sends and broadcasts in turn: with references, each send would hold a block of its own.</summary>
+    private const int CopyRunFromQueuedBytes = 64 * 1024;
+
     internal const uint GenerationMask = 0x7FFF_FFFF;
     private const ulong ClosedBit = 1UL << 32;
 
@@ -134,10 +137,7 @@ internal sealed unsafe partial class Connection
         return SendResult.Closed;
     }
 
-    private void NoteSlowConsumer() => _shard.Host.NoteSession(new Notice(
-        NoticeKind.SlowConsumer,
-        $"Session {_session.Id:x} is {BytesPending / 1024.0 / 1024.0:0.0} MiB behind (limit {_limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
-        "slow-consumer.md"));
+    private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _limit);
 
     private bool CanSendNow => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
 
@@ -354,6 +354,14 @@ internal sealed unsafe partial class Connection
     {
         if (length == 0)
         {
+            owner.Dispose();
+            return;
+        }
+
+        if (length < ByReferenceBytes)
+        {
+            // A small piece between two sends would cost each of those a block of its own.
+            Append(owner.Memory.Span[..length]);
             owner.Dispose();
             return;
         }
@@ -696,6 +704,12 @@ internal sealed unsafe partial class Connection
 
     private void QueueRun(Run run, int start, int length)
     {
+        if (_queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _tail is { Kind: BlockKind.Pooled })
+        {
+            Append(new ReadOnlySpan<byte>(run.Memory + start, length));
+            return;
+        }
+
         if (length < CopyRunBelowBytes && length <= _room)
         {
             new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));

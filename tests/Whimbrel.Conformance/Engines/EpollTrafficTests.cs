@@ -4,3 +4,31 @@ namespace Whimbrel.Conformance;
 public sealed class EpollTcpSendAsync() : SendAsyncSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixSendAsync() : SendAsyncSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpOrder() : OrderSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixOrder() : OrderSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpLimit() : LimitSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixLimit() : LimitSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpBackPressure() : BackPressureSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixBackPressure() : BackPressureSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpHandOver() : HandOverSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixHandOver() : HandOverSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpGroup() : GroupSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixGroup() : GroupSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpTimer() : TimerSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixTimer() : TimerSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpLoopApi() : LoopApiSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixLoopApi() : LoopApiSuite(Transport.EpollUnix);

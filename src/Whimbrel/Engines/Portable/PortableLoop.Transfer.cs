@@ -10,6 +10,7 @@ namespace Whimbrel.Engines.Portable;
 /// it is read at once into the loop's one hot buffer, and both are delivered together. Sends are tried at once; only what
 /// the socket cannot take now waits for an asynchronous call.
 /// </summary>
+// Safe: as in PortableLoop.cs; spans over the two buffers never leave the call that made them.
 internal sealed unsafe partial class PortableLoop
 {
     /// <summary>What an idle connection keeps. Most requests fit; more of it would be paid by every connection.</summary>
@@ -84,15 +85,16 @@ internal sealed unsafe partial class PortableLoop
 
         if (count == SmallBytes && _slots[slot].IsWanted)
         {
-            operation.Small.CopyTo(new Span<byte>(_buffer, SmallBytes));
+            new ReadOnlySpan<byte>(operation.Small).CopyTo(new Span<byte>(_buffer, SmallBytes));
             ReadHot(connection, SmallBytes);
             return;
         }
 
         uint generation = connection.SlotGeneration;
-        connection.CompleteReceive(operation.Small.AsSpan(0, count));
-        Poison(operation.Small.AsSpan(0, count));
-        if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted) ReceiveNext(connection);
+        connection.CompleteReceive(new ReadOnlySpan<byte>(operation.Small, 0, count));
+        Poison(new Span<byte>(operation.Small, 0, count));
+        // Stopped and started again by what was delivered: then the next receive runs already.
+        if (IsAttached(connection, slot, generation) && _slots[slot].IsWanted && !_slots[slot].IsReading) ReceiveNext(connection);
     }
 
     /// <summary>Reads behind the <paramref name="held"/> bytes that are in the hot buffer already, and delivers all of it.</summary>
@@ -114,7 +116,7 @@ internal sealed unsafe partial class PortableLoop
         {
             connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, held + count));
             Poison(new Span<byte>(_buffer, held + count));
-            if (!IsAttached(connection, slot, generation)) return;
+            if (!IsAttached(connection, slot, generation) || _slots[slot].IsReading) return;
         }
 
         if (isEnd) ReceiveEnded(connection);

@@ -19,12 +19,14 @@ internal sealed unsafe partial class PortableLoop : Loop
 {
     private const int AcceptsPerTurn = 64;
     private const int MaxFreeOperations = 1024;
+    private const int ReserveDescriptors = 8;
 
     private static readonly System.Net.Sockets.LingerOption s_reset = new(true, 0);
 
     private readonly CompletionQueue _completions = new();
     private readonly Stack<PortableOperation> _freeReceives = new();
     private readonly Stack<PortableOperation> _freeSends = new();
+    private readonly Stack<Socket> _reserve = new(ReserveDescriptors);
     private readonly byte* _buffer;
     private readonly byte* _gather;
     private PortableSlot[] _slots = new PortableSlot[64];
@@ -33,7 +35,6 @@ internal sealed unsafe partial class PortableLoop : Loop
     private PortableOperation? _firstReady;
     private PortableOperation? _lastReady;
     private int _readyCount;
-    private Socket? _reserve;
 
     /// <summary>Engine data of one resident.</summary>
     private struct PortableSlot
@@ -52,7 +53,16 @@ internal sealed unsafe partial class PortableLoop : Loop
     {
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
         _gather = (byte*)NativeMemory.AlignedAlloc(GatherBytes, 4096);
-        _reserve = OpenReserve();
+        LoadWhatReceivingNeeds();
+    }
+
+    /// <summary>The runtime opens an assembly at its first use: a first receive with no descriptor left would end the process.</summary>
+    private static void LoadWhatReceivingNeeds()
+    {
+        UnreadBytes unread = default;
+        unread.Append([0]);
+        unread.Append([0]);
+        unread.Consume(2);
     }
 
     // ------------------------------------------------------------------ waiting and delivering
@@ -117,8 +127,9 @@ internal sealed unsafe partial class PortableLoop : Loop
         if (s.IsDetaching)
         {
             Counters.StaleCompletions++;
+            Resident leaving = operation.Resident;
             Abandon(operation);
-            if (s.Running == 0) FinishDetach(operation.Resident);
+            if (s.Running == 0) FinishDetach(leaving);
             return;
         }
 
@@ -343,7 +354,7 @@ internal sealed unsafe partial class PortableLoop : Loop
 
     private protected override void CloseQueue()
     {
-        _reserve?.Dispose();
+        GiveReserve();
         while (_freeReceives.TryPop(out PortableOperation? operation)) operation.Dispose();
         while (_freeSends.TryPop(out PortableOperation? operation)) operation.Dispose();
         NativeMemory.AlignedFree(_buffer);
@@ -387,6 +398,15 @@ internal sealed unsafe partial class PortableLoop : Loop
     {
         Socket? accepted = TakeAccepted(operation);
         SocketError error = operation.SocketError;
+        bool shed = false;
+        if (error == SocketError.Success && !TakeReserve())
+        {
+            // The last descriptors are not for connections.
+            error = SocketError.TooManyOpenSockets;
+            shed = true;
+        }
+        else if (error == SocketError.TooManyOpenSockets) shed = Shed(_slots[listener.Slot].Socket!);
+
         if (error == SocketError.Success)
         {
             try
@@ -406,7 +426,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         }
 
         accepted?.Dispose();
-        listener.CompleteAcceptError(ErrorText.ErrnoOf(error), error == SocketError.TooManyOpenSockets && Shed(_slots[listener.Slot].Socket!));
+        listener.CompleteAcceptError(ErrorText.ErrnoOf(error), shed);
         return false;
     }
 
@@ -417,10 +437,13 @@ internal sealed unsafe partial class PortableLoop : Loop
         return accepted;
     }
 
-    /// <summary>Out of descriptors: gives up the reserve to take one connection off the queue and close it, then takes the reserve back.</summary>
+    /// <summary>
+    /// Out of descriptors: gives up the reserve and takes one connection off the queue to close it. The reserve stays given up:
+    /// the runtime needs descriptors to start a thread of its pool, and ends the process when it gets none.
+    /// </summary>
     private bool Shed(Socket listener)
     {
-        _reserve?.Dispose();
+        GiveReserve();
         try
         {
             listener.Accept().Dispose();
@@ -428,24 +451,28 @@ internal sealed unsafe partial class PortableLoop : Loop
         }
         catch (SocketException)
         {
-            // It has gone, or another thread was quicker with the descriptor.
+            // It has gone, or another thread was quicker with the descriptors.
             return false;
-        }
-        finally
-        {
-            _reserve = OpenReserve();
         }
     }
 
-    private static Socket? OpenReserve()
+    /// <summary>Takes what is missing of the reserve. False when there are not enough descriptors; then it has none.</summary>
+    private bool TakeReserve()
     {
         try
         {
-            return new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+            while (_reserve.Count < ReserveDescriptors) _reserve.Push(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
+            return true;
         }
         catch (SocketException)
         {
-            return null;
+            GiveReserve();
+            return false;
         }
+    }
+
+    private void GiveReserve()
+    {
+        while (_reserve.TryPop(out Socket? socket)) socket.Dispose();
     }
 }

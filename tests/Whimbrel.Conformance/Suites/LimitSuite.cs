@@ -1,0 +1,308 @@
+using System.Buffers;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 8: the send queue has a limit, a policy, and a count that is true.</summary>
+public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
+{
+    [Theory, Contract(8)]
+    [InlineData(SlowConsumer.Disconnect, true)]
+    [InlineData(SlowConsumer.Disconnect, false)]
+    [InlineData(SlowConsumer.DropNewest, true)]
+    [InlineData(SlowConsumer.DropNewest, false)]
+    [InlineData(SlowConsumer.Wait, true)]
+    [InlineData(SlowConsumer.Wait, false)]
+    public void The_last_byte_below_the_limit_is_taken_and_the_first_above_it_is_not(SlowConsumer policy, bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, _) = Pair(rig, policy);
+        Clog(rig, session);
+        FillTo(rig, session, room: 100);
+        List<SendResult> results = [];
+        List<long> pending = [];
+        At(rig, session, onLoop, () =>
+        {
+            Note(session.Send(Filled('a', 99)));
+            Note(session.Send(Filled('b', 1)));
+            Note(session.Send(Filled('c', 1)));
+        });
+        Assert.Equal([SendResult.Queued, SendResult.Queued], results.Take(2));
+        Assert.Equal([Limit - 1, Limit], pending.Take(2));
+        if (policy == SlowConsumer.Disconnect)
+        {
+            Assert.Equal(SendResult.Closed, results[2]);
+            Assert.Equal(CloseCause.SlowConsumer, session.End());
+            Assert.Equal(0, session.BytesPending);
+            return;
+        }
+
+        Assert.Equal(SendResult.Full, results[2]);
+        rig.Settle();
+        Assert.Equal(Limit, session.BytesPending);
+        Assert.True(session.IsConnected);
+
+        void Note(SendResult result)
+        {
+            results.Add(result);
+            pending.Add(session.BytesPending);
+        }
+    });
+
+    [Theory, Contract(5, 8)]
+    [InlineData(SlowConsumer.DropNewest, true)]
+    [InlineData(SlowConsumer.DropNewest, false)]
+    [InlineData(SlowConsumer.Wait, true)]
+    [InlineData(SlowConsumer.Wait, false)]
+    public void A_message_that_does_not_fit_leaves_nothing_behind_and_a_smaller_one_is_still_taken(SlowConsumer policy, bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig, policy);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 10);
+        List<SendResult> results = [];
+        At(rig, session, onLoop, () =>
+        {
+            results.Add(session.Send(Filled('x', 11)));
+            results.Add(session.Send(Filled('x', 5), Filled('x', 6)));
+            results.Add(session.Send(new Plain(Filled('x', 11)), 11));
+            results.Add(session.Send(new string('x', 11)));
+            results.Add(session.Send("ok"u8));
+        });
+        Assert.Equal([SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued], results);
+        Assert.Equal([.. first, .. fill, .. Bytes("ok")], peer.Read(first.Length + fill.Length + 2));
+        rig.Settle();
+        Assert.Equal(-1, peer.TryRead(new byte[1]));
+        Assert.Equal(0, session.BytesPending);
+    });
+
+    [Theory, Contract(8)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_message_above_the_whole_limit_is_never_taken_by_Send(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        SendResult above = default;
+        SendResult at = default;
+        At(rig, session, onLoop, () =>
+        {
+            above = session.Send(new byte[Limit + 1]);
+            at = session.Send(new byte[Limit]);
+        });
+        Assert.Equal(SendResult.Full, above);
+        Assert.Equal(SendResult.Queued, at);
+        Assert.Equal(new byte[Limit], peer.Read(Limit));
+    });
+
+    [Theory, Contract(8)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_slow_consumer_is_told_of_once_with_the_session_how_far_behind_and_the_limit(bool onLoop) => Run(rig =>
+    {
+        const int OneMiB = 1024 * 1024;
+        (RecordingSession session, _) = Pair(rig, SlowConsumer.Disconnect, limit: OneMiB);
+        Clog(rig, session);
+        FillTo(rig, session, room: 0, OneMiB);
+        long id = session.Id;
+        At(rig, session, onLoop, () =>
+        {
+            Assert.Equal(SendResult.Closed, session.Send("x"u8));
+            Assert.Equal(SendResult.Closed, session.Send("x"u8));
+        });
+        Assert.Equal(CloseCause.SlowConsumer, session.End());
+        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
+        Assert.Equal($"Session {id:x} is 1.0 MiB behind (limit 1 MiB): disconnected by SlowConsumer=Disconnect.", notice.Message);
+        Assert.Equal("slow-consumer.md", notice.Page);
+    });
+
+    [Fact, Contract(8)]
+    public void BytesPending_is_exact_for_one_thread_from_the_moment_each_send_returns() => Run(rig =>
+    {
+        const int Large = 8 * 1024 * 1024;
+        (RecordingSession session, _) = Pair(rig, limit: Large);
+        Clog(rig, session);
+        long expected = session.BytesPending;
+        int sent = 0;
+        byte[] message = new byte[113];
+        Repeat(rig, () =>
+        {
+            for (int i = 0; i < 100; i++)
+            {
+                SendResult result = session.Send(message);
+                if (result == SendResult.Full) return false; // the mailbox is full; the loop gets to it
+                Assert.Equal(SendResult.Queued, result);
+                expected += message.Length;
+                // Several looks, because the loop is just now moving the bytes from here to there.
+                for (int look = 0; look < 5; look++) Assert.Equal(expected, session.BytesPending);
+                if (++sent == 30_000) return true;
+            }
+
+            return false;
+        });
+        rig.Join();
+        rig.Settle();
+        Assert.Equal(expected, session.BytesPending);
+    });
+
+    [Fact, Contract(8)]
+    public void BytesPending_counts_every_kind_of_send_and_is_zero_when_the_peer_has_read_all() => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        SessionGroup group = new();
+        rig.OnLoop(session, () => group.Join(session));
+        byte[] first = Clog(rig, session);
+        long start = session.BytesPending;
+        foreach (bool onLoop in (bool[])[true, false])
+        {
+            At(rig, session, onLoop, () =>
+            {
+                Step(() => session.Send(new byte[10]), 10);
+                Step(() => session.Send(new byte[10], new byte[5]), 15);
+                Step(() => session.Send(new Plain(new byte[3000]), 3000), 3000);
+                Step(() => session.Send("five5"), 5);
+                Step(() => session.SendAsync(new byte[7]).AsTask().GetAwaiter().GetResult(), 7);
+                if (onLoop) Step(() => group.Broadcast(new byte[100]), 100);
+            });
+        }
+
+        void Step(Func<SendResult> send, int bytes)
+        {
+            Assert.Equal(SendResult.Queued, send());
+            start += bytes;
+            Assert.Equal(start, session.BytesPending);
+        }
+
+        peer.Read(first.Length + (2 * 3037) + 100);
+        rig.Until(() => session.BytesPending == 0, "the queue to be empty");
+        rig.Settle();
+        Assert.Equal(-1, peer.TryRead(new byte[1]));
+    });
+
+    [Theory, Contract(8)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Reserve_and_commit_obey_the_limit(bool inPieces) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 20);
+        rig.OnLoop(session, () =>
+        {
+            Assert.Equal(0, session.CallReserve(21).Length);
+            Span<byte> room = session.CallReserve(20);
+            Assert.Equal(20, room.Length);
+            room.Fill((byte)'r');
+            session.CallCommit(inPieces ? 19 : 20);
+            Assert.Equal(inPieces ? Limit - 1 : Limit, session.BytesPending);
+            Assert.Equal(inPieces ? 1 : 0, session.CallReserve(1).Length);
+            if (inPieces) session.CallCommit(0);
+        });
+        Assert.Equal([.. first, .. fill, .. Filled('r', inPieces ? 19 : 20)], peer.Read(first.Length + fill.Length + (inPieces ? 19 : 20)));
+    });
+
+    [Fact, Contract(8)]
+    public void After_the_end_nothing_is_pending_and_every_send_gives_Closed() => Run(rig =>
+    {
+        (RecordingSession session, _) = Pair(rig);
+        Clog(rig, session);
+        FillTo(rig, session, room: 1000);
+        session.Send(Filled('f', 500));
+        session.Abort();
+        session.End();
+        Assert.Equal(0, session.BytesPending);
+        foreach (bool onLoop in (bool[])[true, false])
+        {
+            At(rig, session, onLoop, () =>
+            {
+                Assert.Equal(SendResult.Closed, session.Send("x"u8));
+                Assert.Equal(SendResult.Closed, session.Send("x"u8, "y"u8));
+                Assert.Equal(SendResult.Closed, session.Send("x"));
+                Assert.Equal(SendResult.Closed, session.Send(new Plain([1]), 1));
+                Assert.Equal(SendResult.Closed, session.SendAsync(Bytes("x")).AsTask().GetAwaiter().GetResult());
+            });
+        }
+    });
+
+    [Theory, Contract(8, 17)]
+    [InlineData(SlowConsumer.Disconnect)]
+    [InlineData(SlowConsumer.DropNewest)]
+    [InlineData(SlowConsumer.Wait)]
+    public void A_broadcast_to_a_slow_member_follows_its_policy_and_reaches_the_others(SlowConsumer policy) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, Narrow(rig, policy));
+        Peer slowPeer = rig.Dial(server.EndPoint!);
+        RecordingSession slow = server.Connected();
+        Peer otherPeer = rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        Clog(rig, slow);
+        FillTo(rig, slow, room: 10);
+        BroadcastResult first = rig.Await(server.Sessions.BroadcastAsync(Filled('a', 10)));
+        BroadcastResult second = rig.Await(server.Sessions.BroadcastAsync(Filled('b', 10)));
+        Assert.Equal(new BroadcastResult(2, 0), first);
+        Assert.Equal(new BroadcastResult(1, 1), second);
+        Assert.Equal("aaaaaaaaaabbbbbbbbbb", otherPeer.ReadText(20));
+        if (policy == SlowConsumer.Disconnect) Assert.Equal(CloseCause.SlowConsumer, slow.End());
+        else
+        {
+            rig.Settle();
+            Assert.True(slow.IsConnected);
+            Assert.Equal(Limit, slow.BytesPending);
+        }
+
+        slowPeer.Close();
+    });
+
+    [Theory, Contract(8)]
+    [InlineData("loop")]
+    [InlineData("threads")]
+    [InlineData("broadcasts")]
+    [InlineData("owned")]
+    public void A_flood_holds_no_more_memory_than_the_limit_allows(string kind) => Run(rig =>
+    {
+        const int OneMiB = 1024 * 1024;
+        (RecordingSession session, _) = Pair(rig, SlowConsumer.DropNewest, limit: OneMiB);
+        Clog(rig, session);
+        SessionGroup group = new();
+        rig.OnLoop(session, () => group.Join(session));
+        byte[] message = new byte[1100];
+        int full = 0;
+        int most = 0;
+        for (int round = 0; round < 30; round++)
+        {
+            if (kind == "threads")
+            {
+                for (int t = 0; t < 2; t++) rig.Elsewhere(Flood);
+                rig.Join();
+            }
+            else rig.OnLoop(session, Flood);
+
+            rig.OnLoop(session, () => most = Math.Max(most, session.Loop.Blocks.Outstanding));
+        }
+
+        Assert.True(full > 0, "the flood never met the limit");
+        Assert.True(session.BytesPending <= OneMiB + 32 * 1024, $"{session.BytesPending} bytes pending");
+        // The first 64 KiB of a queue may lie in references to broadcasts, each between two blocks.
+        int references = kind == "broadcasts" ? 2 * (64 * 1024 / message.Length) : 0;
+        Assert.True(most <= (2 * OneMiB / (32 * 1024)) + 8 + references, $"{most} blocks of 32 KiB for a queue of 1 MiB");
+
+        void Flood()
+        {
+            for (int i = 0; i < 200; i++)
+            {
+                SendResult result = kind switch
+                {
+                    "broadcasts" => i % 2 == 0 ? session.Send("x"u8) : group.Broadcast(message),
+                    "owned" => i % 2 == 0 ? session.Send("x"u8) : session.Send(new Plain(message), message.Length),
+                    _ => session.Send(message),
+                };
+                if (result == SendResult.Full) Interlocked.Increment(ref full);
+            }
+        }
+    });
+
+    private sealed class Plain(byte[] bytes) : IMemoryOwner<byte>
+    {
+        public Memory<byte> Memory => bytes;
+
+        public void Dispose()
+        {
+        }
+    }
+}
