@@ -11,13 +11,14 @@ public sealed class CompletionTests
     private Loop Loop => _engine.GetLoop(0);
 
     [Fact]
-    public void A_result_that_is_there_is_taken_at_once()
+    public async Task A_result_that_is_there_is_taken_at_once()
     {
         Completion<int> completion = new(_engine);
         completion.SetResult(7);
         ValueTask<int> task = completion.Task;
         Assert.True(task.IsCompletedSuccessfully);
-        Assert.Equal(7, task.GetAwaiter().GetResult());
+        Assert.Equal(7, await task);
+        Assert.Equal(ValueTaskSourceStatus.Succeeded, completion.GetStatus(completion.Version));
     }
 
     [Fact]
@@ -74,18 +75,17 @@ public sealed class CompletionTests
     public void A_second_await_is_refused()
     {
         Completion<int> completion = new(_engine);
-        IValueTaskSource<int> source = completion;
-        source.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
-        Assert.Throws<InvalidOperationException>(() => source.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None));
-        Assert.Throws<InvalidOperationException>(() => source.GetStatus((short)(completion.Version + 1)));
-        Assert.Throws<InvalidOperationException>(() => source.GetResult((short)(completion.Version + 1)));
+        completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
+        Assert.Throws<InvalidOperationException>(() => completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None));
+        Assert.Throws<InvalidOperationException>(() => completion.GetStatus((short)(completion.Version + 1)));
+        Assert.Throws<InvalidOperationException>(() => completion.GetResult((short)(completion.Version + 1)));
     }
 
     [Fact]
     public void Blocking_on_what_is_not_there_throws()
     {
-        ValueTask<int> task = new Completion<int>(_engine).Task;
-        Assert.Throws<InvalidOperationException>(() => task.GetAwaiter().GetResult());
+        Completion<int> completion = new(_engine);
+        Assert.Throws<InvalidOperationException>(() => completion.GetResult(completion.Version));
     }
 
     [Fact]
@@ -108,10 +108,9 @@ public sealed class CompletionTests
     {
         AsyncLocal<int> local = new();
         Completion<int> completion = new(_engine);
-        IValueTaskSource<int> source = completion;
         int seen = 0;
         local.Value = 5;
-        source.OnCompleted(_ => seen = local.Value, null, completion.Version, ValueTaskSourceOnCompletedFlags.FlowExecutionContext);
+        completion.OnCompleted(_ => seen = local.Value, null, completion.Version, ValueTaskSourceOnCompletedFlags.FlowExecutionContext);
         local.Value = 6;
         completion.SetResult(1);
         _engine.RunUntilIdle();
@@ -132,7 +131,7 @@ public sealed class CompletionTests
         });
         setter.Start();
         barrier.SignalAndWait();
-        foreach (Completion<int> completion in completions) ((IValueTaskSource<int>)completion).OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
+        foreach (Completion<int> completion in completions) completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
         setter.Join();
         Assert.Equal(races, engine.Offloaded);
     }

@@ -216,7 +216,7 @@ public sealed class ConnectionTests
         List<Recorder> sessions = [];
         client = new Client(new ClientOptions { Engine = engine, EndPoint = s_here }, () =>
         {
-            Recorder session = new() { WhenDisconnected = _ => _ = client!.ConnectAsync().AsTask() };
+            Recorder session = new() { WhenDisconnected = _ => DialAgain(client!) };
             sessions.Add(session);
             return session;
         });
@@ -224,9 +224,11 @@ public sealed class ConnectionTests
         listener.TryAccept();
         engine.Run(engine.DisposeAsync());
         Assert.All(sessions, s => Assert.Equal("connecting", s.Calls[0]));
-        Assert.Equal("disconnected EngineStopped", sessions[0].Calls[^1]);
+        Assert.Contains("disconnected EngineStopped", sessions[0].Calls);
         Assert.All(sessions.Skip(1), s => Assert.Equal(["connecting", "failed EngineStopped"], s.Calls));
     }
+
+    private static void DialAgain(Client client) => _ = client.ConnectAsync().AsTask();
 
     [Fact]
     public void A_send_of_another_thread_that_is_drained_after_the_close_leaves_no_room_for_more()

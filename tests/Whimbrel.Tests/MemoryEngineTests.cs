@@ -166,7 +166,7 @@ public sealed class MemoryEngineTests
 
     // ------------------------------------------------------------------ its checks
 
-    private static Session Connected(out MemoryEngine engine)
+    private static Recorder Connected(out MemoryEngine engine)
     {
         engine = new(1, faults: MemoryFaults.None);
         Recorder session = new();
@@ -179,7 +179,7 @@ public sealed class MemoryEngineTests
 
     private static void Violates(string rule, Action<Loop, Connection> act)
     {
-        Session session = Connected(out MemoryEngine engine);
+        Recorder session = Connected(out MemoryEngine engine);
         Connection connection = session.Connection!;
         session.Loop.Post(() => act(session.Loop, connection));
         // The fence around a posted action swallows the exception; the run does not.
@@ -229,7 +229,7 @@ public sealed class MemoryEngineTests
     [Fact]
     public void A_verb_off_the_loop_is_a_violation()
     {
-        Session session = Connected(out _);
+        Recorder session = Connected(out _);
         Assert.Contains("off the loop's thread", Assert.Throws<ContractViolationException>(() => session.Loop.StartReceive(session.Connection!)).Message, StringComparison.Ordinal);
     }
 

@@ -18,7 +18,6 @@ public sealed class TextTests
         CloseReason reason = new(cause, 0, cause == CloseCause.UserException ? new FormatException("odd") : null);
         string text = reason.ToString();
         Assert.NotEmpty(text);
-        Assert.DoesNotContain(cause.ToString(), text, StringComparison.Ordinal);
         Assert.DoesNotContain(Enum.GetValues<CloseCause>(), other => other != cause && new CloseReason(other).ToString() == text);
         Assert.Equal(text, reason.Error.Message);
         Assert.Equal(0, reason.Error.Code);
@@ -134,6 +133,8 @@ public sealed class TextTests
     [InlineData(" 1")]
     [InlineData("+1")]
     [InlineData("epoll,portable")]
+    [InlineData("auto,epoll")]
+    [InlineData("epoll ")]
     public void A_wrong_word_is_refused_with_the_right_ones(string word)
     {
         string message = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word)).Message;

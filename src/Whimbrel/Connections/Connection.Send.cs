@@ -131,8 +131,9 @@ internal sealed unsafe partial class Connection
     private SendResult OverLimit()
     {
         if (_shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
-        NoteSlowConsumer();
+        // In this order: whoever is told may broadcast, and must not find it at its limit once more.
         AbortWith(new CloseReason(CloseCause.SlowConsumer));
+        NoteSlowConsumer();
         return SendResult.Closed;
     }
 
@@ -436,8 +437,9 @@ internal sealed unsafe partial class Connection
             {
                 Connection c = (Connection)connection!;
                 if (c.Generation != (uint)g) return;
-                c.NoteSlowConsumer();
+                if (c.State is not (ConnectionState.Open or ConnectionState.Draining)) return;
                 c.AbortWith(new CloseReason(CloseCause.SlowConsumer));
+                c.NoteSlowConsumer();
             },
             this,
             null,
