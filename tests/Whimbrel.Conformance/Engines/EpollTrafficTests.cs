@@ -32,3 +32,7 @@ public sealed class EpollUnixTimer() : TimerSuite(Transport.EpollUnix);
 public sealed class EpollTcpLoop() : LoopSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixLoop() : LoopSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpStress() : StressSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixStress() : StressSuite(Transport.EpollUnix);

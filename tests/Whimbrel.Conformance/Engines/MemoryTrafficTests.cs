@@ -33,4 +33,8 @@ public sealed class MemoryUnixTimer() : TimerSuite(Transport.MemoryUnix);
 public sealed class MemoryTcpLoop() : LoopSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixLoop() : LoopSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpStress() : StressSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixStress() : StressSuite(Transport.MemoryUnix);
 #endif
