@@ -174,7 +174,8 @@ public class Client : IAsyncDisposable
             session.SetRemoteEndPoint(options.EndPoint);
             if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
             else if (cancellation.IsCancellationRequested) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-            if (connection.State == ConnectionState.Connecting && connection.Connecting())
+            // Also for a dial that is over already: OnConnectFailed never comes without OnConnecting (contract 1).
+            if (connection.Connecting())
             {
                 new Connector(connection, options.EndPoint!, options.LocalEndPoint).Start(options.ConnectTimeout);
             }
