@@ -140,11 +140,11 @@ internal sealed unsafe class MemoryLoop : Loop
 
     private void DeliverConnection(Connection connection, int index)
     {
-        uint generation = connection.Generation;
+        uint generation = connection.SlotGeneration;
         if (_slots[index].IsSending && _slots[index].Socket!.IsWritable)
         {
             Push(connection, index);
-            if (connection.Slot != index || connection.Generation != generation || _slots[index].IsClosing) return;
+            if (connection.Slot != index || connection.SlotGeneration != generation || _slots[index].IsClosing) return;
         }
 
         if (_slots[index].Taken is { Count: > 0 } taken)

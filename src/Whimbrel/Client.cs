@@ -172,13 +172,11 @@ public class Client : IAsyncDisposable
             Connection connection = loop.TakeConnection();
             connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), options.LocalEndPoint, PeerAddress.Of(options.EndPoint));
             session.SetRemoteEndPoint(options.EndPoint);
+            // Also an attempt that was given up before it began has both callbacks (contract 1).
+            if (!connection.Connecting()) return;
             if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
             else if (cancellation.IsCancellationRequested) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-            // Also for a dial that is over already: OnConnectFailed never comes without OnConnecting (contract 1).
-            if (connection.Connecting())
-            {
-                new Connector(connection, options.EndPoint!, options.LocalEndPoint).Start(options.ConnectTimeout);
-            }
+            if (connection.State == ConnectionState.Connecting) new Connector(connection, options.EndPoint!, options.LocalEndPoint).Start(options.ConnectTimeout);
         }
 
         internal void WatchCancellation()

@@ -57,8 +57,14 @@ public sealed class LoopTimer
     public void Cancel()
     {
         IsCancelled = true;
-        if (Loop.IsCurrent) Loop.Timers.Remove(this);
-        else Loop.PostControl(static (loop, timer, _, _) => loop.Timers.Remove((LoopTimer)timer!), this);
+        if (Loop.IsCurrent) Leave();
+        else Loop.PostControl(static (_, timer, _, _) => ((LoopTimer)timer!).Leave(), this);
+    }
+
+    private void Leave()
+    {
+        Loop.Timers.Remove(this);
+        _connection?.ForgetSessionTimer(this);
     }
 
     internal void Run()

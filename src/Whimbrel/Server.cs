@@ -91,35 +91,43 @@ public class Server : IAsyncDisposable
         cancellationToken.ThrowIfCancellationRequested();
         Engine engine = Engine;
         Options.Validate(engine);
+        Host host;
         lock (_gate)
         {
             if (_state != State.Stopped) Throw.State("The server is started already.");
             _state = State.Starting;
-            _host = new Host(this, engine);
+            host = _host = new Host(this, engine);
         }
 
+        List<Listener> opened = [];
         try
         {
             engine.Start();
-            EndPoints = await ListenAsync(engine, _host).ConfigureAwait(false);
+            List<EndPoint> bound = await ListenAsync(engine, host, opened).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_state != State.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
+                _listeners.AddRange(opened);
+                EndPoints = bound;
+                _state = State.Started;
+                IsAccepting = true;
+            }
         }
         catch
         {
-            await CloseListenersAsync().ConfigureAwait(false);
-            lock (_gate) _state = State.Stopped;
-            throw;
-        }
+            await CloseAsync(opened).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_state == State.Starting && ReferenceEquals(_host, host)) _state = State.Stopped;
+            }
 
-        lock (_gate)
-        {
-            if (_state == State.Starting) _state = State.Started;
-            IsAccepting = _state == State.Started;
+            throw;
         }
 
         OnStarted();
     }
 
-    private async ValueTask<IReadOnlyList<EndPoint>> ListenAsync(Engine engine, Host host)
+    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, List<Listener> opened)
     {
         List<EndPoint> bound = [];
         foreach (EndPoint endPoint in Options.AllEndPoints)
@@ -127,7 +135,7 @@ public class Server : IAsyncDisposable
             Listener listener = new(engine.NextLoop(), host, Options, endPoint);
             if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
             bound.Add(await listener.Started.ConfigureAwait(false));
-            lock (_gate) _listeners.Add(listener);
+            opened.Add(listener);
         }
 
         return bound;
@@ -159,6 +167,11 @@ public class Server : IAsyncDisposable
             _listeners.Clear();
         }
 
+        await CloseAsync(listeners).ConfigureAwait(false);
+    }
+
+    private static async ValueTask CloseAsync(IEnumerable<Listener> listeners)
+    {
         foreach (Listener listener in listeners)
         {
             Completion<bool> stopped = new(listener.Loop.Engine);

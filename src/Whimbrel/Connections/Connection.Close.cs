@@ -33,14 +33,22 @@ internal sealed partial class Connection
         }
 
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
-        else if (_peerFinished) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         CancelSessionTimers();
-        _unread.Clear();
+        // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
         _offerPending = false;
+        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty)
+        {
+            // Both sides are done: nothing to drain, nothing to wait for.
+            Detach();
+            return;
+        }
+
         StartDeadline(_shard.Options.DrainTimeout);
         UpdateReceiving();
         Loop.Schedule(this);
@@ -77,8 +85,9 @@ internal sealed partial class Connection
     {
         if (_state != ConnectionState.Open || _finishRequested) return;
         _finishRequested = true;
+        _finishedFirst = !_peerFinished;
         RefuseForeign();
-        _room = _room > 0 ? CloseFill() : 0;
+        CloseFill();
         Loop.Schedule(this);
     }
 
@@ -124,7 +133,7 @@ internal sealed partial class Connection
         if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
         _state = ConnectionState.Detaching;
         RefuseForeign();
-        _room = 0;
+        CloseFill();
         _isReceiving = false;
         CancelSessionTimers();
         Loop.Detach(this);
@@ -172,7 +181,7 @@ internal sealed partial class Connection
         // Only a connection that was announced is said to have ended (contract 1).
         bool wasConnected = _wasConnected;
         host.SessionEnding(session);
-        if (!_lastCallbackGiven) CallLast(session, reason, wasConnected);
+        CallLast(session, reason, wasConnected);
         session.DetachForGood(_bytesReceived, _bytesSent);
         _shard.Closed++;
         Recycle();
@@ -228,16 +237,16 @@ internal sealed partial class Connection
         _offerPending = false;
         _heldFinish = false;
         _wasConnected = false;
-        _lastCallbackGiven = false;
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;
+        _finishedFirst = false;
         _sendError = 0;
+        _reserved = 0;
         _sendInFlight = false;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
-        _deadline?.Cancel();
-        _deadline = null;
+        if (_deadline is not null) Loop.Timers.Remove(_deadline);
         Loop.ReturnConnection(this);
     }
 
@@ -245,15 +254,15 @@ internal sealed partial class Connection
 
     private void StartDeadline(TimeSpan due)
     {
-        _deadline?.Cancel();
+        // One timer for all deadlines of all tenants: short connections are many.
+        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
+        Loop.Timers.Remove(_deadline);
         _progressAtDeadline = _bytesSent;
-        _deadline = new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
         Loop.StartTimer(_deadline, due);
     }
 
     private void DeadlinePassed()
     {
-        _deadline = null;
         if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
         {
             // The peer is slow, not gone: as long as it takes bytes it may have them.

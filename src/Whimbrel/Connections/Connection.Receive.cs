@@ -161,6 +161,14 @@ internal sealed partial class Connection
         // What the session wanted more of before looking at it: there is no more (contract 3).
         if (_atLeast > 0) OfferUnread();
         if (_state != ConnectionState.Open) return;
+        if (_gate != ReceiveGate.Finished)
+        {
+            // It was paused by that: the end waits for the resume (contract 10).
+            _gate &= ~ReceiveGate.Finished;
+            _heldFinish = true;
+            return;
+        }
+
         Call("OnPeerFinished", static session => session.CallPeerFinished());
         AfterCallback();
         if (_state == ConnectionState.Open && _finishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
@@ -184,8 +192,11 @@ internal sealed partial class Connection
 
     private void DiscardInput(int count)
     {
+        // While draining the peer may go on sending: not reading it could keep it from reading us. After our FIN it may
+        // not go on for long.
+        if (_state != ConnectionState.Lingering) return;
         _discarded += count;
-        if (_discarded > LingerLimitBytes && _state is ConnectionState.Lingering or ConnectionState.Draining)
+        if (_discarded > LingerLimitBytes)
         {
             ResetOnClose = true;
             Detach();

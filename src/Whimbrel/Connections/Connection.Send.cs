@@ -80,7 +80,8 @@ internal sealed unsafe partial class Connection
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
     {
-        if (data.Length <= _room && Loop.IsCurrent && generation == Generation)
+        // One comparison for both: nothing to send goes the slow way too, which knows whether the connection has ended.
+        if ((uint)(data.Length - 1) < (uint)_room && Loop.IsCurrent && generation == Generation)
         {
             Unsafe.CopyBlockUnaligned(ref *_fillPointer, ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(data)), (uint)data.Length);
             _fillPointer += data.Length;
@@ -176,17 +177,16 @@ internal sealed unsafe partial class Connection
         MarkDirty();
     }
 
-    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again. Returns 0.</summary>
-    private int CloseFill()
+    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again.</summary>
+    private void CloseFill()
     {
-        if (_granted == 0) return 0;
+        if (_granted == 0) return;
         int written = _granted - _room;
         _tail!.End += written;
         _granted = 0;
         _room = 0;
         _fillPointer = null;
         _queued += written;
-        return 0;
     }
 
     private void Enqueue(Block block)
@@ -205,14 +205,20 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Starts the send of what is queued. From the loop's flush only.</summary>
-    internal void Flush()
+    internal void Flush(bool isEndOfTurn)
     {
         _dirty = false;
         if (_reserved > 0 && ReferenceEquals(Loop.ActiveConnection, this))
         {
-            // Somebody writes into the fill block right now: it cannot leave yet.
-            MarkDirty();
-            return;
+            if (!isEndOfTurn)
+            {
+                // Somebody may be writing into the fill block right now: it cannot leave yet.
+                MarkDirty();
+                return;
+            }
+
+            // No user code is on the stack: what was reserved and not committed is given back.
+            _reserved = 0;
         }
 
         // Room that was reserved and not committed before the callback returned is given back.
@@ -222,7 +228,11 @@ internal sealed unsafe partial class Connection
         if (_head.Length == 0)
         {
             PopSent();
-            if (_head is null) return;
+            if (_head is null)
+            {
+                if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+                return;
+            }
         }
 
         _sendInFlight = true;
@@ -298,6 +308,7 @@ internal sealed unsafe partial class Connection
     {
         CloseFill();
         while (_head is not null) PopSent();
+        DropHeldRuns();
         _queued = 0;
     }
 
@@ -399,8 +410,23 @@ internal sealed unsafe partial class Connection
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
             if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
-            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) return SendResult.Queued;
+            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
         }
+
+        if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
+        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
+        // its pieces. Either way they are given back, and it is told.
+        ReleaseForeign(length, generation);
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        return SendResult.Full;
+    }
+
+    /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
+    private void ForeignGone(uint generation)
+    {
+        if (generation != Generation) return;
+        if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
+        if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -448,13 +474,15 @@ internal sealed unsafe partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
         ForeignArrived(data.Length, generation);
     }
 
     private void ForeignArrived(int length, uint generation)
     {
         ReleaseForeign(length, generation);
-        if (generation == Generation && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+        ForeignGone(generation);
         Loop.FlushIfMany();
     }
 
@@ -517,6 +545,12 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (operation.IsCancelRequested)
+        {
+            operation.EndCancelled();
+            return;
+        }
+
         Enqueue(operation);
         PumpOperations();
     }
@@ -528,7 +562,13 @@ internal sealed unsafe partial class Connection
         _lastOperation = operation;
     }
 
-    internal void OperationEnded() => Interlocked.Decrement(ref _operationCount);
+    internal void OperationEnded()
+    {
+        Interlocked.Decrement(ref _operationCount);
+        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
+        // for the one it was meant for.
+        if (Loop.IsCurrent && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+    }
 
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
@@ -538,6 +578,8 @@ internal sealed unsafe partial class Connection
             long room = _limit - BytesPending;
             int rest = operation.Rest.Length;
             bool inPieces = operation.HasStarted || rest > _limit;
+            // What other threads were promised already comes before the first piece: nothing may come between the pieces.
+            if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             Append(operation.Rest.Span[..count]);
@@ -586,6 +628,8 @@ internal sealed unsafe partial class Connection
 
             return;
         }
+
+        operation.IsCancelRequested = true;
     }
 
     private void EndOperations()
@@ -616,16 +660,17 @@ internal sealed unsafe partial class Connection
     /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
     private void ReleaseHeldRuns()
     {
-        if (_heldRuns is not { } held || _broadcastGate == BroadcastGate.Held) return;
+        if (_heldRuns is not { Count: > 0 } held || _broadcastGate == BroadcastGate.Held) return;
         // A message that goes in pieces is finished first; there was room for it beside what is held.
         if (_firstOperation is { HasStarted: true }) return;
-        _heldRuns = null;
         foreach ((Run run, int start, int length) in held)
         {
             _queued -= length;
             if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
             Loop.Blocks.Release(run);
         }
+
+        held.Clear();
     }
 
     /// <summary>Queues a stretch of a run by reference. False when this member does not get it.</summary>
@@ -689,7 +734,6 @@ internal sealed unsafe partial class Connection
 
     private void LeaveGroups()
     {
-        DropHeldRuns();
         if (_shard.Members.Contains(this)) _shard.Members.Remove(this);
         while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
     }
@@ -698,7 +742,6 @@ internal sealed unsafe partial class Connection
     {
         if (_heldRuns is null) return;
         foreach ((Run run, _, _) in _heldRuns) Loop.Blocks.Release(run);
-
-        _heldRuns = null;
+        _heldRuns.Clear();
     }
 }

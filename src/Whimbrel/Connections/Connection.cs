@@ -24,9 +24,9 @@ internal sealed partial class Connection : Resident
     private LoopTimer? _deadline;
     private LoopTimer? _sessionTimers;
     private bool _wasConnected;
-    private bool _lastCallbackGiven;
     private bool _peerFinished;
     private bool _finishRequested;
+    private bool _finishedFirst;
     private bool _finishSent;
     private bool _detached;
 
@@ -73,6 +73,8 @@ internal sealed partial class Connection : Resident
     internal bool Connecting()
     {
         Call("OnConnecting", static session => session.CallConnecting());
+        // A loop that stops has ended its residents already: who comes now ends here, or the loop would never be empty.
+        if (Loop.IsStopping) AbortWith(new CloseReason(CloseCause.EngineStopped));
         return _state == ConnectionState.Connecting;
     }
 
@@ -96,7 +98,8 @@ internal sealed partial class Connection : Resident
 
         _state = ConnectionState.Open;
         _wasConnected = true;
-        _gate = ReceiveGate.None;
+        // Not None: a pause in OnConnecting stays (contract 10).
+        _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
         Call("OnConnected", static session => session.CallConnected());
@@ -164,18 +167,37 @@ internal sealed partial class Connection : Resident
         _next = null;
         CancelSessionTimers();
         _atLeast = 0;
-        // If this callback ends the connection, nobody is told of that end: the old session has had its last, the next none (contract 1).
-        _lastCallbackGiven = true;
-        Call("OnDisconnected", static session => session.CallDisconnected(new CloseReason(CloseCause.HandedOver)));
-        if (_state != ConnectionState.Open) return;
-        _lastCallbackGiven = false;
+        // First, so that whatever the old session does in its last callback does not reach the connection any more: it
+        // has its end, and must not get a second one (contract 1).
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _session = next;
         _shard.Host.SessionReplaced(old, next);
+        Exception? thrown = TellHandedOver(old);
+        // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
         Call("OnConnected", static session => session.CallConnected());
-        if (_state == ConnectionState.Open && _next is null) OfferUnread();
-        else if (_unread.Length > 0) _offerPending = true;
+        if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+        if (_state != ConnectionState.Open || _unread.Length == 0) return;
+        if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
+        else _offerPending = true;
+    }
+
+    private Exception? TellHandedOver(Session old)
+    {
+        Exception? thrown = null;
+        Loop.EnterCallback(this, "OnDisconnected");
+        try
+        {
+            old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+            TellErrorAfterEnd(old, e);
+        }
+
+        Loop.LeaveCallback();
+        return thrown;
     }
 
     // ------------------------------------------------------------------ timers of the session
@@ -208,7 +230,7 @@ internal sealed partial class Connection : Resident
         AfterCallback();
     }
 
-    private void ForgetSessionTimer(LoopTimer timer)
+    internal void ForgetSessionTimer(LoopTimer timer)
     {
         if (ReferenceEquals(_sessionTimers, timer))
         {
@@ -226,8 +248,9 @@ internal sealed partial class Connection : Resident
 
     private void CancelSessionTimers()
     {
-        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession) t.Cancel();
-        _sessionTimers = null;
+        LoopTimer? timers = _sessionTimers;
+        _sessionTimers = null; // each cancelled timer takes itself out of the list: there is none to search
+        for (LoopTimer? t = timers; t is not null; t = t.NextOfSession) t.Cancel();
     }
 
     // ------------------------------------------------------------------ noted work

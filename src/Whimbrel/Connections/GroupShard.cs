@@ -122,8 +122,10 @@ internal sealed class GroupShard
         Run run = RunFor(data.Length);
         int start = run.Length;
         run.Append(data);
+        // A predicate or a notice may broadcast or leave in the middle: held, the run is neither begun again nor given back.
+        if (ReferenceEquals(run, _run)) run.References++;
         BroadcastResult result = Distribute(run, start, data.Length, except, predicate);
-        if (!ReferenceEquals(run, _run)) Loop.Blocks.Release(run);
+        Loop.Blocks.Release(run);
         return result;
     }
 
@@ -142,12 +144,14 @@ internal sealed class GroupShard
         // Downwards: a member that this broadcast ends is not taken out before the completion phase, but stay on the safe side.
         for (int i = _count - 1; i >= 0; i--)
         {
+            if (i >= _count) continue; // a predicate took members out
             Connection member = _members[i];
             if (except is not null && ReferenceEquals(member.Session, except)) continue;
             if (predicate is not null && !Matches(predicate, member)) continue;
+            // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
+            backlog += Math.Min(member.BytesPending, BacklogClip);
             if (member.AppendRun(run, start, length)) queued++;
             else skipped++;
-            backlog += Math.Min(member.BytesPending, BacklogClip);
             Loop.FlushIfMany();
         }
 

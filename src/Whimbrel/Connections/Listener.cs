@@ -18,6 +18,7 @@ internal sealed class Listener : Resident
     private Completion<bool>? _stopped;
     private LoopTimer? _rest;
     private bool _isOpen;
+    private int _bindError;
     private bool _isDetaching;
 
     internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint)
@@ -43,6 +44,13 @@ internal sealed class Listener : Resident
 
     internal void Start()
     {
+        if (Loop.IsStopping)
+        {
+            _isDetaching = true;
+            _started.SetException(new ObjectDisposedException(nameof(Engine)));
+            return;
+        }
+
         Loop.Attach(this);
     }
 
@@ -51,7 +59,9 @@ internal sealed class Listener : Resident
         if (error != 0)
         {
             _isDetaching = true;
-            _started.SetException(new NetworkException(BindError.Describe(EndPoint, error)));
+            _bindError = error;
+            // Looking for the holder reads the descriptors of every process: seconds on a busy machine, and not this loop's.
+            Loop.Engine.Offload(static listener => ((Listener)listener!).TellBindError(), this);
             return;
         }
 
@@ -59,6 +69,8 @@ internal sealed class Listener : Resident
         _started.SetResult(EndPoint);
         Loop.StartReceive(this);
     }
+
+    private void TellBindError() => _started.SetException(new NetworkException(BindError.Describe(EndPoint, _bindError)));
 
     /// <summary>The engine accepted a socket; it is ours to place or to discard.</summary>
     internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)

@@ -14,7 +14,10 @@ internal abstract class Resident
     /// <summary>Index in the loop's tables while attached, else -1.</summary>
     internal int Slot { get; set; } = -1;
 
-    /// <summary>Counts the tenants of this object. Compared before anything that came late is believed.</summary>
+    /// <summary>Counts the residents of the slot; the engine puts both into what it hands to the kernel, and compares them when something comes back.</summary>
+    internal uint SlotGeneration { get; set; }
+
+    /// <summary>Counts the tenants of this object. Compared before a call from another thread is believed.</summary>
     internal uint Generation { get; set; } = 1;
 
     /// <summary>Make close send a reset instead of a FIN.</summary>

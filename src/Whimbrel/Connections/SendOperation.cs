@@ -24,6 +24,9 @@ internal sealed class SendOperation : Completion<SendResult>
 
     internal bool HasStarted { get; private set; }
 
+    /// <summary>Cancelled while it was still in the mailbox: the control lane is quicker than the data lane.</summary>
+    internal bool IsCancelRequested { get; set; }
+
     internal static SendOperation Take(Loop loop)
     {
         if (loop.IsCurrent && loop.FreeOperations.TryPop(out SendOperation? operation)) return operation;
@@ -36,6 +39,7 @@ internal sealed class SendOperation : Completion<SendResult>
         _generation = generation;
         Rest = data;
         HasStarted = false;
+        IsCancelRequested = false;
     }
 
     internal void Advance(int count)

@@ -111,7 +111,22 @@ internal static unsafe class SocketFactory
         if (probe < 0) return false;
         bool refused = Syscall.Connect(probe, address, length) != 0 && Syscall.LastError == Errno.ECONNREFUSED;
         Syscall.Close(probe);
-        return refused && DeletePath(path);
+        return refused && IsSocketFile(path) && DeletePath(path);
+    }
+
+    /// <summary>A dial to a plain file is refused as well, and somebody may need that file. Sockets are what cannot be opened.</summary>
+    // Safe: a string of our own that ends in a zero byte.
+    private static bool IsSocketFile(string path)
+    {
+        const int readOnlyNonBlockingCloseOnExec = 0x80800;
+        byte[] bytes = Encoding.UTF8.GetBytes(path + "\0");
+        fixed (byte* p = bytes)
+        {
+            int fd = Syscall.Open(p, readOnlyNonBlockingCloseOnExec, 0);
+            if (fd < 0) return Syscall.LastError == Errno.ENXIO;
+            Syscall.Close(fd);
+            return false;
+        }
     }
 
     /// <summary>Deletes the path of a Unix listener that this process made.</summary>
@@ -130,7 +145,8 @@ internal static unsafe class SocketFactory
         {
             if (endPoint is IPEndPoint ip)
             {
-                if (options.ReuseAddress && !OperatingSystem.IsWindows()) socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.ReuseAddress, true);
+                // ReuseAddress: .NET sets SO_REUSEADDR in every bind of a Unix system. Its own option of that name is not for us: it
+                // sets SO_REUSEPORT as well, and a second server would take the same port without an error.
                 if (options.ReusePort && OperatingSystem.IsLinux()) SetReusePort(socket);
                 if (ip.AddressFamily == AddressFamily.InterNetworkV6) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
             }
@@ -162,6 +178,7 @@ internal static unsafe class SocketFactory
 
     private static bool IsStale(EndPoint endPoint)
     {
+        if (OperatingSystem.IsLinux() && !IsSocketFile(endPoint.ToString()!)) return false;
         using Socket probe = CreateSocket(endPoint);
         try
         {

@@ -30,6 +30,9 @@ public abstract class Loop
     private const int FlushEveryBlocks = 64;
     private const int StartSlots = 64;
 
+    /// <summary>Rounds of continuations that a loop at its end still runs itself, each made ready by the one before.</summary>
+    private const int LastContinuations = 64;
+
     [ThreadStatic]
     private static Loop? t_current;
 
@@ -37,6 +40,7 @@ public abstract class Loop
     private readonly Queue<Resident> _scheduled = new();
     private readonly Stack<Connection> _freeConnections = new();
     private Resident?[] _residents = new Resident?[StartSlots];
+    private uint[] _slotGenerations = new uint[StartSlots];
     private List<(Action<object?> Continuation, object? State)> _ready = [];
     private List<(Action<object?> Continuation, object? State)> _readyRunning = [];
     private Connection[] _dirty = new Connection[StartSlots];
@@ -68,7 +72,7 @@ public abstract class Loop
     /// <summary>True on this loop's own thread.</summary>
     public bool IsCurrent => ReferenceEquals(t_current, this);
 
-    /// <summary>Monotonic milliseconds as of the start of this turn. The loop's thread only.</summary>
+    /// <summary>Monotonic milliseconds when the loop last stopped waiting. The loop's thread only.</summary>
     public long TimeMs { get; private set; }
 
     internal Mailbox Mailbox { get; }
@@ -91,6 +95,9 @@ public abstract class Loop
     internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || (_isStopping && ResidentCount == 0);
 
     internal bool IsStopped { get; private set; }
+
+    /// <summary>The engine was disposed: all is being ended, and nothing new begins.</summary>
+    internal bool IsStopping => _isStopping;
 
     // ------------------------------------------------------------------ public: posting and timers, any thread
 
@@ -220,12 +227,12 @@ public abstract class Loop
 
     internal void Turn()
     {
-        TimeMs = Engine.NowMs;
         if (Mailbox.Any) Mailbox.Drain();
         if (_ready.Count > 0) RunReady();
         if (Timers.NextDueMs <= TimeMs) Timers.Fire(TimeMs, this);
         if (_scheduled.Count > 0) RunScheduled();
-        FlushDirty();
+        FlushDirty(isEndOfTurn: true);
+        CheckBusyTime();
         Wait(HasWork ? 0 : MsUntilNextTimer());
         if (_scheduled.Count > 0) RunScheduled();
     }
@@ -237,17 +244,13 @@ public abstract class Loop
     }
 
     /// <summary>The engine calls this right before it blocks. False: something was posted, do not block.</summary>
-    private protected bool TrySleep()
-    {
-        CheckBusyTime();
-        return Mailbox.TrySleep();
-    }
+    private protected bool TrySleep() => Mailbox.TrySleep();
 
     /// <summary>The engine calls this when it stops blocking, before it delivers.</summary>
     private protected void Woke()
     {
         Mailbox.Woke();
-        _busySinceMs = Engine.NowMs;
+        TimeMs = _busySinceMs = Engine.NowMs;
         IsBusy = true;
     }
 
@@ -397,10 +400,10 @@ public abstract class Loop
     /// <summary>Bulk traffic and wide broadcasts must not fall out of the cache before they are sent (docs/design/0002).</summary>
     internal void FlushIfMany()
     {
-        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty();
+        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty(isEndOfTurn: false);
     }
 
-    internal void FlushDirty()
+    private void FlushDirty(bool isEndOfTurn)
     {
         _receivedSinceFlush = 0;
         _blocksSinceFlush = 0;
@@ -408,7 +411,7 @@ public abstract class Loop
         _isFlushing = true;
         // What gets dirty again meanwhile (a send that took only a part) waits for the next flush.
         int count = _dirtyCount;
-        for (int i = 0; i < count; i++) _dirty[i].Flush();
+        for (int i = 0; i < count; i++) _dirty[i].Flush(isEndOfTurn);
         int rest = _dirtyCount - count;
         Array.Copy(_dirty, count, _dirty, 0, rest);
         Array.Clear(_dirty, rest, count);
@@ -426,12 +429,16 @@ public abstract class Loop
         if (slot >= _residents.Length)
         {
             Array.Resize(ref _residents, _residents.Length * 2);
+            Array.Resize(ref _slotGenerations, _residents.Length);
             GrowSlots(_residents.Length);
         }
 
         _residents[slot] = resident;
         resident.Slot = slot;
+        resident.SlotGeneration = _slotGenerations[slot];
         StartAttach(resident);
+        // Arrived on its way here while the loop was told to stop.
+        if (_isStopping && resident.Slot == slot) Stop(resident);
     }
 
     internal void Detach(Resident resident) => StartDetach(resident);
@@ -440,6 +447,7 @@ public abstract class Loop
     private protected void FreeSlot(Resident resident)
     {
         _residents[resident.Slot] = null;
+        _slotGenerations[resident.Slot]++;
         _freeSlots.Push(resident.Slot);
         resident.Slot = -1;
     }
@@ -464,6 +472,7 @@ public abstract class Loop
     internal void RunThread()
     {
         t_current = this;
+        TimeMs = Engine.NowMs;
         try
         {
             while (!(_isStopping && ResidentCount == 0 && _scheduled.Count == 0)) Turn();
@@ -480,9 +489,12 @@ public abstract class Loop
     {
         Loop? outer = t_current;
         t_current = this;
+        // Other loops moved the clock meanwhile: that was not this one's doing.
+        TimeMs = _busySinceMs = Engine.NowMs;
         try
         {
             Turn();
+            CheckBusyTime();
             if (_isStopping && ResidentCount == 0 && _scheduled.Count == 0 && !IsStopped) Finish();
         }
         finally
@@ -509,8 +521,11 @@ public abstract class Loop
     private void Finish()
     {
         Mailbox.Close();
-        RunReady();
-        RunReady();
+        // Attempts that were still in the mailbox have failed, and are owed their last callback.
+        while (_scheduled.Count > 0) RunScheduled();
+        for (int i = 0; i < LastContinuations && _ready.Count > 0; i++) RunReady();
+        foreach ((Action<object?> continuation, object? state) in _ready) Engine.Offload(continuation, state);
+        _ready.Clear();
         CloseQueue();
         Blocks.Clear();
         IsStopped = true;
@@ -531,18 +546,23 @@ public abstract class Loop
         _isStopping = true;
         for (int i = 0; i < _usedSlots; i++)
         {
-            switch (_residents[i])
-            {
-                case Connection connection:
-                    connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
-                    break;
-                case Connector connector:
-                    connector.Cancel(new CloseReason(CloseCause.EngineStopped));
-                    break;
-                case Listener listener:
-                    listener.Stop();
-                    break;
-            }
+            if (_residents[i] is { } resident) Stop(resident);
+        }
+    }
+
+    private static void Stop(Resident resident)
+    {
+        switch (resident)
+        {
+            case Connection connection:
+                connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
+                break;
+            case Connector connector:
+                connector.Cancel(new CloseReason(CloseCause.EngineStopped));
+                break;
+            case Listener listener:
+                listener.Stop();
+                break;
         }
     }
 

@@ -6,6 +6,7 @@ internal static class Errno
     internal const int EPERM = 1;
     internal const int ENOENT = 2;
     internal const int EINTR = 4;
+    internal const int ENXIO = 6;
     internal const int EBADF = 9;
     internal const int EAGAIN = 11;
     internal const int ENOMEM = 12;

@@ -29,9 +29,9 @@ public sealed class EpollTcpTimer() : TimerSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixTimer() : TimerSuite(Transport.EpollUnix);
 
-public sealed class EpollTcpLoop() : LoopSuite(Transport.EpollTcp);
+public sealed class EpollTcpPost() : PostSuite(Transport.EpollTcp);
 
-public sealed class EpollUnixLoop() : LoopSuite(Transport.EpollUnix);
+public sealed class EpollUnixPost() : PostSuite(Transport.EpollUnix);
 
 public sealed class EpollTcpStress() : StressSuite(Transport.EpollTcp);
 

@@ -30,9 +30,9 @@ public sealed class MemoryTcpTimer() : TimerSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixTimer() : TimerSuite(Transport.MemoryUnix);
 
-public sealed class MemoryTcpLoop() : LoopSuite(Transport.MemoryTcp);
+public sealed class MemoryTcpPost() : PostSuite(Transport.MemoryTcp);
 
-public sealed class MemoryUnixLoop() : LoopSuite(Transport.MemoryUnix);
+public sealed class MemoryUnixPost() : PostSuite(Transport.MemoryUnix);
 
 public sealed class MemoryTcpStress() : StressSuite(Transport.MemoryTcp);
 

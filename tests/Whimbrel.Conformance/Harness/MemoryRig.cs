@@ -34,7 +34,7 @@ public sealed class MemoryRig : Rig
         {
             _engine.RunUntil(condition);
         }
-        catch (Exception e)
+        catch (SimulationStalledException e)
         {
             throw new InvalidOperationException($"Nothing more can happen while waiting for {what}.", e);
         }
@@ -42,7 +42,23 @@ public sealed class MemoryRig : Rig
 
     public override void Settle() => _engine.RunUntilIdle();
 
-    public override void Pass(TimeSpan time) => _engine.Advance(time);
+    public override bool HasResets => true;
+
+    public override void Pass(TimeSpan time)
+    {
+        // Timers fire when they are due, and not all together at the end.
+        long end = _engine.NowMs + (long)time.TotalMilliseconds;
+        while (true)
+        {
+            _engine.RunUntilIdle();
+            long due = _engine.Loops.Where(static l => !l.IsStopped).Min(static l => (long?)l.Timers.NextDueMs) ?? long.MaxValue;
+            if (due > end) break;
+            _engine.Advance(TimeSpan.FromMilliseconds(Math.Max(0, due - _engine.NowMs)));
+        }
+
+        _engine.Advance(TimeSpan.FromMilliseconds(end - _engine.NowMs));
+        _engine.RunUntilIdle();
+    }
 
     public override void Block(TimeSpan time) => _engine.Block(time);
 
@@ -81,7 +97,12 @@ public sealed class MemoryRig : Rig
 
     public override EndPoint DeadAddress() => IsUnix ? NewAddress() : new IPEndPoint(IPAddress.Loopback, ushort.MaxValue - 1);
 
-    public override EndPoint? SilentAddress() => null;
+    public override EndPoint? SilentAddress()
+    {
+        EndPoint address = DeadAddress();
+        _engine.AddBlackHole(address);
+        return address;
+    }
 
     protected override void Release()
     {

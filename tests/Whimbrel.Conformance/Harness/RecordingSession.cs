@@ -13,6 +13,9 @@ public delegate int UnreadHook(RecordingSession session, ReadOnlySpan<byte> unre
 /// </summary>
 public sealed class RecordingSession : Session
 {
+    [ThreadStatic]
+    private static RecordingSession? t_running;
+
     private readonly Rig _rig;
     private readonly Lock _gate = new();
     private readonly List<string> _events = [];
@@ -31,6 +34,9 @@ public sealed class RecordingSession : Session
     }
 
     // ------------------------------------------------------------------ hooks
+
+    /// <summary>Takes a connection over from another session: then its life begins with OnConnected (contract 15).</summary>
+    public bool IsSuccessor { get; init; }
 
     public Action<RecordingSession>? AtConnecting { get; set; }
 
@@ -137,15 +143,12 @@ public sealed class RecordingSession : Session
 
     public void Until(string name) => _rig.Until(() => Saw(name), $"'{name}' at {this}");
 
-    /// <summary>Gets its connection by a hand-over: it is connected without having been connecting.</summary>
-    public bool IsNext { get; init; }
-
     /// <summary>Contract 1, for a session that is over or never began.</summary>
     public void CheckLife()
     {
         IReadOnlyList<string> events = Events;
         if (events.Count == 0) return;
-        Assert.True(events[0] == (IsNext ? "connected" : "connecting"), $"the first callback was {events[0]}: {Life}");
+        Assert.True(events[0] == (IsSuccessor ? "connected" : "connecting"), $"the first callback was {events[0]}: {Life}");
         int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal) || e.StartsWith("connect failed", StringComparison.Ordinal));
         Assert.True(ends == 1, $"{ends} last callbacks: {Life}");
         bool wasConnected = events.Contains("connected");
@@ -252,6 +255,8 @@ public sealed class RecordingSession : Session
     private void Begin(string? name)
     {
         if (Interlocked.Exchange(ref _inside, 1) == 1) _rig.Violation($"{name ?? "received"} began inside or beside another callback: {Life}");
+        if (t_running is not null) _rig.Violation($"{name ?? "received"} began inside a callback of {t_running}");
+        t_running = this;
         if (!Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
         lock (_gate)
         {
@@ -266,6 +271,7 @@ public sealed class RecordingSession : Session
 
     private void Leave(bool isLast)
     {
+        t_running = null;
         Volatile.Write(ref _inside, 0);
         if (!isLast) return;
         lock (_gate) _isOver = true;

@@ -201,8 +201,10 @@ public abstract class Rig
     {
         Join();
         ClosePeers();
-        foreach (Client client in _clients) Await(client.DisposeAsync(), "the client to end");
-        foreach (Server server in _servers) Await(server.StopAsync(TimeSpan.Zero), "the server to stop");
+        // By index: the last callbacks of a test may still make clients.
+        for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
+        for (int i = 0; Nth(_servers, i) is { } server; i++) Await(server.StopAsync(TimeSpan.Zero), "the server to stop");
+        for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
         Until(() => _sessions.All(static s => !s.IsAlive), "every session to get its last callback");
         Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());
         Await(Engine.DisposeAsync(), "the engine to end");
@@ -228,6 +230,12 @@ public abstract class Rig
         {
             // The test has failed already, and its own message says more.
         }
+    }
+
+    private static T? Nth<T>(List<T> list, int index)
+        where T : class
+    {
+        lock (list) return index < list.Count ? list[index] : null;
     }
 
     private void ClosePeers()

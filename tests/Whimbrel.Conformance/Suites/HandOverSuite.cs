@@ -6,7 +6,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(15)]
     public void The_next_session_is_connected_and_then_gets_the_unread_bytes() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true };
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtUnread = (self, unread) =>
         {
             if (unread.Length < 6) return 0;
@@ -30,7 +30,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(15)]
     public void Id_addresses_counters_queue_groups_and_the_place_in_the_server_stay() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true };
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next), Narrow(rig));
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession old = server.Connected();
@@ -71,7 +71,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [InlineData("peer finished")]
     public void It_may_be_called_in_every_callback_and_from_a_posted_action(string where) => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true, AtConnected = static self => self.Send("next"u8) };
+        RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = static self => self.Send("next"u8) };
         RecordingServer server = rig.Serve(s =>
         {
             if (where == "connected") s.AtConnected = self => self.CallHandOver(next);
@@ -100,8 +100,8 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(15)]
     public void Twice_in_a_row_the_third_session_gets_the_unread_bytes() => Run(rig =>
     {
-        RecordingSession third = new(rig) { IsNext = true };
-        RecordingSession second = new(rig) { IsNext = true, AtConnected = self => self.CallHandOver(third) };
+        RecordingSession third = new(rig) { IsSuccessor = true };
+        RecordingSession second = new(rig) { IsSuccessor = true, AtConnected = self => self.CallHandOver(third) };
         RecordingServer server = rig.Serve(s => s.AtUnread = (self, unread) =>
         {
             if (unread.Length < 5) return 0;
@@ -141,7 +141,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(15, 4)]
     public void What_the_next_session_throws_in_OnConnected_ends_the_connection_as_its_own() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true, AtConnected = static _ => throw new InvalidOperationException("on purpose") };
+        RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = static _ => throw new InvalidOperationException("on purpose") };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next));
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
@@ -156,7 +156,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [InlineData("abort")]
     public void A_session_that_ends_the_connection_in_its_last_callback_hears_of_no_second_end(string how) => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true };
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s =>
         {
             s.AtReceived = (self, _) => self.CallHandOver(next);
@@ -187,7 +187,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [InlineData(false, false)]
     public void A_close_in_the_same_callback_wins(bool handOverFirst, bool abort) => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true };
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
         {
             if (handOverFirst) self.CallHandOver(next);
@@ -211,7 +211,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(15, 5)]
     public void The_old_session_can_do_nothing_to_the_connection_any_more() => Run(rig =>
     {
-        RecordingSession next = new(rig) { IsNext = true };
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next));
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession old = server.Connected();
@@ -247,7 +247,7 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     public void The_session_of_a_client_is_the_next_one() => Run(rig =>
     {
         PeerListener listener = rig.Listen();
-        RecordingSession next = new(rig) { IsNext = true };
+        RecordingSession next = new(rig) { IsSuccessor = true };
         RecordingClient client = rig.MakeClient(listener.EndPoint, s => s.AtReceived = (self, _) => self.CallHandOver(next));
         RecordingSession old = rig.Connect(client);
         Peer peer = listener.Accept();

@@ -432,6 +432,8 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         Trigger(rig, first, server, session, peer, client);
         Trigger(rig, second, server, session, peer, client);
         rig.Join();
+        // Who only finished sending goes on until the peer has finished as well.
+        if (first != "finish" && second != "finish") rig.Until(() => !session.IsConnected, "one of the causes to be noticed");
         peer?.Close();
         if (client is not null) rig.Await(client.DisconnectAsync());
         CloseCause cause = session.End();
@@ -444,7 +446,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         switch (how)
         {
             case "peer finishes":
-                if (peer is not null) peer.FinishSending();
+                if (peer is not null) Try(peer.FinishSending);
                 else rig.Elsewhere(() => client!.Session?.FinishSending());
                 break;
             case "peer resets":
@@ -452,15 +454,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
                 else rig.Elsewhere(() => client!.Session?.Abort());
                 break;
             case "throw" when peer is not null:
-                try
-                {
-                    peer.TryWrite("x"u8);
-                }
-                catch (Exception e) when (e is IOException or ObjectDisposedException)
-                {
-                    // The other cause was faster.
-                }
-
+                Try(() => peer.TryWrite("x"u8));
                 break;
             case "throw":
                 rig.Elsewhere(() => client!.Session?.Send("x"u8));
@@ -477,11 +471,23 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         }
     }
 
+    private static void Try(Action action)
+    {
+        try
+        {
+            action();
+        }
+        catch (Exception e) when (e is IOException or ObjectDisposedException)
+        {
+            // The other cause was faster, and the peer's socket is gone.
+        }
+    }
+
     private static CloseCause[] CausesOf(string how) => how switch
     {
         "close" => [CloseCause.LocalClose, CloseCause.PeerClosed],
         "abort" => [CloseCause.LocalAbort],
-        "finish" => [CloseCause.LocalClose, CloseCause.PeerClosed],
+        "finish" => [CloseCause.LocalClose, CloseCause.PeerClosed, CloseCause.PeerReset],
         "overflow" => [CloseCause.SlowConsumer],
         "throw" => [CloseCause.UserException, CloseCause.PeerClosed, CloseCause.PeerReset],
         "server stops" => [CloseCause.ServerStopped],

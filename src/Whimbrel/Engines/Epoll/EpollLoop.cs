@@ -92,7 +92,7 @@ internal sealed unsafe class EpollLoop : Loop
     private void Deliver(uint mask, int slot, uint generation)
     {
         Resident? resident = ResidentAt(slot);
-        if (resident is null || resident.Generation != generation)
+        if (resident is null || resident.SlotGeneration != generation)
         {
             Counters.StaleCompletions++;
             return;
@@ -133,7 +133,7 @@ internal sealed unsafe class EpollLoop : Loop
         }
 
         // What was delivered may have ended it; its slot may already have another tenant.
-        if (connection.Slot == slot && connection.Generation == generation) Apply(slot, connection);
+        if (connection.Slot == slot && connection.SlotGeneration == generation) Apply(slot, connection);
     }
 
     private void Receive(Connection connection)
@@ -170,7 +170,7 @@ internal sealed unsafe class EpollLoop : Loop
         if (s.IsRegistered && s.Registered == s.Wanted) return;
         if (!s.IsRegistered && s.Wanted == 0) return;
         int operation = s.IsRegistered ? EpollAbi.EPOLL_CTL_MOD : EpollAbi.EPOLL_CTL_ADD;
-        int error = Control(operation, s.Fd, s.Wanted, (uint)slot | ((ulong)resident.Generation << 32));
+        int error = Control(operation, s.Fd, s.Wanted, (uint)slot | ((ulong)resident.SlotGeneration << 32));
         if (error != 0)
         {
             // ENOMEM or ENOSPC: nothing would ever be reported for it.

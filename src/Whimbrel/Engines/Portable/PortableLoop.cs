@@ -1,26 +1,477 @@
-using System.Collections.Concurrent;
 using System.Net;
 using System.Net.Sockets;
-using Whimbrel.Buffers;
+using System.Runtime.InteropServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Portable;
 
-/// <summary>placeholder replaced below</summary>
-internal sealed class PortableLoop : Loop
+/// <summary>
+/// System.Net.Sockets on every platform that .NET runs on. Asynchronous calls tell when a socket is ready; what can be done at
+/// once is done with non-blocking calls on the loop's thread. Completions come on any thread and only enter
+/// <see cref="CompletionQueue"/>. Each operation in flight is counted in its slot, and a slot is freed when none is left.
+/// Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; bytes are in PortableLoop.Transfer.cs.
+/// </summary>
+// Safe: every pointer here is the loop's own buffer or a queued block; see PortableOperation.SetBlock for the one that
+// outlives a call.
+internal sealed unsafe partial class PortableLoop : Loop
 {
-    internal PortableLoop(Engine engine, int index) : base(engine, index) { }
-    private protected override void StartAttach(Resident resident) => throw new NotImplementedException();
-    internal override void StartReceive(Resident resident) => throw new NotImplementedException();
-    internal override void StopReceive(Resident resident) => throw new NotImplementedException();
-    internal override void StartSend(Connection connection) => throw new NotImplementedException();
-    internal override void FinishSend(Connection connection) => throw new NotImplementedException();
-    private protected override void StartDetach(Resident resident) => throw new NotImplementedException();
-    internal override RawSocket Release(Resident resident) => throw new NotImplementedException();
-    internal override void Discard(RawSocket socket) => throw new NotImplementedException();
-    private protected override void Wait(long timeoutMs) => throw new NotImplementedException();
-    private protected override void Wake() => throw new NotImplementedException();
-    private protected override void GrowSlots(int capacity) => throw new NotImplementedException();
-    private protected override void CloseQueue() => throw new NotImplementedException();
+    private const int AcceptsPerTurn = 64;
+    private const int MaxFreeOperations = 1024;
+    private const int ReserveDescriptors = 8;
+
+    private static readonly System.Net.Sockets.LingerOption s_reset = new(true, 0);
+
+    private readonly CompletionQueue _completions = new();
+    private readonly Stack<PortableOperation> _freeReceives = new();
+    private readonly Stack<PortableOperation> _freeSends = new();
+    private readonly Stack<Socket> _reserve = new(ReserveDescriptors);
+    private readonly byte* _buffer;
+    private readonly byte* _gather;
+    private PortableSlot[] _slots = new PortableSlot[64];
+
+    // Operations that completed before the call returned, and connections to be read on: delivered in order, a turn's worth at a time.
+    private PortableOperation? _firstReady;
+    private PortableOperation? _lastReady;
+    private int _readyCount;
+
+    /// <summary>Engine data of one resident.</summary>
+    private struct PortableSlot
+    {
+        internal Socket? Socket;
+        internal PortableOperation? Operation; // accept, connect or receive: the one that the resident keeps
+        internal int Running; // operations in flight or listed
+        internal int HeldError; // of a receive that nobody waits for now
+        internal bool IsWanted;
+        internal bool IsReading; // Operation is in flight or listed
+        internal bool IsDetaching;
+    }
+
+    internal PortableLoop(Engine engine, int index)
+        : base(engine, index)
+    {
+        _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
+        _gather = (byte*)NativeMemory.AlignedAlloc(GatherBytes, 4096);
+        LoadWhatReceivingNeeds();
+    }
+
+    /// <summary>The runtime opens an assembly at its first use: a first receive with no descriptor left would end the process.</summary>
+    private static void LoadWhatReceivingNeeds()
+    {
+        UnreadBytes unread = default;
+        unread.Append([0]);
+        unread.Append([0]);
+        unread.Consume(2);
+    }
+
+    // ------------------------------------------------------------------ waiting and delivering
+
+    private protected override void Wait(long timeoutMs)
+    {
+        // With something to deliver there is no need to look at the mailbox either; TrySleep measures the turn in any case.
+        if (timeoutMs != 0 && TrySleep() && _readyCount == 0) _completions.Sleep(timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue));
+        Woke();
+        TakeCompletions();
+        // What gets ready meanwhile waits for the next turn: a busy connection leaves room for the mailbox and the others.
+        for (int budget = _readyCount; budget > 0; budget--) Deliver(NextReady());
+    }
+
+    private protected override void Wake() => _completions.Wake();
+
+    /// <summary>The stack has the newest first; they are delivered in the order in which they completed.</summary>
+    private void TakeCompletions()
+    {
+        PortableOperation? newest = _completions.TakeAll();
+        PortableOperation? oldest = null;
+        while (newest is not null)
+        {
+            PortableOperation? next = newest.Next;
+            newest.Next = oldest;
+            oldest = newest;
+            newest = next;
+        }
+
+        while (oldest is not null)
+        {
+            PortableOperation? next = oldest.Next;
+            AddReady(oldest);
+            oldest = next;
+        }
+    }
+
+    private void AddReady(PortableOperation operation)
+    {
+        operation.Next = null;
+        if (_lastReady is null) _firstReady = operation;
+        else _lastReady.Next = operation;
+        _lastReady = operation;
+        _readyCount++;
+    }
+
+    private PortableOperation NextReady()
+    {
+        PortableOperation operation = _firstReady!;
+        _firstReady = operation.Next;
+        if (_firstReady is null) _lastReady = null;
+        operation.Next = null;
+        _readyCount--;
+        return operation;
+    }
+
+    private void Deliver(PortableOperation operation)
+    {
+        int slot = operation.Slot;
+        ref PortableSlot s = ref _slots[slot];
+        s.Running--;
+        if (s.IsDetaching)
+        {
+            Counters.StaleCompletions++;
+            Abandon(operation);
+            if (s.Running == 0) FinishDetach(operation.Resident);
+            return;
+        }
+
+        switch (operation.Kind)
+        {
+            case OperationKind.Receive:
+                Received((Connection)operation.Resident, operation);
+                break;
+            case OperationKind.Send:
+                Sent((Connection)operation.Resident, operation);
+                break;
+            case OperationKind.Accept:
+                Accepted((Listener)operation.Resident, operation);
+                break;
+            case OperationKind.Connect:
+                Dialled((Connector)operation.Resident, operation);
+                break;
+        }
+    }
+
+    /// <summary>An operation of a resident that is leaving: only what it holds is given back.</summary>
+    private void Abandon(PortableOperation operation)
+    {
+        operation.ReadsOn = false;
+        if (operation.Kind == OperationKind.Send) ReturnOperation(_freeSends, operation);
+        else if (operation.Kind == OperationKind.Accept) TakeAccepted(operation)?.Dispose();
+    }
+
+    /// <summary>Counts an operation as running. The caller starts it, and lists it when it completed at once.</summary>
+    private void Begin(PortableOperation operation, Resident resident)
+    {
+        operation.Resident = resident;
+        operation.Slot = resident.Slot;
+        _slots[resident.Slot].Running++;
+    }
+
+    private bool IsAttached(Resident resident, int slot, uint generation) =>
+        resident.Slot == slot && resident.SlotGeneration == generation && !_slots[slot].IsDetaching;
+
+    private static PortableOperation? TakeOperation(Stack<PortableOperation> free) => free.Count > 0 ? free.Pop() : null;
+
+    private static void ReturnOperation(Stack<PortableOperation> free, PortableOperation operation)
+    {
+        operation.Resident = null!;
+        if (free.Count < MaxFreeOperations) free.Push(operation);
+        else operation.Dispose();
+    }
+
+    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
+
+    // ------------------------------------------------------------------ attach
+
+    private protected override void StartAttach(Resident resident)
+    {
+        _slots[resident.Slot] = default;
+        switch (resident)
+        {
+            case Connection connection:
+                AttachConnection(connection);
+                break;
+            case Listener listener:
+                AttachListener(listener);
+                break;
+            case Connector connector:
+                AttachConnector(connector);
+                break;
+        }
+    }
+
+    private void AttachConnection(Connection connection)
+    {
+        Socket socket = (Socket)connection.AdoptedSocket.Handle!;
+        PortableOperation operation = TakeOperation(_freeReceives) ?? new PortableOperation(_completions, OperationKind.Receive, SmallBytes);
+        ref PortableSlot slot = ref _slots[connection.Slot];
+        slot.Socket = socket;
+        slot.Operation = operation;
+        int error = 0;
+        try
+        {
+            socket.Blocking = false;
+        }
+        catch (SocketException e)
+        {
+            error = ErrorText.ErrnoOf(e.SocketErrorCode);
+        }
+
+        connection.CompleteAttach(error);
+    }
+
+    private void AttachListener(Listener listener)
+    {
+        Socket socket;
+        try
+        {
+            socket = SocketFactory.CreateListener(listener.EndPoint, listener.Options);
+        }
+        catch (Exception e) when (ErrorOf(e, listener.EndPoint) != 0)
+        {
+            FreeSlot(listener);
+            listener.CompleteAttach(ErrorOf(e, listener.EndPoint));
+            return;
+        }
+
+        // Accepting is asynchronous; shedding must not wait for a connection that has gone.
+        socket.Blocking = false;
+        ref PortableSlot slot = ref _slots[listener.Slot];
+        slot.Socket = socket;
+        slot.Operation = new PortableOperation(_completions, OperationKind.Accept);
+        listener.EndPoint = socket.LocalEndPoint ?? listener.EndPoint;
+        listener.CompleteAttach(0);
+    }
+
+    private void AttachConnector(Connector connector)
+    {
+        Socket? socket = null;
+        PortableOperation operation = new(_completions, OperationKind.Connect) { RemoteEndPoint = connector.Target };
+        try
+        {
+            socket = SocketFactory.CreateSocket(connector.Target);
+            SocketFactory.SetStreamOptions(socket, connector.Target, connector.Options);
+            if (connector.LocalEndPoint is { } local) socket.Bind(local);
+            ref PortableSlot slot = ref _slots[connector.Slot];
+            slot.Socket = socket;
+            slot.Operation = operation;
+            Begin(operation, connector);
+            if (!socket.ConnectAsync(operation)) AddReady(operation);
+        }
+        catch (Exception e) when (ErrorOf(e, connector.Target) != 0)
+        {
+            socket?.Dispose();
+            operation.Dispose();
+            _slots[connector.Slot] = default;
+            FreeSlot(connector);
+            connector.CompleteAttach(ErrorOf(e, connector.Target));
+        }
+    }
+
+    private void Dialled(Connector connector, PortableOperation operation)
+    {
+        ref PortableSlot slot = ref _slots[connector.Slot];
+        int error = ErrnoOf(operation.SocketError, connector.Target);
+        if (error == 0)
+        {
+            try
+            {
+                connector.LocalEndPoint = LocalEndPointOf(slot.Socket!);
+            }
+            catch (SocketException e)
+            {
+                error = ErrorText.ErrnoOf(e.SocketErrorCode);
+            }
+        }
+
+        connector.CompleteAttach(error);
+    }
+
+    /// <summary>An IPv4 address of a dual-stack socket is given as IPv4, a Unix socket without a name as null.</summary>
+    private static EndPoint? LocalEndPointOf(Socket socket) => PeerAddress.Of(socket.LocalEndPoint).ToEndPoint();
+
+    /// <summary>The number that an engine reports for what a socket threw; 0 for what is no failure of the system.</summary>
+    private static int ErrorOf(Exception exception, EndPoint endPoint) => exception switch
+    {
+        SocketException e => ErrnoOf(e.SocketErrorCode, endPoint),
+        UnauthorizedAccessException => Errno.EACCES,
+        IOException or ArgumentException or NotSupportedException or PlatformNotSupportedException => Errno.EINVAL,
+        _ => 0,
+    };
+
+    /// <summary>A path that is not there has no error of its own among those of sockets.</summary>
+    private static int ErrnoOf(SocketError error, EndPoint endPoint) =>
+        error == SocketError.AddressNotAvailable && endPoint is UnixDomainSocketEndPoint ? Errno.ENOENT : ErrorText.ErrnoOf(error);
+
+    // ------------------------------------------------------------------ detach
+
+    internal override RawSocket Release(Resident resident)
+    {
+        ref PortableSlot slot = ref _slots[resident.Slot];
+        RawSocket socket = new(0, slot.Socket);
+        slot.Operation!.Dispose();
+        slot = default;
+        FreeSlot(resident);
+        return socket;
+    }
+
+    internal override void Discard(RawSocket socket) => ((Socket)socket.Handle!).Dispose();
+
+    private protected override void StartDetach(Resident resident)
+    {
+        ref PortableSlot slot = ref _slots[resident.Slot];
+        slot.IsDetaching = true;
+        slot.IsWanted = false;
+        Close(slot.Socket!, resident, isBusy: slot.Running > 0);
+        if (slot.Running == 0) FinishDetach(resident);
+    }
+
+    /// <summary>Ends what is in flight: it completes as aborted. A listener's Unix path goes with its socket.</summary>
+    private static void Close(Socket socket, Resident resident, bool isBusy)
+    {
+        try
+        {
+            if (resident.ResetOnClose) socket.LingerState = s_reset;
+            else if (isBusy && resident is Connection) socket.Shutdown(SocketShutdown.Send); // or closing with operations in flight would reset
+        }
+        catch (SocketException)
+        {
+            // The peer was quicker: there is nothing left to reset or to finish.
+        }
+
+        socket.Dispose();
+    }
+
+    private void FinishDetach(Resident resident)
+    {
+        ref PortableSlot slot = ref _slots[resident.Slot];
+        PortableOperation operation = slot.Operation!;
+        slot = default;
+        if (operation.Kind == OperationKind.Receive) ReturnOperation(_freeReceives, operation);
+        else operation.Dispose();
+        FreeSlot(resident);
+        resident.CompleteClose();
+    }
+
+    private protected override void CloseQueue()
+    {
+        GiveReserve();
+        while (_freeReceives.TryPop(out PortableOperation? operation)) operation.Dispose();
+        while (_freeSends.TryPop(out PortableOperation? operation)) operation.Dispose();
+        NativeMemory.AlignedFree(_buffer);
+        NativeMemory.AlignedFree(_gather);
+    }
+
+    // ------------------------------------------------------------------ accept
+
+    private void StartAccept(Listener listener)
+    {
+        ref PortableSlot slot = ref _slots[listener.Slot];
+        PortableOperation operation = slot.Operation!;
+        slot.IsReading = true;
+        Begin(operation, listener);
+        if (!slot.Socket!.AcceptAsync(operation)) AddReady(operation);
+    }
+
+    /// <summary>Delivers one accept, and on the spot those that are waiting behind it.</summary>
+    private void Accepted(Listener listener, PortableOperation operation)
+    {
+        int slot = listener.Slot;
+        uint generation = listener.SlotGeneration;
+        for (int i = 0; i < AcceptsPerTurn; i++)
+        {
+            _slots[slot].IsReading = false;
+            bool more = DeliverAccept(listener, operation);
+            // Also when it was stopped meanwhile: then starting it again starts the next accept.
+            if (!IsAttached(listener, slot, generation) || !_slots[slot].IsWanted) return;
+            if (!more || i == AcceptsPerTurn - 1) break;
+            _slots[slot].IsReading = true;
+            Begin(operation, listener);
+            if (_slots[slot].Socket!.AcceptAsync(operation)) return;
+            _slots[slot].Running--;
+        }
+
+        StartAccept(listener);
+    }
+
+    /// <summary>False after an error: the next try belongs to the next turn.</summary>
+    private bool DeliverAccept(Listener listener, PortableOperation operation)
+    {
+        Socket? accepted = TakeAccepted(operation);
+        SocketError error = operation.SocketError;
+        bool shed = false;
+        if (error == SocketError.Success && !TakeReserve())
+        {
+            // The last descriptors are not for connections.
+            error = SocketError.TooManyOpenSockets;
+            shed = true;
+        }
+        else if (error == SocketError.TooManyOpenSockets) shed = Shed(_slots[listener.Slot].Socket!);
+
+        if (error == SocketError.Success)
+        {
+            try
+            {
+                PeerAddress peer = PeerAddress.Of(accepted!.RemoteEndPoint);
+                EndPoint? local = listener.IsWildcard ? LocalEndPointOf(accepted) : null;
+                // Not every system lets an accepted socket inherit these.
+                SocketFactory.SetStreamOptions(accepted, listener.EndPoint, listener.Options);
+                listener.CompleteAccept(new RawSocket(0, accepted), peer, local);
+                return true;
+            }
+            catch (SocketException e)
+            {
+                // It ended before it was looked at.
+                error = e.SocketErrorCode;
+            }
+        }
+
+        accepted?.Dispose();
+        listener.CompleteAcceptError(ErrorText.ErrnoOf(error), shed);
+        return false;
+    }
+
+    private static Socket? TakeAccepted(PortableOperation operation)
+    {
+        Socket? accepted = operation.AcceptSocket;
+        operation.AcceptSocket = null;
+        return accepted;
+    }
+
+    /// <summary>
+    /// Out of descriptors: gives up the reserve and takes one connection off the queue to close it. The reserve stays given up:
+    /// the runtime needs descriptors to start a thread of its pool, and ends the process when it gets none.
+    /// </summary>
+    private bool Shed(Socket listener)
+    {
+        GiveReserve();
+        try
+        {
+            listener.Accept().Dispose();
+            return true;
+        }
+        catch (SocketException)
+        {
+            // It has gone, or another thread was quicker with the descriptors.
+            return false;
+        }
+    }
+
+    /// <summary>Takes what is missing of the reserve. False when there are not enough descriptors; then it has none.</summary>
+    private bool TakeReserve()
+    {
+        try
+        {
+            while (_reserve.Count < ReserveDescriptors) _reserve.Push(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
+            return true;
+        }
+        catch (SocketException)
+        {
+            GiveReserve();
+            return false;
+        }
+    }
+
+    private void GiveReserve()
+    {
+        while (_reserve.TryPop(out Socket? socket)) socket.Dispose();
+    }
 }

@@ -1,0 +1,833 @@
+// load.c - the one client of all benchmarks: drives a server over loopback, checks every byte that comes back, and
+// prints what happened as one line of JSON. One thread and one epoll unless told otherwise.
+//
+// A byte's way: `send_window` sends it by reference out of one table of random bytes, the server does its work, and the
+// scenario's `..._ready` function receives it into the worker's buffer and compares it with the table. `run_worker` is
+// the loop around that; `move_phase` is the clock: warm up, measure, drain, close. A wrong byte, a lost connection or a
+// stall ends the program through `fail`; a run that failed never prints a rate.
+//
+// Lines on stdout, for the program that runs us: `window start`, `window end`, for idle `open N`, and the JSON last.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "histogram.h"
+#include "message.h"
+
+#define TABLE_SIZE 262139u          // the largest prime below 256 KiB: no buffer or window divides it, so a shifted
+                                    // stream never lines up with itself by accident
+#define RECEIVE_SIZE (64u * 1024)   // holds two windows of W1, and stays in L2
+#define SEND_CHUNK (64u * 1024)
+#define MAX_EVENTS 512
+#define MAX_THREADS 16
+#define MAX_CONNECTIONS 19900u      // descriptors are limited to 20,000 per process
+#define SWEEP_NS 250000000ull
+#define STALLED_SWEEPS 8            // 8 sweeps of 250 ms: two seconds in which the loop did run and nothing came
+#define KNOWN_MESSAGES 8192u        // push: messages of which the right bytes are kept (256 KiB)
+#define MAX_STEPS 8
+
+enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE };
+enum phase { WARMING, MEASURING, DRAINING, CLOSING };
+
+struct connection {
+    int fd;
+    bool wants_out, push_started;
+    bool awaited;                   // push: must receive once more after the window, so that a stall at its end is seen
+    uint8_t quiet_sweeps, carried;
+    uint32_t key;
+    uint32_t send_at, receive_at;   // positions in the table
+    uint64_t sent, received;        // bytes since the connection opened
+    uint64_t received_at_sweep;
+    uint64_t started_ns;            // ping-pong: when the message left; short: when the socket was made
+    uint64_t next_sequence;         // push
+    uint8_t carry[MESSAGE_SIZE];    // push: the beginning of a message whose end has not come yet
+};
+
+// What is known at one edge of the measured window.
+struct sample {
+    uint64_t ns, bytes, messages;
+    uint64_t client_user_ns, client_system_ns;
+    uint64_t server_ns, server_user_ticks, server_system_ticks;
+};
+
+struct worker {
+    int epoll;
+    unsigned index, count;          // connections
+    struct connection *connections;
+    enum phase phase;
+    uint64_t next_phase_ns, next_sweep_ns;
+    unsigned open;                  // connections that have work before the phase may end
+    uint64_t bytes, messages;       // received since the beginning
+    uint64_t gaps, skipped;         // push: holes in the sequence, and messages in them
+    uint64_t opened;                // short: connections opened by this worker
+    struct sample first, last;
+    struct histogram latency;
+    struct message *known;          // push: ring of right messages; holds the sequences [known_low, known_high)
+    uint64_t known_low, known_high;
+    uint8_t *buffer;
+};
+
+static enum scenario scenario;
+static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle"};
+static unsigned connections = 1, messages = 1000, size = 32, threads = 1;
+static unsigned steps[MAX_STEPS], step_count;
+static double seconds = 3, warmup = 2, hold = 30;
+static bool check = true, lossless;
+static int watched_pid;
+static struct sockaddr_storage server_address;
+static socklen_t server_address_length;
+static uint64_t window_bytes, epoch_ns;
+static uint8_t *table;
+static struct worker workers[MAX_THREADS];
+static pthread_mutex_t failing = PTHREAD_MUTEX_INITIALIZER;
+
+static void print_parameters(void)
+{
+    printf("{\"scenario\":\"%s\",\"connections\":%u,\"in_flight\":%u,\"size\":%u,\"threads\":%u,\"warmup_s\":%g,\"checked\":%s",
+           scenario_names[scenario], connections, scenario == ECHO ? messages : 1, size, threads, warmup,
+           check ? "true" : "false");
+}
+
+// The only way out for a bad run. The first reason wins; other threads wait here until the process is gone.
+__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
+{
+    char reason[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+
+    pthread_mutex_lock(&failing);
+    for (char *c = reason; *c; c++)
+        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = '\'';
+    fprintf(stderr, "load: FAILED: %s\n", reason);
+    print_parameters();
+    printf(",\"errors\":1,\"error\":\"%s\"}\n", reason);
+    fflush(stdout);
+    _exit(1);
+}
+
+__attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("load: ", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputs("\nusage: load echo|pingpong|short|push|idle --port N | --unix PATH\n"
+          "  --connections N    (short: at a time; idle: a list such as 1000,10000)   1\n"
+          "  --messages N       echo: messages in flight per connection                1000\n"
+          "  --size N           bytes per message                                      32\n"
+          "  --seconds S        measured window                                        3\n"
+          "  --warmup S         before it                                              2\n"
+          "  --threads N                                                               1\n"
+          "  --lossless         push: a hole in the sequence fails the run\n"
+          "  --hold S           idle: longest wait for a line on stdin after each step 30\n"
+          "  --watch PID        also report the CPU of this process over the window\n"
+          "  --no-check         do not compare the bytes (to show what the check costs)\n"
+          "load test-histogram  compares the histogram with exact percentiles\n",
+          stderr);
+    exit(2);
+}
+
+static uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+// ---- the table: what is sent, and what must come back ---------------------------------------------------------------
+
+// One run longer than the table's period, so that any window of it is contiguous wherever it begins.
+static void make_table(void)
+{
+    size_t length = TABLE_SIZE + (SEND_CHUNK > RECEIVE_SIZE ? SEND_CHUNK : RECEIVE_SIZE);
+    table = aligned_alloc(4096, (length + 4095) & ~(size_t)4095);
+    if (!table) fail("no memory for the table");
+    for (size_t i = 0; i < TABLE_SIZE; i++) table[i] = (uint8_t)(mix64(0x9E3779B97F4A7C15u * (i + 1)) >> 56);
+    memcpy(table + TABLE_SIZE, table, length - TABLE_SIZE);
+}
+
+// Direction 0 is client to server. An echo comes back as it went, so direction 1 is not used yet.
+static uint32_t stream_start(uint32_t key, unsigned direction)
+{
+    return (uint32_t)(mix64(((uint64_t)key << 1 | direction) + 1) % TABLE_SIZE);
+}
+
+static uint32_t advance(uint32_t position, size_t bytes)
+{
+    return (uint32_t)((position + bytes) % TABLE_SIZE);
+}
+
+// Counts and compares what came. `bytes` is at most RECEIVE_SIZE.
+static void take_echo(struct worker *w, struct connection *c, size_t bytes)
+{
+    if (c->received + bytes > c->sent)
+        fail("connection %u: %" PRIu64 " bytes came back, but only %" PRIu64 " were sent (a byte repeated, or foreign)",
+             c->key, c->received + bytes, c->sent);
+
+    const uint8_t *expected = table + c->receive_at;
+    if (check && memcmp(w->buffer, expected, bytes) != 0) {
+        size_t at = 0;
+        while (w->buffer[at] == expected[at]) at++;
+        fail("connection %u: byte %" PRIu64 " is 0x%02x and must be 0x%02x (a byte wrong, lost, repeated or foreign)",
+             c->key, c->received + at, w->buffer[at], expected[at]);
+    }
+    c->receive_at = advance(c->receive_at, bytes);
+    c->received += bytes;
+    w->bytes += bytes;
+}
+
+// ---- sockets --------------------------------------------------------------------------------------------------------
+
+static void watch_out(struct worker *w, struct connection *c, bool out)
+{
+    if (c->wants_out == out) return;
+    struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0), .data.ptr = c};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_MOD, c->fd, &e) != 0) fail("epoll_ctl: %s", strerror(errno));
+    c->wants_out = out;
+}
+
+static void reset_connection(struct connection *c, uint32_t key, int fd)
+{
+    memset(c, 0, sizeof *c);
+    c->fd = fd;
+    c->key = key;
+    c->send_at = c->receive_at = stream_start(key, 0);
+}
+
+static int new_socket(int flags)
+{
+    int fd = socket(server_address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+    if (fd < 0) fail("socket: %s", strerror(errno));
+    int one = 1;
+    if (server_address.ss_family == AF_INET) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    return fd;
+}
+
+// The long-lived connections: connected one after the other, blocking, with a short rest after every 64 so that a
+// server on the same cpu can accept before its backlog overflows (a dropped SYN costs a second).
+static void open_connection(struct worker *w, struct connection *c, uint32_t key)
+{
+    int fd = new_socket(0);
+    while (connect(fd, (struct sockaddr *)&server_address, server_address_length) != 0)
+        if (errno != EINTR) fail("connect, connection %u: %s", key, strerror(errno));
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    reset_connection(c, key, fd);
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl: %s", strerror(errno));
+    if (key % 64 == 63) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+}
+
+// Returns what came, 0 when nothing did. The end of the connection is a failure: no scenario lets the server close first.
+static size_t receive(struct connection *c, void *to, size_t room)
+{
+    ssize_t n = recv(c->fd, to, room, 0);
+    if (n > 0) return (size_t)n;
+    if (n == 0) fail("connection %u: the server closed it after %" PRIu64 " bytes", c->key, c->received);
+    if (errno == EAGAIN || errno == EINTR) return 0;
+    fail("connection %u: lost after %" PRIu64 " bytes: %s", c->key, c->received, strerror(errno));
+}
+
+// Sends up to `room` bytes of the connection's stream, by reference. What the socket refuses is asked for again by EPOLLOUT.
+static void send_stream(struct worker *w, struct connection *c, uint64_t room)
+{
+    while (room > 0) {
+        ssize_t n = send(c->fd, table + c->send_at, room < SEND_CHUNK ? room : SEND_CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0) {
+            if (errno == EINTR) continue;
+            if (errno == EAGAIN) break;
+            fail("connection %u: send failed after %" PRIu64 " bytes: %s", c->key, c->sent, strerror(errno));
+        }
+        c->send_at = advance(c->send_at, (size_t)n);
+        c->sent += (uint64_t)n;
+        room -= (uint64_t)n;
+    }
+    watch_out(w, c, room > 0);
+}
+
+// W1: a message may leave for every whole message that came back, on top of the first `messages`.
+static void send_window(struct worker *w, struct connection *c)
+{
+    uint64_t allowed = c->received / size * size + window_bytes;
+    if (allowed > c->sent) send_stream(w, c, allowed - c->sent);
+}
+
+// ---- scenarios ------------------------------------------------------------------------------------------------------
+
+static void echo_ready(struct worker *w, struct connection *c)
+{
+    size_t n = receive(c, w->buffer, RECEIVE_SIZE);
+    if (n) take_echo(w, c, n);
+    if (w->phase < DRAINING) send_window(w, c);
+    else if (n && c->received == c->sent) w->open--;
+}
+
+static void pingpong_ready(struct worker *w, struct connection *c)
+{
+    size_t n = receive(c, w->buffer, RECEIVE_SIZE);
+    if (n) take_echo(w, c, n);
+    if (c->wants_out) {
+        send_stream(w, c, size - c->sent % size);
+        return;
+    }
+    if (!n || c->received != c->sent) return;
+
+    // One clock reading per round trip: the end of this one is the beginning of the next.
+    uint64_t now = clock_ns();
+    if (w->phase == MEASURING) histogram_record(&w->latency, now - c->started_ns);
+    w->messages++;
+    if (w->phase < DRAINING) {
+        c->started_ns = now;
+        send_stream(w, c, size);
+    } else {
+        w->open--;
+    }
+}
+
+// The client closes first and so keeps the TIME_WAIT. 2,000 source addresses with 28,000 ports each, taken in turn, do not
+// run out; IP_BIND_ADDRESS_NO_PORT leaves the port to connect(), which then only has to find a free four-tuple.
+static void bind_source(int fd, uint64_t number)
+{
+    int one = 1;
+    uint32_t host = (uint32_t)(number % 2000);
+    struct sockaddr_in a = {.sin_family = AF_INET};
+    a.sin_addr.s_addr = htonl(0x7F010000u | (host / 250) << 8 | (host % 250 + 1));
+    if (setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one) != 0)
+        fail("IP_BIND_ADDRESS_NO_PORT: %s", strerror(errno));
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) != 0) fail("bind to a source address: %s", strerror(errno));
+}
+
+static void short_open(struct worker *w, struct connection *c)
+{
+    uint64_t started = clock_ns();
+    int fd = new_socket(SOCK_NONBLOCK);
+    uint64_t number = w->opened++ * threads + w->index;
+    if (server_address.ss_family == AF_INET) bind_source(fd, number);
+    if (connect(fd, (struct sockaddr *)&server_address, server_address_length) != 0 && errno != EINPROGRESS)
+        fail("connect, connection %" PRIu64 ": %s", number, strerror(errno));
+    reset_connection(c, (uint32_t)number, fd);
+    c->started_ns = started;
+
+    // On loopback the handshake is over when connect() returns, so the first send nearly always goes through.
+    ssize_t n = send(fd, table + c->send_at, size, MSG_NOSIGNAL);
+    if (n < 0 && errno != EAGAIN) fail("first send, connection %" PRIu64 ": %s", number, strerror(errno));
+    c->sent = n > 0 ? (uint64_t)n : 0;
+    c->send_at = advance(c->send_at, c->sent);
+    c->wants_out = c->sent < size;
+    struct epoll_event e = {.events = EPOLLIN | (c->wants_out ? EPOLLOUT : 0), .data.ptr = c};
+    if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl: %s", strerror(errno));
+}
+
+static void short_ready(struct worker *w, struct connection *c)
+{
+    size_t n = receive(c, w->buffer, RECEIVE_SIZE);
+    if (n) take_echo(w, c, n);
+    if (c->sent < size) send_stream(w, c, size - c->sent);
+    else watch_out(w, c, false);
+    if (c->received < size) return;
+
+    if (w->phase == MEASURING) histogram_record(&w->latency, clock_ns() - c->started_ns);
+    w->messages++;
+    close(c->fd);
+    c->fd = -1;
+    if (w->phase < DRAINING) short_open(w, c);
+    else w->open--;
+}
+
+// All clients of a push server receive the same messages, so the right bytes are made once, kept in a ring and compared by
+// one memcmp per run. Returns how many of the messages, taken as a run that begins with `sequence`, are right.
+static size_t matching_messages(struct worker *w, uint64_t sequence, const uint8_t *bytes, size_t count)
+{
+    if (count > KNOWN_MESSAGES / 2) count = KNOWN_MESSAGES / 2;
+    if (sequence < w->known_low || sequence > w->known_high) w->known_low = w->known_high = sequence;
+    for (; w->known_high < sequence + count; w->known_high++)
+        message_make(&w->known[w->known_high % KNOWN_MESSAGES], w->known_high);
+    if (w->known_high - w->known_low > KNOWN_MESSAGES) w->known_low = w->known_high - KNOWN_MESSAGES;
+
+    size_t slot = sequence % KNOWN_MESSAGES;
+    size_t whole = count < KNOWN_MESSAGES - slot ? count : KNOWN_MESSAGES - slot;
+    if (memcmp(bytes, &w->known[slot], whole * MESSAGE_SIZE) == 0) return whole;
+    size_t right = 0;
+    while (memcmp(bytes + right * MESSAGE_SIZE, &w->known[slot + right], MESSAGE_SIZE) == 0) right++;
+    return right;
+}
+
+static void check_messages(struct worker *w, struct connection *c, const uint8_t *bytes, size_t count)
+{
+    while (count > 0) {
+        uint64_t sequence;
+        memcpy(&sequence, bytes, sizeof sequence);
+        size_t right = matching_messages(w, sequence, bytes, count);
+        if (right == 0) fail("connection %u: the message after %" PRIu64 " bytes (sequence %" PRIu64 ") is not intact", c->key, c->received, sequence);
+        if (c->push_started && sequence != c->next_sequence) {
+            if (sequence < c->next_sequence)
+                fail("connection %u: sequence %" PRIu64 " came where %" PRIu64 " was next (repeated or out of order)", c->key, sequence, c->next_sequence);
+            if (lossless)
+                fail("connection %u: %" PRIu64 " messages are missing before sequence %" PRIu64, c->key, sequence - c->next_sequence, sequence);
+            w->gaps++;
+            w->skipped += sequence - c->next_sequence;
+        }
+        c->push_started = true;
+        c->next_sequence = sequence + right;
+        bytes += right * MESSAGE_SIZE;
+        count -= right;
+    }
+}
+
+static void push_ready(struct worker *w, struct connection *c)
+{
+    size_t n = receive(c, w->buffer + MESSAGE_SIZE, RECEIVE_SIZE);
+    if (!n) return;
+    uint8_t *begin = w->buffer + MESSAGE_SIZE - c->carried;
+    memcpy(begin, c->carry, c->carried);
+    size_t have = c->carried + n, whole = have / MESSAGE_SIZE;
+    if (check) check_messages(w, c, begin, whole);
+    c->carried = (uint8_t)(have % MESSAGE_SIZE);
+    memcpy(c->carry, begin + whole * MESSAGE_SIZE, c->carried);
+    c->received += n;
+    w->bytes += n;
+    w->messages += whole;
+    if (w->phase == DRAINING && c->awaited) {
+        c->awaited = false;
+        w->open--;
+    }
+}
+
+// After the last echo: we have sent our end, and the only thing that may come is the server's.
+static void close_ready(struct worker *w, struct connection *c)
+{
+    ssize_t n = recv(c->fd, w->buffer, RECEIVE_SIZE, 0);
+    if (n > 0) fail("connection %u: %zd bytes more than were sent", c->key, n);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n < 0) fail("connection %u: lost while closing: %s", c->key, strerror(errno));
+    close(c->fd);
+    c->fd = -1;
+    w->open--;
+}
+
+static void ready(struct worker *w, struct connection *c)
+{
+    if (w->phase == CLOSING) { close_ready(w, c); return; }
+    switch (scenario) {
+    case ECHO: echo_ready(w, c); break;
+    case PINGPONG: pingpong_ready(w, c); break;
+    case SHORT: short_ready(w, c); break;
+    case PUSH: push_ready(w, c); break;
+    case IDLE: pingpong_ready(w, c); break;
+    }
+}
+
+// ---- time -----------------------------------------------------------------------------------------------------------
+
+static uint64_t timeval_ns(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+}
+
+// The watched server's CPU. Its process clock is exact to the nanosecond, counts threads that have ended and the slice
+// that is still running, which /proc/PID/task/*/schedstat does not; only the split into user and system is in ticks.
+static void sample_server(struct sample *s)
+{
+    if (!watched_pid) return;
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(watched_pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        fail("the server (process %d) is gone", watched_pid);
+    s->server_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+
+    char path[64], line[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", watched_pid);
+    FILE *f = fopen(path, "r");
+    if (!f || !fgets(line, sizeof line, f)) fail("cannot read %s", path);
+    fclose(f);
+    char *after_name = strrchr(line, ')');
+    if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
+                              &s->server_user_ticks, &s->server_system_ticks) != 2)
+        fail("cannot read %s", path);
+}
+
+static void take_sample(struct worker *w, struct sample *s)
+{
+    s->ns = clock_ns();
+    s->bytes = w->bytes;
+    s->messages = scenario == ECHO ? w->bytes / size : w->messages;
+    if (w->index != 0) return;
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    s->client_user_ns = timeval_ns(u.ru_utime);
+    s->client_system_ns = timeval_ns(u.ru_stime);
+    sample_server(s);
+}
+
+static void announce(const struct worker *w, const char *line)
+{
+    if (w->index != 0) return;
+    puts(line);
+    fflush(stdout);
+}
+
+static bool in_flight(const struct connection *c)
+{
+    return c->fd >= 0 && (c->awaited || scenario == SHORT || c->wants_out || c->sent != c->received);
+}
+
+static void begin_drain(struct worker *w)
+{
+    w->phase = DRAINING;
+    w->open = 0;
+    for (unsigned i = 0; i < w->count; i++) {
+        if (scenario == ECHO) watch_out(w, &w->connections[i], false); // nothing more is sent, not even what was refused
+        if (in_flight(&w->connections[i])) w->open++;
+    }
+}
+
+static void begin_close(struct worker *w)
+{
+    w->phase = CLOSING;
+    w->open = 0;
+    for (unsigned i = 0; i < w->count; i++) {
+        if (w->connections[i].fd < 0) continue;
+        w->connections[i].quiet_sweeps = 0;
+        if (shutdown(w->connections[i].fd, SHUT_WR) != 0) fail("connection %u: shutdown: %s", w->connections[i].key, strerror(errno));
+        w->open++;
+    }
+}
+
+// Warm up, measure, drain: the message counts and the CPU are taken at the same instant, by the one who counts.
+static void move_phase(struct worker *w)
+{
+    if (w->phase == WARMING) {
+        w->phase = MEASURING;
+        announce(w, "window start");
+        take_sample(w, &w->first);
+        w->next_phase_ns = w->first.ns + (uint64_t)(seconds * 1e9);
+    } else {
+        take_sample(w, &w->last);
+        announce(w, "window end");
+        w->next_phase_ns = UINT64_MAX;
+        begin_drain(w);
+    }
+}
+
+// A connection that has something in flight and received nothing in eight sweeps has stalled. Sweeps are counted, not time:
+// a client that did not get the cpu for two seconds must not blame the server.
+static void sweep(struct worker *w)
+{
+    for (unsigned i = 0; i < w->count; i++) {
+        struct connection *c = &w->connections[i];
+        bool waiting = w->phase == CLOSING ? c->fd >= 0 : in_flight(c);
+        bool moved = c->received != c->received_at_sweep;
+        c->received_at_sweep = c->received;
+        if (!waiting || moved) { c->quiet_sweeps = 0; continue; }
+        if (++c->quiet_sweeps < STALLED_SWEEPS) continue;
+        if (w->phase == CLOSING) fail("connection %u: the server did not close within 2 s of our end", c->key);
+        fail("connection %u: stalled: nothing received for 2 s, %" PRIu64 " bytes sent, %" PRIu64 " received", c->key, c->sent,
+             c->received);
+    }
+}
+
+// One turn: wait, then the clock, then the events. Returns true when stdin has said something (idle only).
+static bool turn(struct worker *w)
+{
+    struct epoll_event events[MAX_EVENTS];
+    int n = epoll_wait(w->epoll, events, MAX_EVENTS, 50);
+    if (n < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
+    uint64_t now = clock_ns();
+    if (now >= w->next_phase_ns) move_phase(w);
+    if (now >= w->next_sweep_ns) {
+        sweep(w);
+        w->next_sweep_ns = now + SWEEP_NS;
+    }
+    bool told = false;
+    for (int i = 0; i < n; i++) {
+        if (events[i].data.ptr) ready(w, events[i].data.ptr);
+        else told = true;
+    }
+    return told;
+}
+
+// ---- runs -----------------------------------------------------------------------------------------------------------
+
+static void start_traffic(struct worker *w)
+{
+    uint64_t now = clock_ns();
+    w->next_phase_ns = epoch_ns + (uint64_t)(warmup * 1e9);
+    w->next_sweep_ns = now + SWEEP_NS;
+    for (unsigned i = 0; i < w->count; i++) {
+        struct connection *c = &w->connections[i];
+        c->started_ns = clock_ns();
+        c->awaited = scenario == PUSH;
+        if (scenario == ECHO) send_window(w, c);
+        else if (scenario == PINGPONG) send_stream(w, c, size);
+        else if (scenario == SHORT) short_open(w, c);
+    }
+}
+
+static void *run_worker(void *argument)
+{
+    struct worker *w = argument;
+    start_traffic(w);
+    while (w->phase < DRAINING || w->open > 0) turn(w);
+    if (scenario == PUSH || scenario == SHORT) return NULL;
+    begin_close(w);
+    while (w->open > 0) turn(w);
+    return NULL;
+}
+
+static void make_worker(struct worker *w, unsigned index, unsigned count)
+{
+    w->index = index;
+    w->count = count;
+    w->epoll = epoll_create1(EPOLL_CLOEXEC);
+    w->connections = calloc(count, sizeof *w->connections);
+    w->buffer = aligned_alloc(4096, RECEIVE_SIZE + 4096);
+    w->known = aligned_alloc(4096, KNOWN_MESSAGES * sizeof *w->known);
+    if (w->epoll < 0 || !w->connections || !w->buffer || !w->known) fail("no memory or descriptors for a worker");
+    for (unsigned i = 0; i < count; i++) w->connections[i].fd = -1;
+}
+
+static void print_result(void)
+{
+    struct worker *first = &workers[0];
+    uint64_t bytes = 0, count = 0, gaps = 0, skipped = 0;
+    for (unsigned t = 0; t < threads; t++) {
+        bytes += workers[t].last.bytes - workers[t].first.bytes;
+        count += workers[t].last.messages - workers[t].first.messages;
+        gaps += workers[t].gaps;
+        skipped += workers[t].skipped;
+        if (t) histogram_add(&first->latency, &workers[t].latency);
+    }
+    double elapsed = (double)(first->last.ns - first->first.ns) / 1e9;
+    if (count == 0) fail("no message came back in the measured window");
+
+    print_parameters();
+    printf(",\"seconds\":%.6f,\"messages\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"per_second\":%.1f", elapsed, count, bytes, (double)count / elapsed);
+    struct histogram *h = &first->latency;
+    if (h->count)
+        printf(",\"latency_ns\":{\"count\":%" PRIu64 ",\"p50\":%" PRIu64 ",\"p99\":%" PRIu64 ",\"p99.9\":%" PRIu64 ",\"max\":%" PRIu64 "}",
+               h->count, histogram_percentile(h, .5), histogram_percentile(h, .99), histogram_percentile(h, .999), h->max);
+    printf(",\"client_cpu_ns\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}",
+           first->last.client_user_ns - first->first.client_user_ns, first->last.client_system_ns - first->first.client_system_ns);
+    if (watched_pid)
+        printf(",\"server_cpu_ns\":%" PRIu64 ",\"server_ticks\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}",
+               first->last.server_ns - first->first.server_ns, first->last.server_user_ticks - first->first.server_user_ticks,
+               first->last.server_system_ticks - first->first.server_system_ticks);
+    if (scenario == PUSH) printf(",\"gaps\":%" PRIu64 ",\"skipped\":%" PRIu64, gaps, skipped);
+    puts(",\"errors\":0}");
+    fflush(stdout);
+}
+
+static void run_measured(void)
+{
+    for (unsigned t = 0; t < threads; t++)
+        make_worker(&workers[t], t, connections / threads + (t < connections % threads));
+    if (scenario != SHORT)
+        for (unsigned i = 0; i < connections; i++) open_connection(&workers[i % threads], &workers[i % threads].connections[i / threads], i);
+
+    // With one thread the process stays single-threaded, which the kernel makes cheaper; so does the server's C twin.
+    epoch_ns = clock_ns();
+    pthread_t ids[MAX_THREADS];
+    for (unsigned t = 1; t < threads; t++)
+        if (pthread_create(&ids[t], NULL, run_worker, &workers[t]) != 0) fail("cannot start thread %u", t);
+    run_worker(&workers[0]);
+    for (unsigned t = 1; t < threads; t++) pthread_join(ids[t], NULL);
+    print_result();
+}
+
+static void echo_once(struct worker *w, unsigned from, unsigned to)
+{
+    w->phase = DRAINING;
+    for (unsigned i = from; i < to; i++) {
+        // Rounds of 64, so that the server has accepted them before the next ones knock.
+        if (i % 64 == 0) while (w->open > 0) turn(w);
+        if (w->connections[i].fd < 0) open_connection(w, &w->connections[i], i);
+        w->open++;
+        send_stream(w, &w->connections[i], size);
+    }
+    while (w->open > 0) turn(w);
+}
+
+// Opens each step's number of connections, echoes one message on each new one and holds until told to go on. At the end
+// every connection echoes once more: none may have been lost while it was idle.
+static void run_idle(void)
+{
+    struct worker *w = &workers[0];
+    make_worker(w, 0, connections);
+    w->next_phase_ns = UINT64_MAX;
+    w->next_sweep_ns = clock_ns() + SWEEP_NS;
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
+    bool has_stdin = epoll_ctl(w->epoll, EPOLL_CTL_ADD, STDIN_FILENO, &e) == 0;
+
+    for (unsigned s = 0, open = 0; s < step_count; open = steps[s++]) {
+        echo_once(w, open, steps[s]);
+        printf("open %u\n", steps[s]);
+        fflush(stdout);
+        uint64_t until = clock_ns() + (uint64_t)(hold * 1e9);
+        bool told = false;
+        while (!told && clock_ns() < until) told = turn(w);
+        char line[64];
+        if (told && has_stdin && read(STDIN_FILENO, line, sizeof line) <= 0) {
+            epoll_ctl(w->epoll, EPOLL_CTL_DEL, STDIN_FILENO, NULL);
+            has_stdin = false;
+        }
+    }
+    echo_once(w, 0, connections);
+    begin_close(w);
+    while (w->open > 0) turn(w);
+    print_parameters();
+    printf(",\"messages\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"errors\":0}\n", w->messages, w->bytes);
+    fflush(stdout);
+}
+
+// ---- the histogram's own test ---------------------------------------------------------------------------------------
+
+static int compare_u64(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int test_histogram(void)
+{
+    enum { COUNT = 100000 };
+    static uint64_t values[COUNT];
+    static struct histogram h;
+    // Spread over all magnitudes from 1 ns to minutes: a random number of leading zeros, then random bits.
+    for (uint64_t i = 0; i < COUNT; i++) {
+        values[i] = mix64(i + 1) >> (24 + mix64(i + COUNT) % 40);
+        histogram_record(&h, values[i]);
+    }
+    qsort(values, COUNT, sizeof *values, compare_u64);
+    const double shares[] = {.001, .25, .5, .9, .99, .999, 1};
+    for (unsigned i = 0; i < sizeof shares / sizeof *shares; i++) {
+        uint64_t exact = values[(size_t)(shares[i] * COUNT + .5) - 1], got = histogram_percentile(&h, shares[i]);
+        if (got < exact || got > exact + exact / 64) {
+            fprintf(stderr, "load: histogram: p%g is %" PRIu64 ", exact %" PRIu64 "\n", shares[i] * 100, got, exact);
+            return 1;
+        }
+    }
+    if (h.max != values[COUNT - 1]) return fputs("load: histogram: wrong maximum\n", stderr), 1;
+    puts("histogram: right within 1/64 at 7 percentiles of 100000 values");
+    return 0;
+}
+
+// ---- the command line -----------------------------------------------------------------------------------------------
+
+static unsigned parse_count(const char *text, const char *name, unsigned most)
+{
+    char *end;
+    unsigned long n = strtoul(text, &end, 10);
+    if (end == text || *end || n == 0 || n > most) usage("%s must be between 1 and %u, not '%s'", name, most, text);
+    return (unsigned)n;
+}
+
+static double parse_seconds(const char *text, const char *name)
+{
+    char *end;
+    double s = strtod(text, &end);
+    if (end == text || *end || !(s >= 0 && s <= 600)) usage("%s must be between 0 and 600 seconds, not '%s'", name, text);
+    return s;
+}
+
+static void parse_steps(char *text)
+{
+    for (char *part = strtok(text, ","); part; part = strtok(NULL, ",")) {
+        if (step_count == MAX_STEPS) usage("at most %d steps", MAX_STEPS);
+        steps[step_count] = parse_count(part, "--connections", MAX_CONNECTIONS);
+        if (step_count && steps[step_count] <= steps[step_count - 1]) usage("steps must grow");
+        step_count++;
+    }
+    if (!step_count) usage("--connections needs a number");
+    connections = steps[step_count - 1];
+}
+
+static void set_tcp(const char *text)
+{
+    struct sockaddr_in *a = (struct sockaddr_in *)&server_address;
+    a->sin_family = AF_INET;
+    a->sin_port = htons((uint16_t)parse_count(text, "--port", 65535));
+    a->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    server_address_length = sizeof *a;
+}
+
+static void set_unix(const char *path)
+{
+    struct sockaddr_un *a = (struct sockaddr_un *)&server_address;
+    a->sun_family = AF_UNIX;
+    if (strlen(path) >= sizeof a->sun_path) usage("the path is too long");
+    strcpy(a->sun_path, path);
+    server_address_length = sizeof *a;
+}
+
+static void parse_options(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {"connections", 1, 0, 'c'}, {"messages", 1, 0, 'm'}, {"size", 1, 0, 's'},
+        {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"threads", 1, 0, 't'}, {"lossless", 0, 0, 'l'}, {"hold", 1, 0, 'h'},
+        {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {0, 0, 0, 0}};
+    int option;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 'p': set_tcp(optarg); break;
+        case 'u': set_unix(optarg); break;
+        case 'c': parse_steps(optarg); break;
+        case 'm': messages = parse_count(optarg, "--messages", 1000000); break;
+        case 's': size = parse_count(optarg, "--size", RECEIVE_SIZE); break;
+        case 'z': seconds = parse_seconds(optarg, "--seconds"); break;
+        case 'w': warmup = parse_seconds(optarg, "--warmup"); break;
+        case 't': threads = parse_count(optarg, "--threads", MAX_THREADS); break;
+        case 'l': lossless = true; break;
+        case 'h': hold = parse_seconds(optarg, "--hold"); break;
+        case 'W': watched_pid = (int)parse_count(optarg, "--watch", INT32_MAX); break;
+        case 'n': check = false; break;
+        default: usage("see above");
+        }
+    }
+    if (optind != argc) usage("unexpected '%s'", argv[optind]);
+    if (!server_address_length) usage("--port or --unix is needed");
+    if (!step_count) steps[step_count++] = connections;
+    if (step_count > 1 && scenario != IDLE) usage("only idle takes several counts");
+    if (threads > connections || (threads > 1 && scenario == IDLE)) usage("too many threads");
+    if (!check && lossless) usage("--lossless needs the check");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "test-histogram") == 0) return test_histogram();
+    if (argc < 2) usage("a scenario is needed");
+    unsigned s = 0;
+    while (s <= IDLE && strcmp(argv[1], scenario_names[s]) != 0) s++;
+    if (s > IDLE) usage("unknown scenario '%s'", argv[1]);
+    scenario = (enum scenario)s;
+    parse_options(argc - 1, argv + 1);
+    window_bytes = (uint64_t)messages * size;
+
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    make_table();
+    if (scenario == IDLE) run_idle();
+    else run_measured();
+    return 0;
+}

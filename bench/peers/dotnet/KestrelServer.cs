@@ -1,0 +1,87 @@
+using System.Net;
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Hosting;
+using Microsoft.AspNetCore.Hosting.Server;
+using Microsoft.AspNetCore.Hosting.Server.Features;
+using Microsoft.AspNetCore.Http.Features;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>Kestrel's connection handler: the same transport and pipes that carry ASP.NET Core, without HTTP.</summary>
+internal static class KestrelServer
+{
+    public static Task EchoAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<EchoHandler>(port, inline, tell);
+
+    public static Task PushAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<PushHandler>(port, inline, tell);
+
+    private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell)
+        where THandler : ConnectionHandler
+    {
+        var builder = WebApplication.CreateSlimBuilder();
+        builder.Logging.ClearProviders();
+        builder.Services.AddSingleton<PushLog>(); // made when the first push client comes
+        builder.WebHost.UseSockets(sockets => sockets.UnsafePreferInlineScheduling = inline);
+        builder.WebHost.ConfigureKestrel(kestrel =>
+            kestrel.Listen(IPAddress.Loopback, port, listener => listener.UseConnectionHandler<THandler>()));
+
+        await using var app = builder.Build();
+        await app.StartAsync();
+        var addresses = app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
+        tell(new IPEndPoint(IPAddress.Loopback, new Uri(addresses.Addresses.First()).Port));
+        await app.WaitForShutdownAsync();
+    }
+
+    private sealed class EchoHandler : ConnectionHandler
+    {
+        public override async Task OnConnectedAsync(ConnectionContext connection)
+        {
+            var input = connection.Transport.Input;
+            var output = connection.Transport.Output;
+            try
+            {
+                while (true)
+                {
+                    var result = await input.ReadAsync();
+                    foreach (var segment in result.Buffer)
+                    {
+                        // Copies into the pipe; one flush below sends it all.
+                        var room = output.GetMemory(segment.Length);
+                        segment.CopyTo(room);
+                        output.Advance(segment.Length);
+                    }
+
+                    var flushed = await output.FlushAsync();
+                    input.AdvanceTo(result.Buffer.End);
+                    if (result.IsCompleted || flushed.IsCompleted)
+                    {
+                        return;
+                    }
+                }
+            }
+            catch (ConnectionResetException)
+            {
+                // The client went away; the connection ends either way.
+            }
+        }
+    }
+
+    private sealed class PushHandler(PushLog log) : ConnectionHandler
+    {
+        public override async Task OnConnectedAsync(ConnectionContext connection)
+        {
+            var output = connection.Transport.Output;
+            try
+            {
+                await log.ServeAsync(async bytes => !(await output.WriteAsync(bytes)).IsCompleted);
+            }
+            catch (ConnectionResetException)
+            {
+                // The client has gone; that is how a push ends.
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+// The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
+// Start here; each server is in the file of its name. All echo; two can also push. `bench/run` sets
+// DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
+
+using System.Globalization;
+using System.Net;
+using Whimbrel.Bench.Peers;
+
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline [--push] [--port N]";
+
+if (args.Length == 0)
+{
+    return Fail(Usage);
+}
+
+var (port, push) = (0, false);
+for (var i = 1; i < args.Length; i++)
+{
+    if (args[i] == "--push")
+    {
+        push = true;
+    }
+    else if (args[i] != "--port" || ++i == args.Length
+        || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
+    {
+        return Fail(Usage);
+    }
+}
+
+var name = args[0];
+var inline = name.EndsWith("-inline", StringComparison.Ordinal);
+if (inline && Environment.GetEnvironmentVariable("DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS") != "1")
+{
+    return Fail($"{name} needs DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 in the environment; bench/run sets it");
+}
+
+using var signals = new Signals();
+switch (name, push)
+{
+    case ("kestrel" or "kestrel-inline", false):
+        await KestrelServer.EchoAsync(port, inline, Tell);
+        return 0;
+    case ("kestrel" or "kestrel-inline", true):
+        await KestrelServer.PushAsync(port, inline, Tell);
+        return 0;
+    case ("socket-async" or "socket-async-inline", false):
+        await SocketAsyncEcho.RunAsync(port, Tell);
+        return 0;
+    case ("socket-async" or "socket-async-inline", true):
+        await SocketAsyncPush.RunAsync(port, Tell);
+        return 0;
+    case ("saea" or "saea-inline", false):
+        SaeaEcho.Run(port, Tell);
+        return 0;
+    default:
+        return Fail(Usage);
+}
+
+// The line that the runner waits for.
+void Tell(IPEndPoint endpoint)
+{
+    Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {endpoint} (engine {name}, loops 1)"));
+    Console.Out.Flush();
+}
+
+static int Fail(string message)
+{
+    Console.Error.WriteLine(message);
+    return 2;
+}

@@ -1,0 +1,161 @@
+using System.Buffers.Binary;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>
+/// The push server's one log, as in peers/c/push_epoll.c: a ring of 32-byte messages that a producer thread fills flat out,
+/// and that every client is sent from its own offset. Nothing is dropped: the producer waits for the slowest client.
+/// The message is defined in bench/README.md.
+/// </summary>
+internal sealed class PushLog
+{
+    private const int MessageSize = 32;
+    private const int Size = 1024 * 1024;     // what W3 lets a session have pending
+    private const int Batch = 1024;           // messages per append
+    private const int SendLimit = 64 * 1024;  // bytes per send
+
+    private readonly byte[] _ring = GC.AllocateArray<byte>(Size, pinned: true);
+    private readonly object _room = new();    // the producer waits on it
+    private readonly Lock _joining = new();
+    private volatile Client[] _clients = [];
+    private volatile TaskCompletionSource _more = NewSignal();
+    private volatile bool _producerWaits;
+    private long _head;                       // bytes ever appended
+
+    public PushLog() => new Thread(Produce) { IsBackground = true, Name = "producer" }.Start();
+
+    /// <summary>Sends everything from now on until <paramref name="send"/> returns false.</summary>
+    public async Task ServeAsync(Func<ReadOnlyMemory<byte>, ValueTask<bool>> send)
+    {
+        var client = new Client { At = Volatile.Read(ref _head) };
+        Change(clients => [.. clients, client]);
+        try
+        {
+            while (true)
+            {
+                // The signal first: an append after this read completes it, one before is seen in the head.
+                var more = _more.Task;
+                var ready = Volatile.Read(ref _head) - client.At;
+                if (ready == 0)
+                {
+                    await more;
+                    continue;
+                }
+
+                var position = (int)(client.At % Size);
+                var length = (int)Math.Min(Math.Min(ready, SendLimit), Size - position);
+                if (!await send(_ring.AsMemory(position, length)))
+                {
+                    return;
+                }
+
+                Volatile.Write(ref client.At, client.At + length);
+                WakeProducer();
+            }
+        }
+        finally
+        {
+            Change(clients => Array.FindAll(clients, c => c != client));
+            WakeProducer();
+        }
+    }
+
+    private static TaskCompletionSource NewSignal() => new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    private void Change(Func<Client[], Client[]> change)
+    {
+        lock (_joining)
+        {
+            _clients = change(_clients);
+        }
+    }
+
+    private void WakeProducer()
+    {
+        // Between publishing the offset and looking at the flag; the producer does the same the other way round.
+        Interlocked.MemoryBarrier();
+        if (_producerWaits)
+        {
+            lock (_room)
+            {
+                Monitor.Pulse(_room);
+            }
+        }
+    }
+
+    private void Produce()
+    {
+        while (true)
+        {
+            if (!HasRoom())
+            {
+                WaitForRoom();
+                continue;
+            }
+
+            Append(Batch);
+            var reached = _more;
+            _more = NewSignal();
+            reached.SetResult();
+        }
+    }
+
+    private void WaitForRoom()
+    {
+        lock (_room)
+        {
+            _producerWaits = true;
+            Interlocked.MemoryBarrier();
+            if (!HasRoom())
+            {
+                // The limit only matters while there is no client: one that joins does not pulse.
+                Monitor.Wait(_room, TimeSpan.FromMilliseconds(10));
+            }
+
+            _producerWaits = false;
+        }
+    }
+
+    private bool HasRoom()
+    {
+        var clients = _clients;
+        var slowest = _head;
+        foreach (var client in clients)
+        {
+            slowest = Math.Min(slowest, Volatile.Read(ref client.At));
+        }
+
+        return clients.Length > 0 && _head - slowest <= Size - (Batch * MessageSize);
+    }
+
+    private void Append(int count)
+    {
+        var sequence = (ulong)_head / MessageSize;
+        var position = (int)(_head % Size);
+        for (var i = 0; i < count; i++, sequence++, position = (position + MessageSize) % Size)
+        {
+            var message = _ring.AsSpan(position, MessageSize);
+            BinaryPrimitives.WriteUInt64LittleEndian(message, sequence);
+            for (var k = 0; k < 3; k++)
+            {
+                BinaryPrimitives.WriteUInt64LittleEndian(message[(8 * (k + 1))..], Mix(sequence ^ (0x9E3779B97F4A7C15 * (ulong)(k + 1))));
+            }
+        }
+
+        Volatile.Write(ref _head, _head + (count * MessageSize));
+    }
+
+    private static ulong Mix(ulong z)
+    {
+        z ^= z >> 30;
+        z *= 0xBF58476D1CE4E5B9;
+        z ^= z >> 27;
+        z *= 0x94D049BB133111EB;
+        return z ^ (z >> 31);
+    }
+
+    private sealed class Client
+    {
+        public long At;
+    }
+}

@@ -1,0 +1,160 @@
+using System.CommandLine;
+using System.CommandLine.Parsing;
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Tool;
+
+/// <summary>The words of the tool: commands, options, what their values may be, and how to say what would be right.</summary>
+internal static class CommandLine
+{
+    private const int DefaultPort = 1111;
+    private const int MaxBroadcastBytes = 32 * 1024;
+
+    private static readonly string s_engines = string.Join('|', Enum.GetNames<EngineKind>()).ToLowerInvariant();
+    private static readonly string s_kinds = string.Join('|', Enum.GetNames<ServeKind>()).ToLowerInvariant();
+
+    private static readonly Option<IPEndPoint?> s_listen = Value<IPEndPoint?>("--listen", "ADDR:PORT", "Where to listen, for example 0.0.0.0:1111, [::]:1111 or *:1111.", "an address and a port such as 127.0.0.1:1111", static text => Address.Parse(text)?.ToListenEndPoint());
+    private static readonly Option<int?> s_port = Value("--port", "N", $"Listen at 127.0.0.1 and this port; 0 takes a free one. Default {DefaultPort}.", "a port from 0 to 65535", static text => Number(text, 0, IPEndPoint.MaxPort));
+    private static readonly Option<string?> s_unix = Value<string?>("--unix", "PATH", "Use a Unix socket.", "a path", static text => text.Length > 0 ? text : null);
+    private static readonly Option<EngineKind?> s_engine = Value("--engine", s_engines, "Which engine. Default auto: the best that works here, or what WHIMBREL_ENGINE says.", s_engines, static text => Word<EngineKind>(text));
+    private static readonly Option<int?> s_loops = Value("--loops", "N", "Number of loops, each with a thread. Default: one for each core.", "a number from 1 to 256", static text => Number(text, 1, 256));
+    private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: connections, messages or receives, MB/s in and out." };
+    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "Drain and end by itself after this time.", "seconds, for example 10 or 0.5", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is > 0 and <= 1e8 ? seconds : null);
+    private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
+    private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
+    private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 256", static text => Number(text, 1, 256));
+    private static readonly Argument<string?> s_address = new("HOST:PORT") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect. IPv6 addresses stand in brackets: [::1]:1111." };
+
+    internal static RootCommand Create()
+    {
+        RootCommand root = new(
+            """
+            Servers and a client on the Whimbrel networking library.
+
+            For measurements: while it serves, the signal SIGUSR1 prints "allocated BYTES" (all that was ever allocated on the
+            managed heap) and SIGUSR2 collects garbage, gives memory back to the system and prints "collected", both on stdout.
+            """)
+        {
+            Serve(),
+            Connect(),
+        };
+        return root;
+    }
+
+    /// <summary>What is wrong, in one sentence: the word that was not understood, if there is one, before what is missing because of it.</summary>
+    internal static string WrongIn(ParseResult parsed)
+    {
+        if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.";
+        bool lacksCommand = parsed.CommandResult.Command.Subcommands.Count > 0;
+        return lacksCommand ? "A command is missing." : parsed.Errors[0].Message;
+    }
+
+    /// <summary>How a command is used, in one line.</summary>
+    internal static string UsageOf(Command command) => command.Name switch
+    {
+        "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
+        "connect" => "whimbrel connect HOST:PORT or whimbrel connect --unix PATH",
+        "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, or whimbrel connect HOST:PORT (whimbrel --help explains)",
+        _ => $"whimbrel serve {command.Name} {CommonUsage}",
+    };
+
+    private static string CommonUsage => $"[--listen ADDR:PORT | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--stats] [--for SECONDS]";
+
+    // ------------------------------------------------------------------ commands
+
+    private static Command Serve() => new("serve", "Runs a server until Ctrl-C or SIGTERM, then drains and prints totals.")
+    {
+        ServeOne(ServeKind.Echo, "Sends back what it receives."),
+        ServeOne(ServeKind.Discard, "Reads and throws away."),
+        ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands."),
+        ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
+    };
+
+    private static Command ServeOne(ServeKind kind, string description, params Option[] more)
+    {
+        Command command = new(kind.ToString().ToLowerInvariant(), description);
+        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_stats, s_for, .. more]) command.Add(option);
+        command.Validators.Add(static result =>
+        {
+            int places = (IsGiven(result, s_listen) ? 1 : 0) + (IsGiven(result, s_port) ? 1 : 0) + (IsGiven(result, s_unix) ? 1 : 0);
+            if (places > 1) result.AddError("Give one of --listen, --port and --unix.");
+        });
+        if (kind == ServeKind.Push)
+        {
+            command.Validators.Add(static result =>
+            {
+                int bytes = NumberOr(PushMessage.MinSize, result, s_size) * NumberOr(1, result, s_batch);
+                if (bytes > MaxBroadcastBytes) result.AddError($"--size times --batch is {bytes} bytes, and one broadcast has at most {MaxBroadcastBytes}.");
+            });
+        }
+
+        command.SetAction(parsed => ServeCommand.RunAsync(SettingsOf(kind, parsed)));
+        return command;
+    }
+
+    private static ServeSettings SettingsOf(ServeKind kind, ParseResult parsed)
+    {
+        EndPoint endPoint = parsed.GetValue(s_unix) is { } path
+            ? new UnixDomainSocketEndPoint(path)
+            : parsed.GetValue(s_listen) ?? new IPEndPoint(IPAddress.Loopback, parsed.GetValue(s_port) ?? DefaultPort);
+        PushSettings push = kind == ServeKind.Push
+            ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
+            : default;
+        TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
+        return new ServeSettings(kind, endPoint, parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_stats), duration, push);
+    }
+
+    private static Command Connect()
+    {
+        Command command = new("connect", "Sends the lines of stdin and prints what comes back. Ctrl-C or the end of the input closes.") { s_address, s_unix, s_engine };
+        command.Validators.Add(static result =>
+        {
+            bool hasAddress = result.GetResult(s_address) is { Tokens.Count: > 0 };
+            if (hasAddress == IsGiven(result, s_unix))
+            {
+                result.AddError(hasAddress ? "Give an address or --unix, not both." : "An address is missing.");
+            }
+            else if (hasAddress && Address.Parse(result.GetValue(s_address)!) is not { Port: > 0 })
+            {
+                result.AddError($"'{result.GetValue(s_address)}' is no HOST:PORT.");
+            }
+        });
+        command.SetAction(static parsed => ConnectCommand.RunAsync(
+            parsed.GetValue(s_address) is { } text ? Address.Parse(text) : null,
+            parsed.GetValue(s_unix),
+            parsed.GetValue(s_engine) ?? EngineKind.Auto));
+        return command;
+    }
+
+    // ------------------------------------------------------------------ values
+
+    private static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
+
+    // From the token: to ask for the value of an option that has an error throws, and that error is told anyway.
+    private static int NumberOr(int otherwise, CommandResult result, Option option) =>
+        result.GetResult(option) is { Tokens: [{ Value: var text }] } && Number(text, 1, MaxBroadcastBytes) is { } number ? number : otherwise;
+
+    /// <summary>An option whose value is read by <paramref name="parse"/>; null from there means wrong, and the message says what is right.</summary>
+    private static Option<T> Value<T>(string name, string placeholder, string description, string right, Func<string, T> parse) => new(name)
+    {
+        Description = description,
+        HelpName = placeholder,
+        CustomParser = argument =>
+        {
+            string text = argument.Tokens.Count > 0 ? argument.Tokens[0].Value : "";
+            T value = parse(text);
+            if (value is null) argument.AddError($"{name} takes {right}, not '{text}'.");
+            return value;
+        },
+    };
+
+    private static int? Number(string text, int least, int most) =>
+        int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int number) && number >= least && number <= most ? number : null;
+
+    private static T? Word<T>(string text)
+        where T : struct, Enum =>
+        Enum.TryParse(text, ignoreCase: true, out T value) && Enum.IsDefined(value) && !char.IsAsciiDigit(text[0]) ? value : null;
+}

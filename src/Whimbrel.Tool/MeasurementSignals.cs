@@ -1,0 +1,46 @@
+using System.Runtime;
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Tool;
+
+/// <summary>Answers that a benchmark asks for by signal: SIGUSR1 what was allocated, SIGUSR2 a collection. Where signals have other numbers than on Linux, none.</summary>
+internal sealed class MeasurementSignals : IDisposable
+{
+    private const PosixSignal Usr1 = (PosixSignal)10;
+    private const PosixSignal Usr2 = (PosixSignal)12;
+
+    private readonly PosixSignalRegistration[] _registrations;
+
+    internal MeasurementSignals()
+    {
+        // The raw numbers mean these signals on Linux only, and only Linux has this file.
+        _registrations = File.Exists("/proc/self/status")
+            ? [PosixSignalRegistration.Create(Usr1, Allocated), PosixSignalRegistration.Create(Usr2, Collect)]
+            : [];
+    }
+
+    public void Dispose()
+    {
+        foreach (PosixSignalRegistration registration in _registrations) registration.Dispose();
+    }
+
+    private static void Allocated(PosixSignalContext context)
+    {
+        context.Cancel = true;
+        Console.Out.WriteLine($"allocated {GC.GetTotalAllocatedBytes(precise: true)}");
+    }
+
+    private static void Collect(PosixSignalContext context)
+    {
+        context.Cancel = true;
+        for (int i = 0; i < 2; i++)
+        {
+            // Aggressive gives free memory back to the system as well.
+            GCSettings.LargeObjectHeapCompactionMode = GCLargeObjectHeapCompactionMode.CompactOnce;
+            GC.Collect(GC.MaxGeneration, GCCollectionMode.Aggressive, blocking: true, compacting: true);
+            GC.WaitForPendingFinalizers();
+        }
+
+        Console.Out.WriteLine("collected");
+    }
+}

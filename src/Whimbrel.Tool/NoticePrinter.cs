@@ -1,0 +1,31 @@
+using System.Threading.Channels;
+
+namespace Whimbrel.Tool;
+
+/// <summary>Notices come on loops, which must not wait for a terminal: they are written to stderr by a task of their own. When 1,000 wait, newer ones are dropped.</summary>
+internal sealed class NoticePrinter : IAsyncDisposable
+{
+    /// <summary>Turns from here on are worth a notice to the user of a tool: compiling the first callbacks takes 20 to 40 ms and would be told at every start.</summary>
+    internal const int BlockedLoopMs = 100;
+
+    private readonly Channel<Notice> _notices = Channel.CreateBounded<Notice>(new BoundedChannelOptions(1000) { FullMode = BoundedChannelFullMode.DropWrite });
+    private readonly Task _printing;
+
+    internal NoticePrinter() => _printing = Task.Run(PrintAsync);
+
+    internal void Add(Notice notice) => _notices.Writer.TryWrite(notice);
+
+    public async ValueTask DisposeAsync()
+    {
+        _notices.Writer.TryComplete();
+        await _printing;
+    }
+
+    private async Task PrintAsync()
+    {
+        await foreach (Notice notice in _notices.Reader.ReadAllAsync())
+        {
+            await Console.Error.WriteLineAsync($"notice: {notice.Message} See docs/symptoms/{notice.Page}");
+        }
+    }
+}

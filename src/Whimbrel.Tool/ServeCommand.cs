@@ -1,0 +1,88 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Net;
+
+namespace Whimbrel.Tool;
+
+/// <summary>
+/// <c>whimbrel serve</c>. On stdout: the line that it listens, answers to measurement signals, and at the end the totals;
+/// everything else goes to stderr.
+/// </summary>
+internal static class ServeCommand
+{
+    internal static async Task<int> RunAsync(ServeSettings settings)
+    {
+        await using NoticePrinter notices = new();
+        using StopSignals stop = new();
+        try
+        {
+            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            Service service = Service.Create(settings, engine);
+            await service.Server.StartAsync();
+            await ServeAsync(settings, service, stop.Asked);
+            return ExitCode.Done;
+        }
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException)
+        {
+            // Port taken, no descriptor left, an engine that is not to be had: the message says it all.
+            await Console.Error.WriteLineAsync($"whimbrel: {e.Message}");
+            return ExitCode.Failed;
+        }
+    }
+
+    private static async Task ServeAsync(ServeSettings settings, Service service, Task asked)
+    {
+        Server server = service.Server;
+        long start = Stopwatch.GetTimestamp();
+        using MeasurementSignals signals = new();
+        using CancellationTokenSource ending = new();
+        service.Producer?.Start(server);
+        Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount})");
+        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {HowToTalk(server.EndPoint!)}");
+        Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
+
+        if (settings.Duration is { } duration) await Task.WhenAny(asked, Task.Delay(duration, ending.Token));
+        else await asked;
+
+        await ending.CancelAsync();
+        await stats;
+        service.Producer?.Dispose();
+        StopReport report = await server.StopAsync();
+        Console.Out.WriteLine(string.Create(
+            CultureInfo.InvariantCulture,
+            $"total: {server.AcceptedCount} connections, {server.BytesReceived} bytes in, {server.BytesSent} bytes out, {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} seconds, {report.Drained} drained, {report.Aborted} aborted"));
+    }
+
+    private static string HowToTalk(EndPoint endPoint)
+    {
+        if (endPoint is not IPEndPoint ip) return $"whimbrel connect --unix {endPoint}, or nc -U {endPoint}";
+        if (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any)) ip = new IPEndPoint(IPAddress.Loopback, ip.Port);
+        return $"whimbrel connect {ip}, or nc {ip.Address} {ip.Port}";
+    }
+
+    private static async Task PrintStatsAsync(Service service, CancellationToken ending)
+    {
+        using PeriodicTimer timer = new(TimeSpan.FromSeconds(1));
+        long last = Stopwatch.GetTimestamp();
+        (long Count, long In, long Out) before = Read();
+        try
+        {
+            while (await timer.WaitForNextTickAsync(ending))
+            {
+                (long Count, long In, long Out) now = Read();
+                double seconds = Stopwatch.GetElapsedTime(last).TotalSeconds;
+                last = Stopwatch.GetTimestamp();
+                await Console.Error.WriteLineAsync(string.Create(
+                    CultureInfo.InvariantCulture,
+                    $"{service.Server.SessionCount} connections, {(now.Count - before.Count) / seconds:0} {service.Unit}/s, {(now.In - before.In) / seconds / 1e6:0.0} MB/s in, {(now.Out - before.Out) / seconds / 1e6:0.0} MB/s out"));
+                before = now;
+            }
+        }
+        catch (OperationCanceledException)
+        {
+            // The server ends.
+        }
+
+        (long Count, long In, long Out) Read() => (service.Count(), service.Server.BytesReceived, service.Server.BytesSent);
+    }
+}

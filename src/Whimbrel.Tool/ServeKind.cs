@@ -1,0 +1,10 @@
+namespace Whimbrel.Tool;
+
+/// <summary>What a server does with its peers.</summary>
+internal enum ServeKind
+{
+    Echo,
+    Discard,
+    Chat,
+    Push,
+}

@@ -1,0 +1,33 @@
+namespace Whimbrel.Tool;
+
+/// <summary>A server of one kind and what there is to count about it.</summary>
+/// <param name="Server">Not started yet.</param>
+/// <param name="Unit">What <paramref name="Count"/> counts, as a plural.</param>
+/// <param name="Count">How many so far.</param>
+/// <param name="Producer">The thread that pushes, or null.</param>
+internal sealed record Service(Server Server, string Unit, Func<long> Count, PushProducer? Producer = null)
+{
+    internal static Service Create(ServeSettings settings, Engine engine)
+    {
+        Tally receives = new(engine.LoopCount);
+        switch (settings.Kind)
+        {
+            case ServeKind.Echo:
+                Server echo = settings.Stats
+                    ? new Server(Options(), context => new CountedEchoSession(receives.Of(context.Loop)))
+                    : new Server(Options(), static () => new EchoSession());
+                return new Service(echo, "receives", () => receives.Total);
+            case ServeKind.Discard:
+                return new Service(new Server(Options(), context => new DiscardSession(receives.Of(context.Loop))), "receives", () => receives.Total);
+            case ServeKind.Chat:
+                ChatRoom room = new();
+                return new Service(new Server(Options(), () => new ChatSession(room)), "lines", () => room.Lines);
+            default:
+                PushProducer producer = new(settings.Push);
+                return new Service(new Server(Options(SlowConsumer.DropNewest), () => new PushSession(producer)), "messages", () => producer.Sent, producer);
+        }
+
+        ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect) =>
+            new() { EndPoint = settings.EndPoint, Engine = engine, SlowConsumer = slowConsumer };
+    }
+}

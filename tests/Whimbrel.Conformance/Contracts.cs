@@ -1,0 +1,70 @@
+using System.Globalization;
+using System.Reflection;
+using System.Text;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>The numbers of the contract, each in one sentence, and which tests of which engines stand for it.</summary>
+internal static class Contracts
+{
+    /// <summary>Sentences in the order of their numbers. Kept short; the full text is at the head of <see cref="Session"/>.</summary>
+    internal static readonly (int Number, string Promise)[] All =
+    [
+        (1, "A session serves one connection or one dial attempt and sees its callbacks in one legal order; OnDisconnected comes exactly once, last, with the first cause."),
+        (2, "Never two callbacks at once for one session, never one inside another."),
+        (3, "Bytes that a session does not take stay with the connection and come again, joined with what follows; none is lost, also not what was there before the session or after it."),
+        (4, "What an override throws goes to OnError and ends that connection only."),
+        (5, "A send is taken whole or not at all, by any thread, and never throws after the end."),
+        (6, "SendAsync waits for room, first come first served; continuations run on the loop when awaited there, never inside the caller's stack."),
+        (7, "What one thread does with one session takes effect in the order of its calls."),
+        (8, "The send queue is bounded; at the limit the policy acts; BytesPending is true from the moment a send returns."),
+        (9, "A session whose own callbacks fill its queue is not read until the queue has drained; nothing is lost and nobody stalls."),
+        (10, "After PauseReceiving nothing is delivered until ResumeReceiving, and then what was held comes first."),
+        (11, "The peer's end of stream closes, unless the session keeps its own half open until FinishSending."),
+        (12, "Close sends what is queued, then FIN, and waits within limits; Abort discards and resets."),
+        (13, "A span given to a callback is valid during the call only."),
+        (14, "Callbacks run on the loop; one that blocks it is reported by name."),
+        (15, "HandOver gives the connection, with unread bytes, id, groups, queue and counters, to the next session."),
+        (17, "Groups: join, leave and broadcast from any thread; members of one loop see one order."),
+    ];
+
+    internal static readonly string[] Engines = ["Epoll", "Portable", "Memory"];
+
+    /// <summary>Test methods of one number, as Suite.Method, with the engines whose classes run them.</summary>
+    internal static SortedDictionary<string, SortedSet<string>> TestsOf(int number)
+    {
+        SortedDictionary<string, SortedSet<string>> tests = new(StringComparer.Ordinal);
+        foreach (Type type in typeof(Contracts).Assembly.GetTypes().Where(static t => t.IsClass && !t.IsAbstract))
+        {
+            foreach (MethodInfo method in type.GetMethods())
+            {
+                if (method.GetCustomAttribute<ContractAttribute>() is not { } contract || !contract.Numbers.Contains(number)) continue;
+                string name = $"{method.DeclaringType!.Name}.{method.Name}";
+                if (!tests.TryGetValue(name, out SortedSet<string>? engines)) tests.Add(name, engines = new SortedSet<string>(StringComparer.Ordinal));
+                foreach (string engine in Engines.Where(e => type.Name.StartsWith(e, StringComparison.Ordinal))) engines.Add(engine);
+            }
+        }
+
+        return tests;
+    }
+
+    internal static string Page()
+    {
+        StringBuilder page = new();
+        page.Append("# Guarantees\n\n");
+        page.Append("Made from the tags of the conformance tests; do not edit (`WHIMBREL_ACCEPT_GUARANTEES=1 ./test --project Whimbrel.Conformance`\n");
+        page.Append("writes it anew). Each test runs on every engine named, over TCP and over Unix sockets. The numbers are those at the head of\n");
+        page.Append("`src/Whimbrel/Session.cs`; 16, in-band upgrade to TLS, comes with TLS.\n");
+        foreach ((int number, string promise) in All)
+        {
+            SortedDictionary<string, SortedSet<string>> tests = TestsOf(number);
+            page.Append(CultureInfo.InvariantCulture, $"\n## {number}\n\n{promise}\n\n| test | engines |\n|---|---|\n");
+            foreach ((string name, SortedSet<string> engines) in tests)
+            {
+                page.Append(CultureInfo.InvariantCulture, $"| `{name}` | {string.Join(", ", engines).ToLowerInvariant()} |\n");
+            }
+        }
+
+        return page.ToString();
+    }
+}

@@ -1,0 +1,194 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Options are checked once, before anything is opened, and all mistakes are told together.</summary>
+public sealed class OptionsTests
+{
+    private static readonly IPEndPoint s_any = new(IPAddress.Loopback, 0);
+
+    private static string MistakesOf(ServerOptions options)
+    {
+        Server server = new(options, static () => throw new InvalidOperationException());
+        return Assert.Throws<ArgumentException>(() => server.StartAsync().AsTask().GetAwaiter().GetResult()).Message;
+    }
+
+    private static string MistakesOf(ClientOptions options)
+    {
+        Client client = new(options, static () => throw new InvalidOperationException());
+        return Assert.Throws<ArgumentException>(() => client.ConnectAsync().AsTask().GetAwaiter().GetResult()).Message;
+    }
+
+    [Fact]
+    public void All_mistakes_are_told_at_once_with_name_value_and_range()
+    {
+        string message = MistakesOf(new ServerOptions
+        {
+            EndPoint = s_any,
+            SendLimitBytes = 4095,
+            UnreadLimitBytes = 1023,
+            DrainTimeout = TimeSpan.FromMilliseconds(9),
+            SlowConsumer = (SlowConsumer)99,
+            Backlog = 0,
+            MaxConnections = 0,
+            ReceiveBufferBytes = -1,
+            SendBufferBytes = -1,
+        });
+        Assert.Contains("ServerOptions has 8 mistake(s)", message, StringComparison.Ordinal);
+        Assert.Contains("SendLimitBytes = 4095, allowed 4096 to 1073741824", message, StringComparison.Ordinal);
+        Assert.Contains("UnreadLimitBytes = 1023, allowed 1024 to 1073741824", message, StringComparison.Ordinal);
+        Assert.Contains("DrainTimeout = 00:00:00.0090000, allowed 00:00:00.0100000 to 01:00:00", message, StringComparison.Ordinal);
+        Assert.Contains("SlowConsumer = 99, allowed Disconnect, DropNewest, Wait", message, StringComparison.Ordinal);
+        Assert.Contains("Backlog = 0, allowed 1 to 65535", message, StringComparison.Ordinal);
+        Assert.Contains("MaxConnections = 0, allowed 1 to 10000000", message, StringComparison.Ordinal);
+        Assert.Contains("ReceiveBufferBytes = -1", message, StringComparison.Ordinal);
+        Assert.Contains("SendBufferBytes = -1", message, StringComparison.Ordinal);
+    }
+
+    public static TheoryData<string, ServerOptions> ServerMistakes => new()
+    {
+        { "EndPoint is missing", new ServerOptions() },
+        { "EndPoint and EndPoints are both given", new ServerOptions { EndPoint = s_any, EndPoints = [s_any] } },
+        { "host names are not resolved here", new ServerOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
+        { "SendLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, SendLimitBytes = (1 << 30) + 1 } },
+        { "UnreadLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, UnreadLimitBytes = (1 << 30) + 1 } },
+        { "DrainTimeout = 01:00:00.0010000", new ServerOptions { EndPoint = s_any, DrainTimeout = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1) } },
+        { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Backlog = 65_536 } },
+        { "MaxConnections = 10000001", new ServerOptions { EndPoint = s_any, MaxConnections = 10_000_001 } },
+        { "allowed IPEndPoint or UnixDomainSocketEndPoint", new ServerOptions { EndPoint = new OtherEndPoint() } },
+    };
+
+    [Theory]
+    [MemberData(nameof(ServerMistakes), DisableDiscoveryEnumeration = true)]
+    public void A_mistake_in_server_options_is_named(string expected, ServerOptions options)
+    {
+        string message = MistakesOf(options);
+        Assert.Contains(expected, message, StringComparison.Ordinal);
+        Assert.Contains("1 mistake(s)", message, StringComparison.Ordinal);
+    }
+
+    public static TheoryData<string, ClientOptions> ClientMistakes => new()
+    {
+        { "EndPoint is missing", new ClientOptions() },
+        { "EndPoint has port 0", new ClientOptions { EndPoint = s_any } },
+        { "host names are not resolved here", new ClientOptions { EndPoint = new DnsEndPoint("localhost", 80) } },
+        { "ConnectTimeout = 00:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
+        { "ConnectTimeout = 02:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.FromHours(2) } },
+        { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
+        { "SendLimitBytes = 0", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), SendLimitBytes = 0 } },
+    };
+
+    [Theory]
+    [MemberData(nameof(ClientMistakes), DisableDiscoveryEnumeration = true)]
+    public void A_mistake_in_client_options_is_named(string expected, ClientOptions options)
+    {
+        string message = MistakesOf(options);
+        Assert.Contains(expected, message, StringComparison.Ordinal);
+        Assert.Contains("ClientOptions has 1 mistake(s)", message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void The_edges_of_every_range_are_allowed()
+    {
+        new ServerOptions { EndPoint = s_any, SendLimitBytes = 4096, UnreadLimitBytes = 1024, DrainTimeout = TimeSpan.FromMilliseconds(10), Backlog = 1, MaxConnections = 1 }.Validate(Engine.Default);
+        new ServerOptions { EndPoint = s_any, SendLimitBytes = 1 << 30, UnreadLimitBytes = 1 << 30, DrainTimeout = TimeSpan.FromHours(1), Backlog = 65_535, MaxConnections = 10_000_000, ReceiveBufferBytes = 1 << 30, SendBufferBytes = 1 << 30 }.Validate(Engine.Default);
+        new ClientOptions { EndPoint = new UnixDomainSocketEndPoint(new string('a', 107)), ConnectTimeout = TimeSpan.FromMilliseconds(1) }.Validate(Engine.Default);
+        new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("a"), ConnectTimeout = TimeSpan.FromHours(1) }.Validate(Engine.Default);
+    }
+
+    [Fact]
+    public void Missing_arguments_are_thrown_at_the_call()
+    {
+        Assert.Throws<ArgumentNullException>(() => new Server(null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<Session>)null!));
+        Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<SessionContext, Session>)null!));
+        Assert.Throws<ArgumentNullException>(() => new Client(null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<Session>)null!));
+        Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<SessionContext, Session>)null!));
+    }
+
+    // ------------------------------------------------------------------ the engine's own options
+
+    [Fact]
+    public void All_mistakes_in_engine_options_are_told_at_once()
+    {
+        string message = Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Kind = (EngineKind)77, Loops = 257, BlockedLoopMs = 0 })).Message;
+        Assert.Contains("EngineOptions has 3 mistake(s)", message, StringComparison.Ordinal);
+        Assert.Contains("Kind = 77, allowed Auto, Epoll, Portable", message, StringComparison.Ordinal);
+        Assert.Contains("Loops = 257, allowed 0 to 256", message, StringComparison.Ordinal);
+        Assert.Contains("BlockedLoopMs = 0, allowed 1 to 60000", message, StringComparison.Ordinal);
+        Assert.Contains("Loops = -1", Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Loops = -1 })).Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("epoll", EngineKind.Epoll)]
+    [InlineData("EPOLL", EngineKind.Epoll)]
+    [InlineData("portable", EngineKind.Portable)]
+    [InlineData("Portable", EngineKind.Portable)]
+    public void The_environment_variable_chooses_the_engine_and_is_given_as_the_reason(string word, EngineKind expected)
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll is Linux's.");
+        (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, word);
+        Assert.Equal(expected, kind);
+        Assert.Contains("WHIMBREL_ENGINE", reason, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("eepoll")]
+    [InlineData("1")]
+    [InlineData("99")]
+    [InlineData(" ")]
+    [InlineData("epoll,portable")]
+    public void A_wrong_word_in_the_environment_variable_fails_instead_of_meaning_something(string word)
+    {
+        ArgumentException e = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word));
+        Assert.Contains($"WHIMBREL_ENGINE = '{word}', allowed auto, epoll, portable", e.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(null)]
+    [InlineData("")]
+    [InlineData("auto")]
+    public void Without_a_choice_the_best_engine_is_taken(string? word)
+    {
+        (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, word);
+        Assert.NotEqual(EngineKind.Auto, kind);
+        Assert.NotEmpty(reason);
+    }
+
+    [Fact]
+    public void The_option_wins_over_the_environment_variable()
+    {
+        (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Portable, "epoll");
+        Assert.Equal(EngineKind.Portable, kind);
+        Assert.Contains("EngineOptions.Kind", reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_wrong_word_in_the_environment_fails_the_first_engine()
+    {
+        string? before = Environment.GetEnvironmentVariable("WHIMBREL_ENGINE");
+        try
+        {
+            Environment.SetEnvironmentVariable("WHIMBREL_ENGINE", "kqueue");
+            Assert.Throws<ArgumentException>(static () => new Engine());
+            Environment.SetEnvironmentVariable("WHIMBREL_ENGINE", "epoll");
+            Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll is Linux's.");
+            await using Engine engine = new(new EngineOptions { Loops = 3 });
+            Assert.Equal((EngineKind.Epoll, "epoll", 3), (engine.Kind, engine.KindName, engine.LoopCount));
+            Assert.Equal("epoll (3 loops, asked for by WHIMBREL_ENGINE)", engine.ToString());
+            Assert.Throws<IndexOutOfRangeException>(() => engine.GetLoop(3));
+        }
+        finally
+        {
+            Environment.SetEnvironmentVariable("WHIMBREL_ENGINE", before);
+        }
+    }
+
+    private sealed class OtherEndPoint : EndPoint
+    {
+        public override AddressFamily AddressFamily => AddressFamily.Unknown;
+    }
+}

@@ -1,0 +1,513 @@
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Contracts 11 and 12: the peer's end, the end of this half, the graceful close and the reset.</summary>
+public abstract class ClosingSuite(Transport transport) : Suite(transport)
+{
+    private const int Large = 1024 * 1024;
+
+    private static ServerOptions WithDrain(Rig rig, int milliseconds) =>
+        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(milliseconds) };
+
+    // ------------------------------------------------------------------ the peer finishes (11)
+
+    [Fact, Contract(11)]
+    public void When_the_peer_finishes_what_is_queued_is_sent_and_then_it_closes() => Run(rig =>
+    {
+        byte[] data = Pattern(Large);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) => x.Send(data));
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        server.Session().UntilReceived(1);
+        peer.FinishSending();
+        Assert.Equal(data, peer.ReadToEnd());
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+        Assert.Equal(data.Length, server.Session().BytesSent);
+    });
+
+    [Fact, Contract(11)]
+    public void An_override_of_OnPeerFinished_keeps_this_half_open() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtPeerFinished = static _ => { });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("question");
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.Until("peer finished");
+        rig.Settle();
+        Assert.True(session.IsConnected);
+        for (int i = 0; i < 5; i++)
+        {
+            Assert.Equal(SendResult.Queued, session.Send("answer"u8));
+            Assert.Equal("answer", peer.ReadText(6));
+        }
+
+        session.FinishSending();
+        Assert.Empty(peer.ReadToEnd());
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+        Assert.Equal("connecting, connected, received 8, peer finished, disconnected PeerClosed", session.Life);
+    });
+
+    [Fact, Contract(11)]
+    public void A_half_open_connection_ends_with_Close_as_well() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtPeerFinished = static _ => { });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.Until("peer finished");
+        session.Send("bye"u8);
+        session.Close();
+        Assert.Equal("bye", peer.ReadTextToEnd());
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+    });
+
+    [Fact, Contract(11)]
+    public void A_half_open_session_may_send_from_a_timer() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtPeerFinished = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1));
+            s.AtTimer = static (x, _) =>
+            {
+                x.Send("t"u8);
+                if (x.Count("timer") == 3) x.FinishSending();
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.FinishSending();
+        Assert.Equal("ttt", peer.ReadTextToEnd());
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+        Assert.Equal(3, server.Session().Count("timer"));
+    });
+
+    [Fact, Contract(11)]
+    public void FinishSending_sends_what_is_queued_then_FIN_and_goes_on_receiving() => Run(rig =>
+    {
+        byte[] data = Pattern(Large);
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            x.Send(data);
+            x.FinishSending();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Assert.Equal(data, peer.ReadToEnd());
+        for (int i = 1; i <= 3; i++)
+        {
+            peer.Write("more");
+            session.UntilReceived(4 * i);
+        }
+
+        peer.FinishSending();
+        session.End();
+        Assert.Equal("connecting, connected, received 12, peer finished, disconnected LocalClose", session.Life);
+    });
+
+    [Fact, Contract(5, 11)]
+    public void After_FinishSending_sends_are_refused() => Run(rig =>
+    {
+        List<SendResult> results = [];
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            results.Add(x.Send("before"u8));
+            x.FinishSending();
+            results.Add(x.Send("after"u8));
+            results.Add(x.Send("af"u8, "ter"u8));
+            results.Add(x.Send(new Memory("after"), 5));
+            x.FinishSending();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("before", peer.ReadTextToEnd());
+        Assert.Equal([SendResult.Queued, SendResult.Closed, SendResult.Closed, SendResult.Closed], results);
+        Assert.Equal(SendResult.Closed, server.Session().Send("elsewhere"u8));
+        Assert.True(server.Session().IsConnected);
+    });
+
+    [Fact, Contract(11)]
+    public void FinishSending_from_another_thread_comes_after_its_sends() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Elsewhere(() =>
+        {
+            for (int i = 0; i < 100; i++) session.Send("0123456789"u8);
+            session.FinishSending();
+            session.Send("never"u8);
+        });
+        rig.Join();
+        Assert.Equal(1000, peer.ReadToEnd().Length);
+        peer.FinishSending();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+    });
+
+    [Fact, Contract(11)]
+    public void Both_sides_finish_at_once() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtPeerFinished = static x => x.FinishSending());
+        for (int i = 0; i < 20; i++)
+        {
+            RecordingSession client = rig.Connect(server.EndPoint!, static s => s.AtPeerFinished = static _ => { });
+            RecordingSession session = server.Connected(i);
+            rig.Elsewhere(session.FinishSending);
+            rig.Elsewhere(client.FinishSending);
+            rig.Join();
+            Assert.True(session.End() is CloseCause.LocalClose or CloseCause.PeerClosed, session.Life);
+            Assert.True(client.End() is CloseCause.LocalClose or CloseCause.PeerClosed, client.Life);
+        }
+    });
+
+    // ------------------------------------------------------------------ Close (12)
+
+    [Fact, Contract(12)]
+    public void Close_sends_the_whole_queue_before_FIN() => Run(rig =>
+    {
+        byte[] data = Pattern(Large);
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            for (int i = 0; i < data.Length; i += 4096) x.Send(data.AsSpan(i, 4096));
+            x.Close();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected();
+        rig.Settle();
+        Assert.Equal(data, peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    [Fact, Contract(7, 12)]
+    public void Close_from_another_thread_comes_after_its_sends() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        byte[] data = Pattern(500_000);
+        rig.Elsewhere(() =>
+        {
+            for (int i = 0; i < data.Length; i += 5000) session.Send(data.AsSpan(i, 5000));
+            session.Close();
+            session.Send("never"u8);
+        });
+        rig.Join();
+        Assert.Equal(data, peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+    });
+
+    [Fact, Contract(12)]
+    public void Nothing_is_delivered_after_Close() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtReceived = static (x, _) => x.Close();
+            s.AtTimer = static (x, _) => x.Tag = "a timer";
+            s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(50));
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("first");
+        Assert.Empty(peer.ReadToEnd());
+        for (int i = 0; i < 10; i++) peer.Write("ignored");
+        rig.Settle();
+        rig.Pass(TimeSpan.FromMilliseconds(60));
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.InRange(session.ReceivedCount, 1, 5);
+        Assert.Equal($"connecting, connected, received {session.ReceivedCount}, disconnected LocalClose", session.Life);
+        Assert.Null(session.Tag);
+        Assert.Equal(75, session.BytesReceived);
+    });
+
+    [Fact, Contract(12)]
+    public void A_peer_that_goes_on_sending_after_our_close_is_reset_at_the_limit() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Empty(peer.ReadToEnd());
+        Assert.Throws<IOException>(() =>
+        {
+            for (int i = 0; i < 1000; i++) peer.Write(new byte[4096]);
+        });
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+        Assert.InRange(server.Session().BytesReceived, 64 * 1024, 256 * 1024);
+    });
+
+    [Fact, Contract(12)]
+    public void A_peer_that_never_closes_is_reset_after_the_linger_time() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes five seconds in real time: with --deep, or on the memory engine.");
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Empty(peer.ReadToEnd());
+        rig.Pass(TimeSpan.FromSeconds(4));
+        Assert.False(server.Session().IsOver);
+        rig.Pass(TimeSpan.FromSeconds(2));
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    [Fact, Contract(12)]
+    public void A_peer_that_never_reads_is_reset_when_the_drain_time_is_over() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s => s.AtConnected = static x =>
+            {
+                while (x.BytesPending < 900_000) x.Send(new byte[50_000]);
+                x.PauseReceiving();
+            },
+            WithDrain(rig, 50));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        // Until the ways of the kernel are full, so that the rest can only wait.
+        rig.OnLoop(session, static () => { });
+        long pending = -1;
+        while (pending != session.BytesPending)
+        {
+            pending = session.BytesPending;
+            if (pending < 900_000) session.Send(new byte[100_000]);
+            rig.Settle();
+        }
+
+        Assert.True(pending > 0, "the kernel took everything");
+        session.Close();
+        rig.Settle();
+        rig.Pass(TimeSpan.FromMilliseconds(60));
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal(rig.HasResets, peer.EndsInReset());
+    });
+
+    [Fact, Contract(12)]
+    public void A_peer_that_reads_slowly_gets_everything_however_long_it_takes() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes its time in real time: with --deep, or on the memory engine.");
+        byte[] data = Pattern(Large);
+        RecordingServer server = rig.Serve(
+            s => s.AtConnected = x =>
+            {
+                x.Send(data);
+                x.Close();
+            },
+            WithDrain(rig, 200));
+        Peer peer = rig.Dial(server.EndPoint!);
+        using MemoryStream got = new();
+        while (got.Length < data.Length)
+        {
+            rig.Pass(TimeSpan.FromMilliseconds(100));
+            got.Write(peer.Read((int)Math.Min(data.Length - got.Length, 64 * 1024)));
+        }
+
+        Assert.Empty(peer.ReadToEnd());
+        Assert.Equal(data, got.ToArray());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    [Fact, Contract(5, 12)]
+    public void After_Close_sends_are_refused_in_the_same_callback() => Run(rig =>
+    {
+        List<SendResult> results = [];
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            results.Add(x.Send("before"u8));
+            x.Close();
+            results.Add(x.Send("after"u8));
+            results.Add(x.CallReserve(10).Length == 0 ? SendResult.Closed : SendResult.Queued);
+            x.Close();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("before", peer.ReadTextToEnd());
+        peer.Close();
+        server.Session().End();
+        Assert.Equal([SendResult.Queued, SendResult.Closed, SendResult.Closed], results);
+    });
+
+    [Fact, Contract(12)]
+    public void Abort_after_Close_ends_at_once_with_the_first_cause() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
+        {
+            x.Send(new byte[Large]);
+            x.Close();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Settle();
+        Assert.False(session.IsOver);
+        session.Abort();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal(rig.HasResets, peer.EndsInReset());
+    });
+
+    [Fact, Contract(12)]
+    public void Close_may_be_called_any_number_of_times_from_anywhere() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int i = 0; i < 3; i++)
+        {
+            rig.Elsewhere(() =>
+            {
+                for (int n = 0; n < 20; n++) session.Close();
+            });
+        }
+
+        rig.Join();
+        Assert.Equal("hello", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        session.Close();
+        session.Abort();
+        session.FinishSending();
+    });
+
+    [Fact, Contract(12)]
+    public void A_peer_that_is_reset_while_we_drain_changes_no_cause() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
+        {
+            x.Send(new byte[Large]);
+            x.Close();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected();
+        rig.Settle();
+        peer.Reset();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    // ------------------------------------------------------------------ Abort (12)
+
+    [Fact, Contract(12)]
+    public void Abort_resets_and_discards() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.OnLoop(session, () =>
+        {
+            session.Send("never sent"u8);
+            session.Abort();
+        });
+        bool reset = true;
+        byte[] got = [];
+        try
+        {
+            got = peer.ReadToEnd();
+            reset = false;
+        }
+        catch (IOException)
+        {
+            // As it should be where there are resets.
+        }
+
+        Assert.Equal(rig.HasResets, reset);
+        Assert.Empty(got);
+        Assert.Equal(CloseCause.LocalAbort, session.End());
+        Assert.Equal(CloseInitiator.Local, session.Reason.Initiator);
+        Assert.False(session.Reason.IsGraceful);
+        Assert.Equal(0, session.BytesSent);
+    });
+
+    [Fact, Contract(12)]
+    public void Abort_from_another_thread_ends_it() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Elsewhere(session.Abort);
+        Assert.Equal(CloseCause.LocalAbort, session.End());
+        Assert.Equal(rig.HasResets, peer.EndsInReset());
+    });
+
+    [Fact, Contract(12)]
+    public void A_reset_by_the_peer_is_told_as_such() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        peer.Reset();
+        Assert.Equal(ResetSeen(rig), session.End());
+        Assert.Equal(rig.HasResets, session.Reason.ErrorCode != 0);
+        Assert.Equal(CloseInitiator.Peer, session.Reason.Initiator);
+    });
+
+    [Fact, Contract(12)]
+    public void Bytes_that_arrived_before_the_peers_reset_of_our_send_are_still_delivered() => Run(rig =>
+    {
+        // The peer writes, finishes and is gone; the answer to it fails, and that must not eat what it wrote.
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.Send(new byte[10_000]));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        byte[] data = Pattern(5_000);
+        peer.Write(data);
+        peer.Close();
+        session.End();
+        Assert.Equal(data, session.Received);
+    });
+
+    // ------------------------------------------------------------------ what is still known at the end
+
+    [Fact, Contract(12)]
+    public void Addresses_and_counters_can_be_read_in_the_last_callback_and_after_it() => Run(rig =>
+    {
+        EndPoint? remote = null, local = null;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtReceived = static (x, data) => x.Send(data);
+            s.AtDisconnected = (x, _) =>
+            {
+                remote = x.RemoteEndPoint;
+                local = x.LocalEndPoint;
+            };
+        });
+        RecordingSession client = rig.Connect(server.EndPoint!);
+        EndPoint? own = client.LocalEndPoint;
+        client.Send("hello"u8);
+        client.UntilReceived(5);
+        client.Close();
+        RecordingSession session = server.Session();
+        session.End();
+        client.End();
+        Assert.Equal(own, remote);
+        Assert.Equal(server.EndPoint, local);
+        Assert.Equal(own, session.RemoteEndPoint);
+        Assert.Equal((5, 5, 5, 5), (session.BytesReceived, session.BytesSent, client.BytesReceived, client.BytesSent));
+        Assert.Equal(0, session.BytesPending);
+    });
+
+    [Fact, Contract(1, 12)]
+    public void Close_in_OnConnected_is_a_whole_life() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        server.Session().End();
+        Assert.Equal("connecting, connected, disconnected LocalClose", server.Session().Life);
+        rig.Until(() => server.Events.Contains("disconnected LocalClose"), "the server's event");
+        Assert.Equal(["started", "connected", "disconnected LocalClose"], server.Events);
+    });
+
+    [Fact, Contract(12)]
+    public void DisconnectAll_closes_every_session_gracefully_and_the_server_goes_on() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
+        Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+        for (int i = 0; i < peers.Length; i++) server.Connected(i);
+        rig.Until(() => server.Events.Count(static e => e == "connected") == 5, "all to be announced");
+        server.DisconnectAll();
+        foreach (Peer peer in peers)
+        {
+            Assert.Equal("hello", peer.ReadTextToEnd());
+            peer.Close();
+        }
+
+        Assert.All(server.Made, static s => Assert.Equal(CloseCause.LocalClose, s.End()));
+        Assert.Equal("hello", rig.Dial(server.EndPoint!).ReadText(5));
+    });
+}

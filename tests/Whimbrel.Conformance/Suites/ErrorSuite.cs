@@ -1,0 +1,212 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 4: an exception in an override is told to OnError and ends that connection only.</summary>
+public abstract class ErrorSuite(Transport transport) : Suite(transport)
+{
+    public static TheoryData<string, string> Overrides => new()
+    {
+        { "OnConnecting", "connecting, error InvalidDataException, connect failed UserException" },
+        { "OnConnected", "connecting, connected, error InvalidDataException, disconnected UserException" },
+        { "OnReceived", "connecting, connected, received 1, error InvalidDataException, disconnected UserException" },
+        { "OnUnread", "connecting, connected, error InvalidDataException, disconnected UserException" },
+        { "OnPeerFinished", "connecting, connected, received 1, peer finished, error InvalidDataException, disconnected UserException" },
+        { "OnTimer", "connecting, connected, received 1, timer, error InvalidDataException, disconnected UserException" },
+        { "OnDisconnected", "connecting, connected, received 1, peer finished, disconnected PeerClosed, error InvalidDataException" },
+    };
+
+    [Theory, Contract(4)]
+    [MemberData(nameof(Overrides))]
+    public void An_exception_in_an_override_goes_to_OnError_and_ends_that_connection_only(string where, string life) => Run(
+        rig =>
+        {
+            InvalidDataException thrown = new("thrown by the test");
+            bool isFirst = true;
+            RecordingServer server = rig.Serve(s =>
+            {
+                // The first session is the bystander.
+                if (isFirst) s.AtReceived = static (x, data) => x.Send(data);
+                else ThrowIn(s, where, thrown);
+                isFirst = false;
+            });
+            Peer bystander = rig.Dial(server.EndPoint!);
+            bystander.Write("a");
+            Assert.Equal("a", bystander.ReadText(1));
+            Peer victim = rig.Dial(server.EndPoint!);
+            Try(() => victim.Write("x"));
+            if (where is "OnPeerFinished" or "OnDisconnected") Try(victim.FinishSending);
+            RecordingSession session = server.Session(1);
+            session.Until("error");
+            session.End();
+            rig.Until(() => session.Events.Count == life.Split(", ").Length, "all callbacks");
+            Assert.Equal(life, session.Life);
+            Assert.Same(thrown, session.Error);
+            if (where != "OnDisconnected") Assert.Same(thrown, session.Reason.Exception);
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+            rig.Until(() => server.SessionCount == 1, "the place to be free");
+        },
+        loops: 1);
+
+    [Theory, Contract(4)]
+    [InlineData("OnConnecting")]
+    [InlineData("OnConnected")]
+    [InlineData("OnReceived")]
+    [InlineData("OnDisconnected")]
+    public void OnError_may_throw_as_well(string where) => Run(
+        rig =>
+        {
+            rig.Expect("from OnError");
+            bool isFirst = true;
+            RecordingServer server = rig.Serve(s =>
+            {
+                if (isFirst) s.AtReceived = static (x, data) => x.Send(data);
+                else
+                {
+                    ThrowIn(s, where, new InvalidDataException("thrown by the test"));
+                    s.AtError = static (_, _) => throw new InvalidOperationException("from OnError");
+                }
+
+                isFirst = false;
+            });
+            Peer bystander = rig.Dial(server.EndPoint!);
+            bystander.Write("a");
+            Assert.Equal("a", bystander.ReadText(1));
+            Peer victim = rig.Dial(server.EndPoint!);
+            Try(() => victim.Write("x"));
+            Try(victim.FinishSending);
+            server.Session(1).End();
+            rig.Until(() => rig.Notices.Any(static n => n.Message.Contains("from OnError", StringComparison.Ordinal)), "a notice");
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+        },
+        loops: 1);
+
+    [Fact, Contract(4)]
+    public void An_exception_in_OnConnectFailed_is_told_and_the_dial_still_fails() => Run(rig =>
+    {
+        RecordingClient client = rig.MakeClient(rig.DeadAddress(), static s => s.AtConnectFailed = static (_, _) => throw new InvalidDataException("thrown by the test"));
+        Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        Assert.Equal("connecting, connect failed Refused, error InvalidDataException", client.Attempt().Life);
+        Assert.Null(client.Session);
+    });
+
+    [Fact, Contract(4)]
+    public void An_exception_in_OnConnecting_of_a_client_fails_the_dial_with_it_inside() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        RecordingClient client = rig.MakeClient(server.EndPoint!, static s => s.AtConnecting = static _ => throw new InvalidDataException("thrown by the test"));
+        NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        Assert.IsType<InvalidDataException>(e.InnerException);
+        Assert.Equal(ErrorCategory.User, e.Error.Category);
+        Assert.Equal("connecting, error InvalidDataException, connect failed UserException", client.Attempt().Life);
+    });
+
+    [Fact, Contract(4)]
+    public void What_was_queued_before_the_exception_is_discarded_and_the_peer_is_reset() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
+        {
+            x.Send("never sent"u8);
+            throw new InvalidDataException("thrown by the test");
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal(rig.HasResets, peer.EndsInReset());
+        Assert.Equal(CloseCause.UserException, server.Session().End());
+        Assert.Contains("thrown by the test", server.Session().Reason.ToString(), StringComparison.Ordinal);
+        Assert.Equal(0, server.Session().BytesSent);
+    });
+
+    [Fact, Contract(4)]
+    public void Events_of_the_server_may_throw() => Run(rig =>
+    {
+        rig.Expect("an event of the server");
+        RecordingServer server = rig.Serve();
+        server.OnEvent = static text =>
+        {
+            if (text.StartsWith("connected", StringComparison.Ordinal) || text.StartsWith("disconnected", StringComparison.Ordinal)) throw new InvalidDataException("thrown by the test");
+        };
+        for (int i = 0; i < 3; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("x");
+            server.Session(i).UntilReceived(1);
+            peer.FinishSending();
+            server.Session(i).End();
+        }
+
+        rig.Until(() => server.SessionCount == 0, "the places to be free");
+        Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("thrown by the test", StringComparison.Ordinal));
+    });
+
+    [Fact, Contract(4)]
+    public void Posted_actions_and_timers_of_a_loop_may_throw() => Run(
+        rig =>
+        {
+            rig.Expect("thrown by the test");
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+            Loop loop = rig.Engine.GetLoop(0);
+            loop.Post(static () => throw new InvalidDataException("thrown by the test"));
+            loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidDataException("thrown by the test"));
+            rig.Until(() => rig.Notices.Count == 2, "two notices");
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("x");
+            Assert.Equal("x", peer.ReadText(1));
+        },
+        loops: 1);
+
+    [Fact, Contract(4)]
+    public void A_notice_handler_that_throws_harms_nobody() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s => s.AtReceived = static (x, _) => x.Send(new byte[5000]),
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4096, OnNotice = static _ => throw new InvalidDataException("no") });
+        for (int i = 0; i < 3; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("x");
+            Assert.Equal(CloseCause.SlowConsumer, server.Session(i).End());
+        }
+    });
+
+    private static void ThrowIn(RecordingSession session, string where, Exception exception)
+    {
+        switch (where)
+        {
+            case "OnConnecting":
+                session.AtConnecting = _ => throw exception;
+                break;
+            case "OnConnected":
+                session.AtConnected = _ => throw exception;
+                break;
+            case "OnReceived":
+                session.AtReceived = (_, _) => throw exception;
+                break;
+            case "OnUnread":
+                session.AtUnread = (_, _) => throw exception;
+                break;
+            case "OnPeerFinished":
+                session.AtPeerFinished = _ => throw exception;
+                break;
+            case "OnTimer":
+                session.AtReceived = static (x, _) => x.CallStartTimer(TimeSpan.Zero);
+                session.AtTimer = (_, _) => throw exception;
+                break;
+            case "OnDisconnected":
+                session.AtDisconnected = (_, _) => throw exception;
+                break;
+        }
+    }
+
+    private static void Try(Action action)
+    {
+        try
+        {
+            action();
+        }
+        catch (IOException)
+        {
+            // The session has ended already.
+        }
+    }
+}

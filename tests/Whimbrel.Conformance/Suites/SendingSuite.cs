@@ -1,0 +1,523 @@
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 5: a send is taken whole or not at all, from any thread, and never throws after the end.</summary>
+public abstract class SendingSuite(Transport transport) : Suite(transport)
+{
+    private static ServerOptions WithLimit(Rig rig, int limit, SlowConsumer policy) =>
+        new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = limit, SlowConsumer = policy };
+
+    [Fact, Contract(5)]
+    public void Sends_of_a_callback_arrive_in_order() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
+        {
+            x.Send("one "u8);
+            x.Send("two "u8, "three "u8);
+            x.Send("four "u8.ToArray().AsMemory());
+            x.Send("five ");
+            x.Send(new Memory("six "), 4);
+            x.Send("seven"u8);
+        });
+        Assert.Equal("one two three four five six seven", rig.Dial(server.EndPoint!).ReadText(33));
+    });
+
+    [Theory, Contract(5)]
+    [InlineData(1)]
+    [InlineData(1023)]
+    [InlineData(16 * 1024)]
+    [InlineData((32 * 1024) - 1)]
+    [InlineData(32 * 1024)]
+    [InlineData((32 * 1024) + 1)]
+    [InlineData(1024 * 1024)]
+    public void A_send_of_any_size_arrives_whole(int size) => Run(rig =>
+    {
+        byte[] data = Pattern(size);
+        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(data));
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal(data, peer.Read(size));
+        RecordingSession session = server.Connected();
+        rig.Until(() => session.BytesPending == 0, "the queue to be empty");
+        Assert.Equal(SendResult.Queued, session.Send(data));
+        Assert.Equal(data, peer.Read(size));
+        rig.Until(() => session.BytesSent == 2 * size, "the count to be right");
+    });
+
+    [Fact, Contract(5)]
+    public void A_mixture_of_small_and_large_sends_keeps_its_order() => Run(rig =>
+    {
+        int[] sizes = [1, 40_000, 3, 16_384, 16_383, 100, 200_000, 5, 32_768, 1, 65_536, 9];
+        byte[] data = Pattern(sizes.Sum());
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            int at = 0;
+            foreach (int size in sizes)
+            {
+                x.Send(data.AsSpan(at, size));
+                at += size;
+            }
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal(data, peer.Read(data.Length));
+    });
+
+    [Fact, Contract(5)]
+    public void Messages_of_many_threads_are_never_mixed() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        const int threads = 4, each = 200;
+        int refused = 0;
+        for (int t = 0; t < threads; t++)
+        {
+            int thread = t;
+            rig.Elsewhere(() =>
+            {
+                for (int n = 0; n < each; n++)
+                {
+                    int length = 1 + (n * 37 % 3000);
+                    byte[] head = [(byte)thread, (byte)(length >> 8), (byte)length];
+                    byte[] body = new byte[length];
+                    Array.Fill(body, (byte)(thread + 100));
+                    if (session.Send(head, body) != SendResult.Queued) Interlocked.Increment(ref refused);
+                }
+            });
+        }
+
+        rig.OnLoop(session, () =>
+        {
+            for (int n = 0; n < each; n++) session.Send([9, 0, 1], [109]);
+        });
+        rig.Join();
+        session.FinishSending();
+        byte[] got = peer.ReadToEnd();
+        int messages = 0;
+        for (int at = 0; at < got.Length; messages++)
+        {
+            int length = (got[at + 1] << 8) | got[at + 2];
+            byte mark = (byte)(got[at] + 100);
+            Assert.True(got.AsSpan(at + 3, length).IndexOfAnyExcept(mark) < 0, $"message {messages} at {at} is mixed with another");
+            at += 3 + length;
+        }
+
+        Assert.Equal((threads + 1) * each, messages + refused);
+    });
+
+    [Fact, Contract(5)]
+    public void Empty_sends_are_taken_and_send_nothing() => Run(rig =>
+    {
+        List<SendResult> results = [];
+        Memory owner = new("");
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            results.Add(x.Send([]));
+            results.Add(x.Send([], []));
+            results.Add(x.Send(""));
+            results.Add(x.Send(ReadOnlyMemory<byte>.Empty));
+            results.Add(x.Send(owner, 0));
+            results.Add(x.Send([], "end"u8));
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("end", peer.ReadText(3));
+        Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
+        Assert.Equal(1, owner.Disposals);
+        Assert.Equal(SendResult.Queued, server.Session().Send([]));
+    });
+
+    [Fact, Contract(5)]
+    public void Text_is_sent_as_UTF8_short_and_long() => Run(rig =>
+    {
+        string text = string.Concat(Enumerable.Repeat("grüße €", 1000));
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            x.Send("ä€");
+            x.Send(text);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        byte[] expected = System.Text.Encoding.UTF8.GetBytes("ä€" + text);
+        Assert.Equal(expected, peer.Read(expected.Length));
+        Assert.Throws<ArgumentNullException>(() => server.Session().Send((string)null!));
+    });
+
+    // ------------------------------------------------------------------ closed
+
+    [Fact, Contract(5)]
+    public void Before_it_is_connected_nothing_can_be_sent() => Run(rig =>
+    {
+        List<SendResult> results = [];
+        RecordingSession lonely = new(rig);
+        Assert.Equal(SendResult.Closed, lonely.Send("x"u8));
+        RecordingServer server = rig.Serve(s => s.AtConnecting = x =>
+        {
+            results.Add(x.Send("x"u8));
+            results.Add(x.Send("x"u8, "y"u8));
+            results.Add(x.CallReserve(1).IsEmpty ? SendResult.Closed : SendResult.Queued);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected().Send("first"u8);
+        Assert.Equal("first", peer.ReadText(5));
+        Assert.All(results, static r => Assert.Equal(SendResult.Closed, r));
+    });
+
+    [Theory, Contract(5)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void After_the_end_every_form_of_sending_says_Closed(bool onLoop) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.FinishSending();
+        session.End();
+        Loop loop = session.Loop;
+        // A connection object is used again: the late caller must not reach the next session on it.
+        Peer next = rig.Dial(server.EndPoint!);
+        Peer afterNext = rig.Dial(server.EndPoint!);
+        server.Connected(2);
+        Memory owner = new("owned");
+        if (onLoop) rig.OnLoop(loop, Send);
+        else Send();
+        void Send()
+        {
+            Assert.Equal(SendResult.Closed, session.Send("x"u8));
+            Assert.Equal(SendResult.Closed, session.Send("x"u8, "y"u8));
+            Assert.Equal(SendResult.Closed, session.Send("text"));
+            Assert.Equal(SendResult.Closed, session.Send(new byte[100_000].AsMemory()));
+            Assert.Equal(SendResult.Closed, session.Send(owner, 5));
+            Assert.Equal(SendResult.Closed, session.SendAsync(new byte[10]).Result);
+            session.Close();
+            session.Abort();
+            session.FinishSending();
+            session.PauseReceiving();
+        }
+
+        Assert.Equal(0, owner.Disposals);
+        rig.Settle();
+        Assert.Equal(-1, next.TryRead(new byte[10]));
+        Assert.Equal(-1, afterNext.TryRead(new byte[10]));
+        next.Write("x");
+        afterNext.Write("x");
+        server.Session(1).UntilReceived(1);
+        server.Session(2).UntilReceived(1);
+    });
+
+    [Fact, Contract(5)]
+    public void Sends_of_other_threads_across_the_end_never_throw_and_never_reach_the_next_session() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        for (int i = 0; i < 20; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(2 * i);
+            rig.Elsewhere(() =>
+            {
+                for (int n = 0; n < 200; n++) session.Send("stale"u8);
+            });
+            peer.Reset();
+            Peer next = rig.Dial(server.EndPoint!);
+            RecordingSession fresh = server.Connected((2 * i) + 1);
+            rig.Join();
+            fresh.Send("fresh"u8);
+            Assert.Equal("fresh", next.ReadText(5));
+            session.End();
+            next.Reset();
+            fresh.End();
+        }
+    });
+
+    // ------------------------------------------------------------------ whole or not at all
+
+    [Fact, Contract(5, 8)]
+    public void A_send_that_does_not_fit_leaves_nothing_behind() => Run(rig =>
+    {
+        List<SendResult> results = [];
+        RecordingServer server = rig.Serve(
+            s => s.AtConnected = x =>
+            {
+                results.Add(x.Send(new byte[4000]));
+                results.Add(x.Send(new byte[97]));
+                results.Add(x.Send(new byte[50], new byte[47]));
+                results.Add(x.Send(new Memory(new byte[97]), 97));
+                results.Add(x.Send(new byte[96]));
+                results.Add(x.Send([1]));
+            },
+            WithLimit(rig, 4096, SlowConsumer.DropNewest));
+        Peer peer = rig.Dial(server.EndPoint!);
+        byte[] got = peer.Read(4096);
+        Assert.Equal([SendResult.Queued, SendResult.Full, SendResult.Full, SendResult.Full, SendResult.Queued, SendResult.Full], results);
+        Assert.True(got.AsSpan().IndexOfAnyExcept((byte)0) < 0);
+        RecordingSession session = server.Session();
+        rig.Until(() => session.BytesPending == 0, "room");
+        Assert.Equal(SendResult.Full, session.Send(new byte[4097]));
+        Assert.Equal(SendResult.Queued, session.Send("end"u8));
+        Assert.Equal("end", peer.ReadText(3));
+        Assert.True(session.IsConnected);
+    });
+
+    [Fact, Contract(5, 8)]
+    public void Two_pieces_are_refused_together_from_another_thread_too() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, WithLimit(rig, 4096, SlowConsumer.DropNewest));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Assert.Equal(SendResult.Full, session.Send(new byte[4096], new byte[1]));
+        Assert.Equal(SendResult.Queued, session.Send("a"u8, "b"u8));
+        Assert.Equal("ab", peer.ReadText(2));
+    });
+
+    // ------------------------------------------------------------------ Reserve and Commit
+
+    [Fact, Contract(5)]
+    public void What_is_written_into_reserved_room_is_sent_in_its_place() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x =>
+        {
+            x.Send("a"u8);
+            Span<byte> room = x.CallReserve(100);
+            Assert.Equal(100, room.Length);
+            "bcd"u8.CopyTo(room);
+            x.CallCommit(3);
+            x.CallReserve(32 * 1024).Fill((byte)'e');
+            x.CallCommit(32 * 1024);
+            x.Send("f"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        byte[] got = peer.Read(5 + (32 * 1024));
+        Assert.Equal("abcde", Text(got.AsSpan(0, 5)));
+        Assert.Equal((byte)'f', got[^1]);
+        Assert.True(got.AsSpan(4..^1).IndexOfAnyExcept((byte)'e') < 0);
+    });
+
+    [Fact, Contract(5)]
+    public void Reserved_room_that_is_given_back_sends_nothing() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) =>
+        {
+            x.CallReserve(1000).Fill(1);
+            x.CallCommit(0);
+            x.Send(data);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        for (int i = 0; i < 5; i++)
+        {
+            peer.Write("x");
+            Assert.Equal("x", peer.ReadText(1));
+        }
+    });
+
+    [Fact, Contract(5)]
+    public void Mistakes_with_reserved_room_are_thrown_at_the_call() => Run(rig =>
+    {
+        List<string> thrown = [];
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            Note(() => x.CallReserve(0));
+            Note(() => x.CallReserve(-5));
+            Note(() => x.CallReserve((32 * 1024) + 1));
+            Note(() => x.CallCommit(1));
+            x.CallReserve(10);
+            Note(() => x.CallCommit(11));
+            Note(() => x.CallCommit(-1));
+            x.CallCommit(0);
+            Note(() => x.CallCommit(5));
+            x.Send("end"u8);
+        });
+        void Note(Action action)
+        {
+            try
+            {
+                action();
+                thrown.Add("nothing");
+            }
+            catch (ArgumentOutOfRangeException)
+            {
+                thrown.Add("range");
+            }
+        }
+
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("end", peer.ReadText(3));
+        Assert.Equal(Enumerable.Repeat("range", 7), thrown);
+        Assert.Throws<InvalidOperationException>(() => server.Session().CallReserve(10));
+    });
+
+    [Fact, Contract(5, 8)]
+    public void Reserve_at_the_limit_gives_no_room() => Run(rig =>
+    {
+        int atLimit = -1, beyond = -1;
+        RecordingServer server = rig.Serve(
+            s => s.AtConnected = x =>
+            {
+                x.Send(new byte[4000]);
+                beyond = x.CallReserve(97).Length;
+                atLimit = x.CallReserve(96).Length;
+                x.CallCommit(96);
+            },
+            WithLimit(rig, 4096, SlowConsumer.DropNewest));
+        rig.Dial(server.EndPoint!).Read(4096);
+        Assert.Equal(0, beyond);
+        Assert.Equal(96, atLimit);
+    });
+
+    [Fact, Contract(5, 12)]
+    public void Close_after_reserved_room_and_nothing_else_ends_without_a_wait() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s => s.AtConnected = static x =>
+            {
+                x.CallReserve(10);
+                x.Close();
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromHours(1) });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    [Theory, Contract(5)]
+    [InlineData("throw")]
+    [InlineData("close")]
+    [InlineData("abort")]
+    [InlineData("forget")]
+    public void Reserved_room_that_is_never_committed_harms_neither_this_session_nor_the_next(string how) => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+            {
+                x.Send("before"u8);
+                if (data[0] == 'r')
+                {
+                    x.CallReserve(100);
+                    if (how == "throw") throw new InvalidDataException("thrown by the test");
+                    if (how == "close") x.Close();
+                    if (how == "abort") x.Abort();
+                }
+            });
+            Peer first = rig.Dial(server.EndPoint!);
+            first.Write("r");
+            server.Session().UntilReceived(1);
+            if (how is "close" or "forget") Assert.Equal("before", first.ReadText(6));
+            first.Close();
+            server.Session().End();
+            for (int i = 1; i <= 2; i++)
+            {
+                // The same connection object, used again.
+                Peer next = rig.Dial(server.EndPoint!);
+                next.Write("x");
+                Assert.Equal("before", next.ReadText(6));
+            }
+        },
+        loops: 1);
+
+    // ------------------------------------------------------------------ memory whose ownership is passed
+
+    [Theory, Contract(5)]
+    [InlineData("loop", 5)]
+    [InlineData("loop", 500_000)]
+    [InlineData("elsewhere", 5)]
+    [InlineData("elsewhere", 500_000)]
+    public void Owned_memory_is_sent_and_given_back_once(string from, int size) => Run(rig =>
+    {
+        byte[] data = Pattern(size + 10);
+        Memory owner = new(data);
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        SendResult result = SendResult.Closed;
+        if (from == "loop") rig.OnLoop(session, () => result = session.Send(owner, size));
+        else result = session.Send(owner, size);
+        Assert.Equal(SendResult.Queued, result);
+        Assert.Equal(data[..size], peer.Read(size));
+        rig.Until(() => owner.Disposals > 0, "the memory to be given back");
+        session.Send("end"u8);
+        peer.Read(3);
+        Assert.Equal(1, owner.Disposals);
+    });
+
+    [Theory, Contract(5)]
+    [InlineData("loop")]
+    [InlineData("elsewhere")]
+    public void Owned_memory_that_is_queued_when_the_connection_ends_is_given_back_once(string from) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        // More than the ways of the kernel hold, so that some of it is still queued at the end.
+        Memory[] owners = [.. Enumerable.Range(0, 48).Select(static _ => new Memory(new byte[1024 * 1024]))];
+        void Send()
+        {
+            foreach (Memory owner in owners) Assert.Equal(SendResult.Queued, session.Send(owner, 1024 * 1024));
+        }
+
+        if (from == "loop") rig.OnLoop(session, Send);
+        else Send();
+        session.Abort();
+        session.End();
+        rig.Until(() => owners.All(static o => o.Disposals > 0), "all memory to be given back");
+        rig.Settle();
+        Assert.All(owners, static o => Assert.Equal(1, o.Disposals));
+        peer.EndsInReset();
+    });
+
+    [Theory, Contract(5, 8)]
+    [InlineData("loop")]
+    [InlineData("elsewhere")]
+    public void Owned_memory_that_is_refused_stays_the_callers(string from) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, WithLimit(rig, 4096, SlowConsumer.DropNewest));
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Memory owner = new(new byte[5000]);
+        void Send() => Assert.Equal(SendResult.Full, session.Send(owner, 5000));
+        if (from == "loop") rig.OnLoop(session, Send);
+        else Send();
+        rig.Settle();
+        Assert.Equal(0, owner.Disposals);
+    });
+
+    [Fact, Contract(5)]
+    public void Owned_memory_sent_across_the_end_has_one_owner_in_every_outcome() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, WithLimit(rig, 1024 * 1024, SlowConsumer.DropNewest));
+        for (int i = 0; i < 10; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(i);
+            Memory[] owners = [.. Enumerable.Range(0, 100).Select(static _ => new Memory(new byte[1000]))];
+            SendResult[] results = new SendResult[owners.Length];
+            rig.Elsewhere(() =>
+            {
+                for (int n = 0; n < owners.Length; n++) results[n] = session.Send(owners[n], 1000);
+            });
+            if (i % 2 == 0) session.Close();
+            else peer.Reset();
+            rig.Join();
+            peer.Close();
+            session.End();
+            rig.Settle();
+            for (int n = 0; n < owners.Length; n++)
+            {
+                int expected = results[n] == SendResult.Queued ? 1 : 0;
+                int at = n;
+                rig.Until(() => owners[at].Disposals >= expected, "the memory to be given back");
+                Assert.Equal(expected, owners[n].Disposals);
+            }
+        }
+    });
+
+    [Theory, Contract(5)]
+    [InlineData(-1)]
+    [InlineData(6)]
+    public void A_wrong_length_of_owned_memory_is_thrown_at_the_call(int length) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        Memory owner = new("owned");
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.Connected().Send(owner, length));
+        Assert.Throws<ArgumentNullException>(() => server.Session().Send(null!, 0));
+        Assert.Equal(0, owner.Disposals);
+    });
+}

@@ -1,0 +1,19 @@
+using System.Buffers;
+
+namespace Whimbrel.Simulation;
+
+// Memory whose ownership is passed with a send: disposed once by whoever owns it, and filled with rubbish then.
+internal sealed class CountedMemory(World world, byte[] data) : IMemoryOwner<byte>
+{
+    private bool _isDisposed;
+
+    public Memory<byte> Memory => data;
+
+    public void Dispose()
+    {
+        if (_isDisposed) world.Fail("memory that was passed was disposed twice");
+        _isDisposed = true;
+        world.OwnedAlive--;
+        data.AsSpan().Fill(0xEE);
+    }
+}

@@ -1,0 +1,81 @@
+using System.Net;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation;
+
+// A client that dials, and dials again, as long as the world has a budget for it.
+internal sealed class SimClient : IAsyncDisposable
+{
+    private readonly World _world;
+    private readonly Client _client;
+    private readonly CancellationTokenSource _giveUp = new();
+    private bool _isDisposed;
+
+    internal SimClient(World world, int number, EndPoint target)
+    {
+        _world = world;
+        Number = number;
+        _client = new Client(world.ClientOptions(target), () => new SimSession(world, this));
+    }
+
+    internal int Number { get; }
+
+    internal CancellationToken GiveUp => _giveUp.Token;
+
+    internal void Connect(bool cancellable)
+    {
+        if (_world.Budget <= 0) return;
+        _world.Budget--;
+        _world.Log($"client {Number} dials");
+        ValueTask<Session> connecting;
+        try
+        {
+            connecting = _client.ConnectAsync(cancellable ? _giveUp.Token : default);
+        }
+        catch (InvalidOperationException e)
+        {
+            // Connected or dialling already, or disposed: both may be by the time somebody else calls.
+            _world.Log($"client {Number}: {e.Message}");
+            return;
+        }
+
+        _ = WatchAsync(connecting);
+    }
+
+    private async Task WatchAsync(ValueTask<Session> connecting)
+    {
+        string what = $"ConnectAsync of client {Number}";
+        _world.Awaited.Add(what);
+        try
+        {
+            Session session = await connecting;
+            if (session is not SimSession { HasConnected: true }) _world.Fail($"client {Number}: ConnectAsync completed before OnConnected");
+        }
+        catch (Exception e) when (e is NetworkException or OperationCanceledException or ScriptException)
+        {
+            _world.Log($"client {Number}: {e.GetType().Name}");
+        }
+        catch (Exception e)
+        {
+            _world.Fail($"client {Number}: ConnectAsync threw {e}");
+        }
+        finally
+        {
+            _world.Awaited.Remove(what);
+        }
+    }
+
+    internal void Cancel()
+    {
+        if (!_isDisposed) _giveUp.Cancel();
+    }
+
+    internal void Disconnect() => _ = _world.Watch(_client.DisconnectAsync());
+
+    public ValueTask DisposeAsync()
+    {
+        _isDisposed = true;
+        _giveUp.Dispose();
+        return _client.DisposeAsync();
+    }
+}

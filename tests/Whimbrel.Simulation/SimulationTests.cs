@@ -1,0 +1,57 @@
+using System.Diagnostics;
+using System.Globalization;
+
+namespace Whimbrel.Simulation;
+
+// Whole systems in one thread. A seed that fails is printed with its last steps; WHIMBREL_SEED=n runs one seed and prints
+// all of it; ./test --deep runs many more. A seed that has found a defect becomes a test with a name.
+public sealed class SimulationTests
+{
+    private const int FewestSeeds = 2_000;
+    private static readonly TimeSpan s_time = TimeSpan.FromSeconds(20);
+
+    private static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+
+    private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
+
+    [Fact]
+    public void Every_seed_keeps_every_promise()
+    {
+        SynchronizationContext.SetSynchronizationContext(null);
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
+        {
+            Print(Scenario.Run(one, Print).ToString());
+            return;
+        }
+
+        int seeds = IsDeep ? 200_000 : int.MaxValue;
+        long steps = 0;
+        long sessions = 0;
+        int seed = 0;
+        Stopwatch watch = Stopwatch.StartNew();
+        for (; seed < seeds && (IsDeep || seed < FewestSeeds || watch.Elapsed < s_time); seed++)
+        {
+            Scenario.Outcome outcome = Scenario.Run(seed);
+            steps += outcome.Steps;
+            sessions += outcome.Sessions;
+        }
+
+        Print($"{seed} seeds, {sessions} sessions, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
+    }
+
+    [Fact]
+    public void The_same_seed_gives_the_same_run()
+    {
+        SynchronizationContext.SetSynchronizationContext(null);
+        HashSet<ulong> hashes = [];
+        for (int seed = 0; seed < 200; seed++)
+        {
+            Scenario.Outcome first = Scenario.Run(seed);
+            Assert.Equal(first, Scenario.Run(seed));
+            hashes.Add(first.TraceHash);
+        }
+
+        // Different seeds do different things.
+        Assert.True(hashes.Count > 190, $"{hashes.Count} different runs of 200 seeds");
+    }
+}

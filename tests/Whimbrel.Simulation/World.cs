@@ -1,0 +1,203 @@
+using System.Net;
+using System.Text;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation;
+
+// One seed: a server, clients, groups and other threads on one memory engine, and all that is counted about them.
+internal sealed class World
+{
+    internal const int GroupCount = 3;
+    internal const int Direct = 1;
+    internal const int Broadcast = 2;
+    internal const int BroadcastAwaited = 3;
+    private const int KeptLines = 80;
+
+    private readonly Queue<string> _lines = new();
+    private readonly Dictionary<string, (Flow ToServer, Flow ToClient)> _links = [];
+    private readonly int[] _numbers = new int[256];
+    private readonly Action<string>? _print;
+    private readonly ConnectionShape _shape;
+    private OracleException? _failure;
+    private int _nextKey = 1;
+
+    internal World(int seed, Action<string>? print = null)
+    {
+        Seed = seed;
+        _print = print;
+        Random = new Random(seed ^ 0x2F6B1D);
+        int wire = Pick(1, 7, 100, 4096, 64 * 1024, 64 * 1024);
+        bool isHarsh = Chance(400);
+        Faults = new MemoryFaults
+        {
+            Split = Pick(0, 300, 900),
+            Delay = Pick(0, 300, 700),
+            WouldBlock = Pick(0, 200, 600),
+            LateClose = Pick(0, 300, 900),
+            Reset = isHarsh ? Pick(0, 1, 5) : 0,
+            SendError = isHarsh ? Pick(0, 1, 5) : 0,
+            AcceptError = isHarsh ? Pick(0, 100) : 0,
+            WireBytes = wire,
+        };
+        _shape = new ConnectionShape(
+            Pick(4096, 20_000, 64 * 1024, 1024 * 1024),
+            (SlowConsumer)Random.Next(3),
+            Pick(1024, 64 * 1024, 1024 * 1024),
+            Pick<bool?>(null, true, false),
+            TimeSpan.FromMilliseconds(Pick(10, 100, 5000)));
+        LargestMessage = wire switch { 1 => 300, 7 => 1_500, 100 => 8_000, _ => Pick(500, 5_000, 40_000, 120_000) };
+        EndingPerMille = Pick(2, 20, 100);
+        ThrowPerMille = Pick(0, 0, 5, 30);
+        Budget = Pick(60, 200, 500);
+        Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults);
+        for (int i = 0; i < GroupCount; i++) Groups[i] = new SessionGroup($"group {i}");
+        Server = new Server(
+            new ServerOptions
+            {
+                Engine = Engine,
+                EndPoint = new IPEndPoint(IPAddress.Loopback, 0),
+                SendLimitBytes = _shape.SendLimit,
+                SlowConsumer = _shape.Policy,
+                UnreadLimitBytes = _shape.UnreadLimit,
+                BackPressure = _shape.BackPressure,
+                DrainTimeout = _shape.DrainTimeout,
+                MaxConnections = Pick(2, 1000, 1000),
+            },
+            MakeServerSession);
+        Engine.AddBlackHole(Nowhere);
+    }
+
+    private readonly record struct ConnectionShape(int SendLimit, SlowConsumer Policy, int UnreadLimit, bool? BackPressure, TimeSpan DrainTimeout);
+
+    // IP addresses: an accepted session is told its peer's, so that both ends of a connection can be found by it.
+    private static IPEndPoint Nobody { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort);
+
+    private static IPEndPoint Nowhere { get; } = new(IPAddress.Loopback, IPEndPoint.MaxPort - 1);
+
+    internal int Seed { get; }
+
+    internal Random Random { get; }
+
+    internal MemoryFaults Faults { get; }
+
+    internal MemoryEngine Engine { get; }
+
+    internal Server Server { get; }
+
+    internal List<SimClient> Clients { get; } = [];
+
+    internal SessionGroup[] Groups { get; } = new SessionGroup[GroupCount];
+
+    internal List<SimSession> Sessions { get; } = [];
+
+    internal int LargestMessage { get; }
+
+    internal int UnreadLimit => _shape.UnreadLimit;
+
+    internal int SendLimit => _shape.SendLimit;
+
+    internal int EndingPerMille { get; }
+
+    internal int ThrowPerMille { get; }
+
+    // Actions that may still be done.
+    internal int Budget { get; set; }
+
+    // What somebody awaits, in words.
+    internal List<string> Awaited { get; } = [];
+
+    internal int OwnedAlive { get; set; }
+
+    internal int FactoryThrew { get; private set; }
+
+    internal int ServerSessionsEnded { get; set; }
+
+    internal string? Running { get; set; }
+
+    internal T Pick<T>(params T[] values) => values[Random.Next(values.Length)];
+
+    internal bool Chance(int perMille) => Random.Next(1000) < perMille;
+
+    internal void MakeClients()
+    {
+        int count = Random.Next(1, 7);
+        for (int i = 0; i < count; i++) Clients.Add(new SimClient(this, i, Random.Next(20) switch { 0 => Nobody, 1 => Nowhere, _ => Server.EndPoint! }));
+    }
+
+    internal ClientOptions ClientOptions(EndPoint target) => new()
+    {
+        Engine = Engine,
+        EndPoint = target,
+        SendLimitBytes = _shape.SendLimit,
+        SlowConsumer = _shape.Policy,
+        UnreadLimitBytes = _shape.UnreadLimit,
+        BackPressure = _shape.BackPressure,
+        DrainTimeout = _shape.DrainTimeout,
+        ConnectTimeout = TimeSpan.FromMilliseconds(Pick(5, 1000)),
+    };
+
+    private SimSession MakeServerSession()
+    {
+        if (ThrowPerMille > 0 && Chance(ThrowPerMille))
+        {
+            FactoryThrew++;
+            throw new ScriptException("factory");
+        }
+
+        return new SimSession(this, null);
+    }
+
+    // The two directions of the connection whose dialling end has this name.
+    internal (Flow ToServer, Flow ToClient) Link(EndPoint? dialling)
+    {
+        string name = dialling?.ToString() ?? "";
+        if (_links.TryGetValue(name, out (Flow ToServer, Flow ToClient) link)) return link;
+        link = (new Flow(this, _nextKey++), new Flow(this, _nextKey++));
+        _links.Add(name, link);
+        return link;
+    }
+
+    // Who calls now: 0 for other threads, else the loop. Numbers of one caller grow over everything it sends.
+    internal static int Lane => Loop.Current is { } loop ? 1 + loop.Index : 0;
+
+    internal int NextNumber(int lane) => ++_numbers[lane];
+
+    internal async Task Watch(ValueTask task)
+    {
+        Awaited.Add("DisconnectAsync");
+        try
+        {
+            await task;
+        }
+        finally
+        {
+            Awaited.Remove("DisconnectAsync");
+        }
+    }
+
+    // ------------------------------------------------------------------ what happened
+
+    internal void Log(string line)
+    {
+        line = $"[{Engine.StepCount}] {line}";
+        _print?.Invoke(line);
+        if (_lines.Count == KeptLines) _lines.Dequeue();
+        _lines.Enqueue(line);
+    }
+
+    // Noted, not thrown: this may run inside an override, whose exceptions are fenced.
+    internal void Fail(string what)
+    {
+        if (_failure is not null) return;
+        StringBuilder text = new();
+        text.AppendLine(what).AppendLine($"seed {Seed} (WHIMBREL_SEED={Seed} runs it alone), step {Engine.StepCount}, {Engine.LoopCount} loop(s), {Faults}, {_shape}");
+        foreach (string line in _lines) text.Append("  ").AppendLine(line);
+        _failure = new OracleException(text.ToString());
+        _print?.Invoke("FAILED: " + what);
+    }
+
+    internal void ThrowIfFailed()
+    {
+        if (_failure is not null) throw _failure;
+    }
+}

@@ -1,0 +1,43 @@
+using System.Diagnostics;
+
+namespace Whimbrel.Tool.Tests;
+
+/// <summary>The benchmark harness works with the tool's servers on each engine, and its integrity checks can fail.</summary>
+public sealed class BenchTests
+{
+    [Theory]
+    [InlineData("whimbrel-epoll")]
+    [InlineData("whimbrel-portable")]
+    public async Task Every_byte_of_a_short_benchmark_is_right(string peer)
+    {
+        (int exitCode, string output) = await BenchAsync("--smoke", "--peers", peer, "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
+    {
+        (int exitCode, string output) = await BenchAsync("--self-test");
+        Assert.True(exitCode == 0, output);
+    }
+
+    private static async Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments)
+    {
+        string root = AppContext.BaseDirectory;
+        while (!File.Exists(Path.Combine(root, "Whimbrel.slnx"))) root = Path.GetDirectoryName(root)!;
+        foreach (string needed in (string[])["python3", "gcc"])
+        {
+            string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
+            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"the load program needs {needed}");
+        }
+
+        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", "run"), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
+        using Process process = Process.Start(start)!;
+        using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
+        Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
+        string output = await process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken);
+        await process.WaitForExitAsync(TestContext.Current.CancellationToken);
+        return (process.ExitCode, output + await errors);
+    }
+}

@@ -1,0 +1,115 @@
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Tool.Tests;
+
+public class LifeTests
+{
+    [Fact]
+    public async Task SIGTERM_drains_and_prints_totals()
+    {
+        await using var tool = await RunningTool.Serve("echo");
+        using var peer = tool.Connect();
+        await peer.SayAsync("x");
+        await peer.ReadAsync(2);
+        var stopping = tool.StopAsync();
+        Assert.Equal(0, await peer.ReadSomeAsync(new byte[1]));
+        peer.Dispose();
+        Assert.Matches(@"^total: 1 connections, 2 bytes in, 2 bytes out, \d+\.\d seconds, 1 drained, 0 aborted$", await stopping);
+    }
+
+    [Theory]
+    [InlineData("echo")]
+    [InlineData("push")]
+    public async Task It_ends_by_itself_after_the_time_it_was_given(string kind)
+    {
+        await using var tool = await RunningTool.Serve(kind, "--for", "1");
+        await tool.Out.ThatContains("total: 0 connections");
+        Assert.Equal(0, await tool.ExitCodeAsync());
+    }
+
+    [Fact]
+    public async Task A_port_that_is_taken_is_told_with_its_holder()
+    {
+        await using var holder = await RunningTool.Serve("echo");
+        var (code, output, errors) = await RunningTool.Run(null, "serve", "chat", "--listen", holder.Address);
+        Assert.Equal(1, code);
+        Assert.Empty(output);
+        var line = Assert.Single(errors);
+        Assert.Contains($"Cannot listen on {holder.Address}: already in use by 'dotnet' (pid {holder.Id})", line, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push")]
+    [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push", "serve")]
+    [InlineData("'sing' is not known here.", "serve", "sing")]
+    [InlineData("'--rate' is not known here.", "serve", "echo", "--rate", "5")]
+    [InlineData("--port takes a port from 0 to 65535, not '65536'.", "serve", "echo", "--port", "65536")]
+    [InlineData("--listen takes an address and a port such as 127.0.0.1:1111, not '::1:80'.", "serve", "echo", "--listen", "::1:80")]
+    [InlineData("--engine takes auto|", "serve", "echo", "--engine", "2")]
+    [InlineData("--loops takes a number from 1 to 256, not '0'.", "serve", "echo", "--loops", "0")]
+    [InlineData("--for takes seconds", "serve", "echo", "--for", "-1")]
+    [InlineData("--size takes a number from 32 to 32768, not '31'.", "serve", "push", "--size", "31")]
+    [InlineData("--size times --batch is 204800 bytes", "serve", "push", "--size", "1024", "--batch", "200")]
+    [InlineData("Give one of --listen, --port and --unix.", "serve", "chat", "--port", "0", "--unix", "x")]
+    [InlineData("An address is missing. Right would be: whimbrel connect HOST:PORT", "connect")]
+    [InlineData("'localhost' is no HOST:PORT.", "connect", "localhost")]
+    [InlineData("'localhost:0' is no HOST:PORT.", "connect", "localhost:0")]
+    public async Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments)
+    {
+        var (code, output, errors) = await RunningTool.Run(null, arguments);
+        Assert.Equal(2, code);
+        Assert.Empty(output);
+        var line = Assert.Single(errors);
+        Assert.Contains(expected, line, StringComparison.Ordinal);
+        Assert.Contains("Right would be: whimbrel ", line, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Signals_for_measurements_are_answered()
+    {
+        await using var tool = await RunningTool.Serve("echo");
+        await tool.SignalAsync("USR1");
+        var words = (await tool.Out.NextAsync())!.Split(' ');
+        Assert.Equal("allocated", words[0]);
+        Assert.InRange(long.Parse(words[1], CultureInfo.InvariantCulture), 1, long.MaxValue);
+        await tool.SignalAsync("USR2");
+        Assert.Equal("collected", await tool.Out.NextAsync());
+        await tool.StopAsync();
+    }
+
+    [Theory]
+    [InlineData("one\ntwo\n", "one\ntwo")]
+    [InlineData("no end", "no end")]
+    public async Task Connect_sends_its_input_and_prints_what_comes_back(string input, string expected)
+    {
+        await using var server = await RunningTool.Serve("echo");
+        var (code, output, errors) = await RunningTool.Run(input, "connect", server.Address.Replace("127.0.0.1", "localhost", StringComparison.Ordinal));
+        Assert.Equal(expected, string.Join('\n', output));
+        Assert.Equal("closed by the peer", errors[^1]);
+        Assert.Equal(0, code);
+    }
+
+    [Fact]
+    public async Task Connect_closes_when_it_is_asked_to_end()
+    {
+        await using var server = await RunningTool.Serve("chat");
+        await using var client = RunningTool.Start("connect", server.Address);
+        await client.Out.ThatContains("* welcome, ");
+        await client.SignalAsync("TERM");
+        await client.Error.ThatContains("closed by this side");
+        Assert.Equal(0, await client.ExitCodeAsync());
+    }
+
+    [Fact]
+    public async Task Connect_says_why_it_cannot()
+    {
+        // Bound and not listening: nobody else can take the port, and nobody answers there.
+        using var socket = new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        var (code, _, errors) = await RunningTool.Run("", "connect", socket.LocalEndPoint!.ToString()!);
+        Assert.Equal(1, code);
+        Assert.Contains("connection refused", Assert.Single(errors), StringComparison.Ordinal);
+    }
+}

@@ -1,0 +1,100 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Text.RegularExpressions;
+
+namespace Whimbrel.Tool.Tests;
+
+// The built tool as a process of its own, as a user starts it; killed at the end of the test if it still runs.
+internal sealed partial class RunningTool : IAsyncDisposable
+{
+    private readonly Process _process;
+
+    private RunningTool(params string[] arguments)
+    {
+        var start = new ProcessStartInfo("dotnet", [Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+            RedirectStandardError = true,
+        };
+        _process = Process.Start(start)!;
+        Out = new Lines(_process.StandardOutput, "stdout");
+        Error = new Lines(_process.StandardError, "stderr");
+    }
+
+    public Lines Out { get; }
+
+    public Lines Error { get; }
+
+    public StreamWriter Input => _process.StandardInput;
+
+    public int Id => _process.Id;
+
+    public EndPoint EndPoint { get; private set; } = null!;
+
+    public string Address => EndPoint.ToString()!;
+
+    public static RunningTool Start(params string[] arguments) => new(arguments);
+
+    // A server that accepts. Takes any free port unless it is told where to listen.
+    public static async Task<RunningTool> Serve(string kind, params string[] options)
+    {
+        var isPlaced = options.Any(o => o is "--unix" or "--listen" or "--port");
+        var tool = new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options]);
+        var line = await tool.Out.NextAsync() ?? throw new InvalidOperationException($"The tool ended at once: {string.Join('\n', await tool.Error.ToEndAsync())}");
+        var listening = Listening().Match(line);
+        Assert.True(listening.Success, line);
+        var place = listening.Groups["place"].Value;
+        tool.EndPoint = IPEndPoint.TryParse(place, out var ip) ? ip : new UnixDomainSocketEndPoint(place);
+        return tool;
+    }
+
+    // Runs to the end.
+    public static async Task<(int ExitCode, List<string> Out, List<string> Error)> Run(string? input, params string[] arguments)
+    {
+        await using var tool = new RunningTool(arguments);
+        if (input is not null) await tool.Input.WriteAsync(input);
+        tool.Input.Close();
+        var output = tool.Out.ToEndAsync();
+        var errors = await tool.Error.ToEndAsync();
+        return (await tool.ExitCodeAsync(), await output, errors);
+    }
+
+    public Peer Connect() => new(EndPoint);
+
+    public async Task SignalAsync(string name)
+    {
+        using var kill = Process.Start("sh", ["-c", string.Create(CultureInfo.InvariantCulture, $"kill -{name} {_process.Id}")]);
+        await kill.WaitForExitAsync(TestContext.Current.CancellationToken);
+        Assert.Equal(0, kill.ExitCode);
+    }
+
+    public Task<int> ExitCodeAsync() => Deadline.Within(
+        async cancellation =>
+        {
+            await _process.WaitForExitAsync(cancellation);
+            return _process.ExitCode;
+        },
+        () => "the end of the tool");
+
+    // The end that a user asks for: drained, exit code 0, and the totals as they were printed.
+    public async Task<string> StopAsync()
+    {
+        await SignalAsync("TERM");
+        var totals = await Out.ThatContains("total:");
+        Assert.Equal(0, await ExitCodeAsync());
+        return totals;
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        if (!_process.HasExited) _process.Kill();
+        await _process.WaitForExitAsync(CancellationToken.None);
+        _process.Dispose();
+    }
+
+    [GeneratedRegex(@"^listening on (?<place>\S+) \(engine [a-z]+, loops \d+\)$")]
+    private static partial Regex Listening();
+}
