@@ -29,6 +29,10 @@ public sealed class EpollTcpTimer() : TimerSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixTimer() : TimerSuite(Transport.EpollUnix);
 
-public sealed class EpollTcpLoopApi() : LoopApiSuite(Transport.EpollTcp);
+public sealed class EpollTcpPost() : PostSuite(Transport.EpollTcp);
 
-public sealed class EpollUnixLoopApi() : LoopApiSuite(Transport.EpollUnix);
+public sealed class EpollUnixPost() : PostSuite(Transport.EpollUnix);
+
+public sealed class EpollTcpStress() : StressSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixStress() : StressSuite(Transport.EpollUnix);

@@ -30,7 +30,11 @@ public sealed class MemoryTcpTimer() : TimerSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixTimer() : TimerSuite(Transport.MemoryUnix);
 
-public sealed class MemoryTcpLoopApi() : LoopApiSuite(Transport.MemoryTcp);
+public sealed class MemoryTcpPost() : PostSuite(Transport.MemoryTcp);
 
-public sealed class MemoryUnixLoopApi() : LoopApiSuite(Transport.MemoryUnix);
+public sealed class MemoryUnixPost() : PostSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpStress() : StressSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixStress() : StressSuite(Transport.MemoryUnix);
 #endif

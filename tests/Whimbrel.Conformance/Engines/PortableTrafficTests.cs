@@ -30,7 +30,11 @@ public sealed class PortableTcpTimer() : TimerSuite(Transport.PortableTcp);
 
 public sealed class PortableUnixTimer() : TimerSuite(Transport.PortableUnix);
 
-public sealed class PortableTcpLoopApi() : LoopApiSuite(Transport.PortableTcp);
+public sealed class PortableTcpPost() : PostSuite(Transport.PortableTcp);
 
-public sealed class PortableUnixLoopApi() : LoopApiSuite(Transport.PortableUnix);
+public sealed class PortableUnixPost() : PostSuite(Transport.PortableUnix);
+
+public sealed class PortableTcpStress() : StressSuite(Transport.PortableTcp);
+
+public sealed class PortableUnixStress() : StressSuite(Transport.PortableUnix);
 #endif

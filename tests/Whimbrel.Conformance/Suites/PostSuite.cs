@@ -1,7 +1,7 @@
 namespace Whimbrel.Conformance;
 
 /// <summary>The loop as users see it: posting, and callbacks that run on it one after the other (contract 14).</summary>
-public abstract class LoopApiSuite(Transport transport) : TrafficSuite(transport)
+public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
 {
     [Fact, Contract(14)]
     public void Posted_actions_run_on_the_loop_in_the_order_of_their_caller() => Run(rig =>
