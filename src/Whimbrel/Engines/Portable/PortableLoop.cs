@@ -127,8 +127,9 @@ internal sealed unsafe partial class PortableLoop : Loop
         if (s.IsDetaching)
         {
             Counters.StaleCompletions++;
+            Resident resident = operation.Resident; // an operation that goes back to the pool forgets it
             Abandon(operation);
-            if (s.Running == 0) FinishDetach(operation.Resident);
+            if (s.Running == 0) FinishDetach(resident);
             return;
         }
 
