@@ -140,12 +140,13 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
         (RecordingSession session, Peer peer) = OneSession(rig, accepted: true, option: null, (self, _) =>
         {
             if (self.ReceivedCount == 1) self.Send(new byte[Mark - self.BytesPending]);
-            pending = self.BytesPending;
+            Volatile.Write(ref pending, self.BytesPending);
         });
         Clog(rig, session);
         peer.Write("1");
-        session.UntilReceived(1);
-        Assert.Equal(Mark, pending);
+        // The count of received bytes goes up before the callback is over.
+        rig.Until(() => Volatile.Read(ref pending) > 0, "the queue to be filled");
+        Assert.Equal(Mark, Volatile.Read(ref pending));
         peer.Write("2");
         session.UntilReceived(2);
     });
