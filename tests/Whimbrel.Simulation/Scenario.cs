@@ -3,7 +3,7 @@ namespace Whimbrel.Simulation;
 // Runs one world from start to end and judges what is left of it.
 internal static class Scenario
 {
-    private const int StepLimit = 400_000;
+    private const int StepLimit = 10_000_000; // a wire of one byte takes its time
 
     internal readonly record struct Outcome(ulong TraceHash, long Steps, int Sessions);
 
