@@ -359,7 +359,8 @@ internal sealed unsafe class MemoryLoop : Loop
     {
         MemorySocket socket = _slots[index].Socket!;
         if (Chance(Faults.SendError)) socket.Reset();
-        while (connection.SendHead is { } head)
+        // An empty block, from room that was reserved and given back, ends the send; the next flush drops it.
+        while (connection.SendHead is { Length: > 0 } head)
         {
             int length = head.Length;
             if (length > 1 && Chance(Faults.WouldBlock)) length = _engine.Random.Next(1, length);

@@ -21,7 +21,7 @@ public enum NoticeKind
 
 /// <summary>
 /// Something that an operator should know and that ends nothing by itself. Also written to the event source
-/// <c>Whimbrel</c>. Repeated notices of one kind on one loop are given once a minute.
+/// <c>Whimbrel</c>. Notices of one kind are given at most once a minute: for each loop, or for each server and client.
 /// </summary>
 /// <param name="Kind">What it is about.</param>
 /// <param name="Message">What happened, why, and what to do.</param>

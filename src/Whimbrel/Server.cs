@@ -76,6 +76,9 @@ public class Server : IAsyncDisposable
     /// <summary>Connections closed at once since start because <see cref="ServerOptions.MaxConnections"/> was reached.</summary>
     public long RejectedCount => _host?.RejectedCount ?? 0;
 
+    /// <summary>Sessions ended since start because their peer read too slowly.</summary>
+    public long SlowConsumerCount => _host?.SlowConsumers ?? 0;
+
     /// <summary>Bytes received by all sessions since start.</summary>
     public long BytesReceived => _host?.Shards.Sum(static s => Volatile.Read(ref s.BytesReceived)) ?? 0;
 

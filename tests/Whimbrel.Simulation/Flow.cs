@@ -35,6 +35,8 @@ internal sealed class Flow(World world, int key)
 
     internal bool IsComplete { get; private set; }
 
+    internal int LeftoverLength => _leftover.Length;
+
     internal void Joined(int group) => _joined[group] = true;
 
     // ------------------------------------------------------------------ the sender's side

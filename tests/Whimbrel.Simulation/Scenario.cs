@@ -81,7 +81,7 @@ internal static class Scenario
         {
             world.ThrowIfFailed();
             if (!world.Engine.RunOne()) world.Fail($"{what}: nothing is left to happen; waiting for {string.Join(", ", world.Awaited)}");
-            else if (world.Engine.StepCount > steps) world.Fail($"{what}: not done after {StepLimit} steps");
+            else if (world.Engine.StepCount > steps) world.Fail($"{what}: not done after {StepLimit} steps\n{world.Engine.Trace}");
             else if (world.Engine.VirtualTimeMs > time && !done()) world.Fail($"{what}: not done after {withinMs} ms");
         }
 

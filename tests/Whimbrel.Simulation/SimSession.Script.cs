@@ -225,7 +225,7 @@ internal sealed partial class SimSession
         }
 
         byte[] awaited = Flow.Message(World.BroadcastAwaited, lane, group, _world.NextNumber(lane), size);
-        _ = AwaitBroadcast(_world.Groups[group].BroadcastAsync(awaited, except, _world.Chance(300) ? static s => s.Id % 2 == 0 : null), awaited);
+        _ = AwaitBroadcast(_world.Groups[group].BroadcastAsync(awaited, except, _world.Chance(300) ? static s => ((SimSession)s).Number % 2 == 0 : null), awaited);
     }
 
     private async Task AwaitBroadcast(ValueTask<BroadcastResult> broadcasting, byte[] message)
@@ -253,6 +253,8 @@ internal sealed partial class SimSession
         if (_life != Life.Connected || _hasEndedHere) return;
         PauseReceiving();
         _isPausedForSure = true;
+        // The end waits for the resume, and what is unread comes once more before it.
+        _finishMustFollow = false;
         _world.Log($"{this} pauses");
         Loop.StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(20)), static s => ((SimSession)s!).Resume(), this);
     }
@@ -285,7 +287,6 @@ internal sealed partial class SimSession
         {
             _outgoing = _outgoing,
             _incoming = _incoming,
-            _wasHandedOver = true,
             _peerHasFinished = _peerHasFinished,
             _isPausedForSure = _isPausedForSure,
             _hasFinishedHere = _hasFinishedHere,

@@ -63,7 +63,7 @@ internal sealed partial class SimSession : Session
         if (!Loop.IsCurrent) _world.Fail($"{this}.{name} came off its loop");
         if (!legal.Contains(_life)) _world.Fail($"{this}.{name} came when it was {_life}");
         if (_thrown is not null && name != "OnError") _world.Fail($"{this}.{name} came between an exception and OnError");
-        if (_finishMustFollow && name is not ("OnPeerFinished" or "OnDisconnected" or "OnError")) _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
+        if (_finishMustFollow && name == "OnUnread") _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
         if (name is "OnUnread" or "OnTimer" or "OnPeerFinished")
         {
             if (_hasEndedHere) _world.Fail($"{this}.{name} came after it had closed");
@@ -119,7 +119,7 @@ internal sealed partial class SimSession : Session
         try
         {
             if (_isPausedForSure) _world.Fail($"{this}: delivery while paused");
-            if (_peerHasFinished && !_wasHandedOver) _world.Fail($"{this}: bytes after OnPeerFinished");
+            if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnPeerFinished");
             if (unread.IsEmpty) _world.Fail($"{this}: nothing was offered");
             if (unread.Length < _needed) _finishMustFollow = true;
             _needed = 0;
@@ -236,8 +236,6 @@ internal sealed partial class SimSession : Session
             Leave();
         }
     }
-
-    private bool _wasHandedOver;
 
     private void Gone(CloseReason reason)
     {

@@ -181,6 +181,15 @@ internal sealed partial class Connection
         // Only a connection that was announced is said to have ended (contract 1).
         bool wasConnected = _wasConnected;
         host.SessionEnding(session);
+        CallLast(session, reason, wasConnected);
+        session.DetachForGood(_bytesReceived, _bytesSent);
+        _shard.Closed++;
+        Recycle();
+        host.SessionEnded(session, reason, wasConnected);
+    }
+
+    private void CallLast(Session session, CloseReason reason, bool wasConnected)
+    {
         Loop.EnterCallback(this, wasConnected ? "OnDisconnected" : "OnConnectFailed");
         try
         {
@@ -193,10 +202,6 @@ internal sealed partial class Connection
         }
 
         Loop.LeaveCallback();
-        session.DetachForGood(_bytesReceived, _bytesSent);
-        _shard.Closed++;
-        Recycle();
-        host.SessionEnded(session, reason, wasConnected);
     }
 
     private void TellErrorAfterEnd(Session session, Exception exception)

@@ -33,6 +33,8 @@ internal sealed unsafe partial class Connection
     private byte* _fillPointer;
     private int _room;
     private int _granted;
+    private int _moves;
+    private int _moveDepth;
     private bool _dirty;
     private bool _sendInFlight;
 
@@ -54,7 +56,39 @@ internal sealed unsafe partial class Connection
     internal long BytesSent => _bytesSent;
 
     /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
-    internal long BytesPending => Volatile.Read(ref _queued) + _granted - _room + (uint)Volatile.Read(ref _foreign);
+    internal long BytesPending => Loop.IsCurrent ? PendingHere : PendingFromElsewhere();
+
+    /// <summary>The same on the loop's thread, where nothing moves meanwhile but what other threads add.</summary>
+    private long PendingHere => _queued + _granted - _room + (uint)Volatile.Read(ref _foreign);
+
+    /// <summary>Reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
+    private long PendingFromElsewhere()
+    {
+        SpinWait spin = default;
+        while (true)
+        {
+            int moves = Volatile.Read(ref _moves);
+            long pending = Volatile.Read(ref _queued) + Volatile.Read(ref _granted) - Volatile.Read(ref _room) + (uint)Volatile.Read(ref _foreign);
+            Volatile.ReadBarrier();
+            if ((moves & 1) == 0 && moves == Volatile.Read(ref _moves)) return pending;
+            spin.SpinOnce(sleep1Threshold: -1);
+        }
+    }
+
+    /// <summary>Odd while bytes are between two counts. Loop's thread.</summary>
+    private void BeginMove()
+    {
+        if (_moveDepth++ > 0) return;
+        _moves++;
+        Volatile.WriteBarrier();
+    }
+
+    private void EndMove()
+    {
+        if (--_moveDepth > 0) return;
+        Volatile.WriteBarrier();
+        _moves++;
+    }
 
     /// <summary>The first block to send, with all that was written so far.</summary>
     internal Block? SendHead
@@ -124,22 +158,20 @@ internal sealed unsafe partial class Connection
     {
         if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return SendResult.Closed;
         if (_operationCount > 0) return SendResult.Full;
-        if (BytesPending + length <= _limit) return SendResult.Queued;
+        if (PendingHere + length <= _limit) return SendResult.Queued;
         return OverLimit();
     }
 
     private SendResult OverLimit()
     {
         if (_shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
-        NoteSlowConsumer();
+        // In this order: whoever is told may broadcast, and must not find it at its limit once more.
         AbortWith(new CloseReason(CloseCause.SlowConsumer));
+        NoteSlowConsumer();
         return SendResult.Closed;
     }
 
-    private void NoteSlowConsumer() => _shard.Host.NoteSession(new Notice(
-        NoticeKind.SlowConsumer,
-        $"Session {_session.Id:x} is {BytesPending / 1024.0 / 1024.0:0.0} MiB behind (limit {_limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
-        "slow-consumer.md"));
+    private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _limit);
 
     private bool CanSendNow => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
 
@@ -173,7 +205,11 @@ internal sealed unsafe partial class Connection
         _fillPointer = tail.Memory + tail.End;
         // No more room than the limit allows (and what was admitted already), so that the one comparison in Send checks
         // the limit as well.
-        _granted = _room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(_limit - BytesPending, needed));
+        int room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(_limit - PendingHere, needed));
+        BeginMove();
+        _granted = room;
+        _room = room;
+        EndMove();
         MarkDirty();
     }
 
@@ -183,10 +219,12 @@ internal sealed unsafe partial class Connection
         if (_granted == 0) return;
         int written = _granted - _room;
         _tail!.End += written;
+        _fillPointer = null;
+        BeginMove();
         _granted = 0;
         _room = 0;
-        _fillPointer = null;
         _queued += written;
+        EndMove();
     }
 
     private void Enqueue(Block block)
@@ -289,7 +327,7 @@ internal sealed unsafe partial class Connection
     private void UseRoom()
     {
         if (_firstOperation is not null) PumpOperations();
-        if ((_gate & ReceiveGate.BackPressure) != 0 && BytesPending < BackPressureResume) Open(ReceiveGate.BackPressure);
+        if ((_gate & ReceiveGate.BackPressure) != 0 && PendingHere < BackPressureResume) Open(ReceiveGate.BackPressure);
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
@@ -384,9 +422,20 @@ internal sealed unsafe partial class Connection
 
     internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int length)
     {
-        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) EnqueueOwned(owner, length);
-        else owner.Dispose();
-        ForeignArrived(length, generation);
+        BeginMove();
+        try
+        {
+            if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) EnqueueOwned(owner, length);
+            else owner.Dispose();
+        }
+        finally
+        {
+            // Also when the user's memory throws.
+            ReleaseForeign(length, generation);
+            EndMove();
+        }
+
+        ForeignArrived(generation);
     }
 
     // ------------------------------------------------------------------ other threads
@@ -439,8 +488,9 @@ internal sealed unsafe partial class Connection
             {
                 Connection c = (Connection)connection!;
                 if (c.Generation != (uint)g) return;
-                c.NoteSlowConsumer();
+                if (c.State is not (ConnectionState.Open or ConnectionState.Draining)) return;
                 c.AbortWith(new CloseReason(CloseCause.SlowConsumer));
+                c.NoteSlowConsumer();
             },
             this,
             null,
@@ -473,15 +523,17 @@ internal sealed unsafe partial class Connection
 
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
+        BeginMove();
         if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        ReleaseForeign(data.Length, generation);
+        EndMove();
         // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
         if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
-        ForeignArrived(data.Length, generation);
+        ForeignArrived(generation);
     }
 
-    private void ForeignArrived(int length, uint generation)
+    private void ForeignArrived(uint generation)
     {
-        ReleaseForeign(length, generation);
         ForeignGone(generation);
         Loop.FlushIfMany();
     }
@@ -575,7 +627,7 @@ internal sealed unsafe partial class Connection
     {
         while (_firstOperation is { } operation)
         {
-            long room = _limit - BytesPending;
+            long room = _limit - PendingHere;
             int rest = operation.Rest.Length;
             bool inPieces = operation.HasStarted || rest > _limit;
             // What other threads were promised already comes before the first piece: nothing may come between the pieces.
@@ -684,7 +736,7 @@ internal sealed unsafe partial class Connection
             return false;
         }
 
-        if (BytesPending + length > _limit)
+        if (PendingHere + length > _limit)
         {
             Loop.Counters.BroadcastsDropped++;
             OverLimit();

@@ -9,7 +9,11 @@ namespace Whimbrel.Connections;
 internal abstract class ConnectionHost
 {
     private readonly Lock _gate = new();
+    private const int NoticeEveryMs = 60_000;
+
     private HostShard?[] _hostShards = [];
+    private long _lastSlowNoticeMs = long.MinValue / 2;
+    private long _slowConsumers;
 
     protected ConnectionHost(Engine engine, ConnectionOptions options, bool isAccepting)
     {
@@ -21,6 +25,9 @@ internal abstract class ConnectionHost
     }
 
     internal Engine Engine { get; }
+
+    /// <summary>Connections ended as slow consumers so far.</summary>
+    internal long SlowConsumers => Volatile.Read(ref _slowConsumers);
 
     internal ConnectionOptions Options { get; }
 
@@ -41,6 +48,19 @@ internal abstract class ConnectionHost
     /// <summary>A listener of this host met the descriptor limit.</summary>
     internal virtual void NoteDescriptorLimit(int error)
     {
+    }
+
+    /// <summary>A connection of this host was ended because its peer reads too slowly. Told at most once a minute.</summary>
+    internal void NoteSlowConsumer(Session session, long pending, long limit)
+    {
+        Interlocked.Increment(ref _slowConsumers);
+        long now = Engine.NowMs;
+        long last = Volatile.Read(ref _lastSlowNoticeMs);
+        if (now - last < NoticeEveryMs || Interlocked.CompareExchange(ref _lastSlowNoticeMs, now, last) != last) return;
+        NoteSession(new Notice(
+            NoticeKind.SlowConsumer,
+            $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
+            "slow-consumer.md"));
     }
 
     /// <summary>Something about one of its sessions that an operator should know.</summary>

@@ -53,16 +53,15 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 
     private void Schedule(Action<object?> continuation, object? state)
     {
-        if (_context is { } context)
-        {
-            Action<object?> inner = continuation;
-            // tidy: allowed because only callers that flow their context come here, never async methods
-            continuation = s => ExecutionContext.Run(context, x => inner(x), s);
-        }
-
+        if (_context is not null) continuation = InContext(_context, continuation);
         if (_awaitedOn is { } loop) loop.PostContinuation(continuation, state);
         else _engine.Offload(continuation, state);
     }
+
+    // A method of its own: where it stands in another, the closure is made even when it is not needed.
+    private static Action<object?> InContext(ExecutionContext context, Action<object?> inner) =>
+        // tidy: allowed because only callers that flow their context come here, never async methods
+        state => ExecutionContext.Run(context, x => inner(x), state);
 
     public ValueTaskSourceStatus GetStatus(short token)
     {

@@ -15,7 +15,8 @@ internal static class EngineSelector
         string source = "asked for by EngineOptions.Kind";
         if (asked == EngineKind.Auto && !string.IsNullOrEmpty(variable))
         {
-            if (!Enum.TryParse(variable, ignoreCase: true, out asked) || !Enum.IsDefined(asked) || char.IsAsciiDigit(variable[0]))
+            // By name only: the parser for enums would also take numbers, signs, spaces and lists.
+            if (!Enum.GetNames<EngineKind>().Contains(variable, StringComparer.OrdinalIgnoreCase) || !Enum.TryParse(variable, ignoreCase: true, out asked))
             {
                 throw new ArgumentException($"{Variable} = '{variable}', allowed auto, epoll, portable.");
             }

@@ -17,4 +17,24 @@ public sealed class MemoryUnixLimit() : LimitSuite(Transport.MemoryUnix);
 public sealed class MemoryTcpBackPressure() : BackPressureSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixBackPressure() : BackPressureSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpHandOver() : HandOverSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixHandOver() : HandOverSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpGroup() : GroupSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixGroup() : GroupSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpTimer() : TimerSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixTimer() : TimerSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpPost() : PostSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixPost() : PostSuite(Transport.MemoryUnix);
+
+public sealed class MemoryTcpStress() : StressSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixStress() : StressSuite(Transport.MemoryUnix);
 #endif

@@ -1,0 +1,217 @@
+using System.Globalization;
+using System.Net.Sockets;
+using System.Runtime.CompilerServices;
+
+namespace Whimbrel.Allocations;
+
+// Nothing is allocated between a completion and the user's override, nor on the way back. Hard gates: a number above the
+// limit fails, and says what was measured.
+public sealed class AllocationTests
+{
+    private const int Rounds = 400;
+    private const double ShortConnectionLimitBytes = 512;
+
+    public static TheoryData<string> Engines => Rig.Engines;
+
+    private static int All(ReadOnlySpan<byte> unread) => unread.Length;
+
+    private static int Echo(ScriptedSession session, ReadOnlySpan<byte> unread)
+    {
+        session.Send(unread);
+        return unread.Length;
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_small_echo_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, static () => new EchoSession());
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void An_echo_of_20_KiB_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, static () => new EchoSession());
+        Socket client = rig.Connect();
+        byte[] message = new byte[20 * 1024];
+        rig.Meter.ExpectNone("echo of 20 KiB", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Bytes_left_unread_allocate_nothing(string engine)
+    {
+        const int frame = 1000;
+        // Whole frames only: what is left is kept and joined with what follows.
+        using Rig rig = new(engine, static () => new ScriptedSession(static (session, unread) => Echo(session, unread[..(unread.Length / frame * frame)])));
+        Socket client = rig.Connect();
+        byte[] part = new byte[frame * 3 / 2];
+        rig.Meter.ExpectNone("frames that arrive in halves", Rounds, () =>
+        {
+            client.Send(part);
+            rig.Read(client, frame);
+            client.Send(part);
+            rig.Read(client, 2 * frame);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_send_from_another_thread_allocates_nothing(string engine)
+    {
+        ScriptedSession? session = null;
+        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread), s => Volatile.Write(ref session, s)));
+        Socket client = rig.Connect();
+        Assert.True(SpinWait.SpinUntil(() => Volatile.Read(ref session) is not null, LoopMeter.Patience));
+        byte[] message = new byte[100];
+        long here = 0;
+        rig.Meter.ExpectNone("send from another thread", Rounds, () =>
+        {
+            long before = GC.GetAllocatedBytesForCurrentThread();
+            SendResult result = session!.Send(message.AsSpan());
+            here += GC.GetAllocatedBytesForCurrentThread() - before;
+            Assert.Equal(SendResult.Queued, result);
+            rig.Read(client, message.Length);
+        });
+        Assert.True(here < Rounds, $"{here} bytes were allocated by the calling thread in {Rounds} sends or more");
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_broadcast_allocates_nothing(bool isElsewhere)
+    {
+        const int members = 4;
+        SessionGroup group = new("all");
+        byte[] message = new byte[200];
+        ScriptedSession.Unread onUnread = isElsewhere
+            ? static (_, unread) => All(unread)
+            : (_, unread) =>
+            {
+                group.Broadcast(message);
+                return unread.Length;
+            };
+        using Rig rig = new("epoll", () => new ScriptedSession(onUnread, group.Join));
+        Socket[] clients = [.. Enumerable.Range(0, members).Select(_ => rig.Connect())];
+        Assert.True(SpinWait.SpinUntil(() => group.Count == members, LoopMeter.Patience));
+        byte[] start = [1];
+        rig.Meter.ExpectNone($"broadcast to {members} from {(isElsewhere ? "another thread" : "the loop")}", Rounds, () =>
+        {
+            if (isElsewhere) group.Broadcast(message);
+            else clients[0].Send(start);
+            foreach (Socket client in clients) rig.Read(client, message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_gate_that_holds_and_opens_allocates_nothing(string engine)
+    {
+        SessionGroup group = new("one");
+        byte[] message = new byte[200];
+        using Rig rig = new(
+            engine,
+            () => new ScriptedSession(
+                (session, unread) =>
+                {
+                    session.Gate(BroadcastGate.Held);
+                    for (int i = 0; i < 3; i++) group.Broadcast(message);
+                    session.Gate(BroadcastGate.Open);
+                    return unread.Length;
+                },
+                group.Join));
+        Socket client = rig.Connect();
+        byte[] start = [1];
+        rig.Meter.ExpectNone("three broadcasts held and let through", Rounds, () =>
+        {
+            client.Send(start);
+            rig.Read(client, 3 * message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_SendAsync_that_waits_on_the_loop_allocates_nothing(string engine)
+    {
+        WaitingSender sender = new();
+        using Rig rig = new(engine, () => new ScriptedSession(sender.Begin), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        Socket client = rig.Connect();
+        byte[] start = [1];
+        rig.Meter.ExpectNone("sixty SendAsync of 48 KiB against a limit of 64 KiB", 20, () =>
+        {
+            client.Send(start);
+            rig.Read(client, WaitingSender.Messages * WaitingSender.MessageBytes);
+        });
+        Assert.True(sender.Waits > 100, $"only {sender.Waits} waited: nothing was shown");
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Periodic_timers_allocate_nothing(string engine)
+    {
+        int fired = 0;
+        using AutoResetEvent manyFired = new(false);
+        void Fired()
+        {
+            if (++fired % 50 == 0) manyFired.Set();
+        }
+
+        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread), static s => s.Periodically(TimeSpan.FromMilliseconds(1)), _ => Fired()));
+        LoopTimer timer = rig.Engine.GetLoop(0).StartTimer(TimeSpan.Zero, _ => Fired(), null, TimeSpan.FromMilliseconds(1));
+        rig.Connect();
+        rig.Meter.ExpectNone("fifty firings of periodic timers of a loop and of a session", 10, () => Assert.True(manyFired.WaitOne(LoopMeter.Patience)));
+        timer.Cancel();
+    }
+
+    [Theory]
+    [InlineData("epoll", true)]
+    [InlineData("epoll", false)]
+    public void A_short_connection_allocates_little_beyond_its_session(string engine, bool clientCloses)
+    {
+        using Rig rig = new(engine, clientCloses ? static () => new EchoSession() : static () => new EchoAndCloseSession());
+        byte[] message = new byte[32];
+        void Connection()
+        {
+            using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+            client.Connect(rig.Server.EndPoint!);
+            client.Send(message);
+            rig.Read(client, message.Length);
+            if (!clientCloses) Assert.Equal(0, client.Receive(message));
+            client.Shutdown(SocketShutdown.Both);
+        }
+
+        void AllGone()
+        {
+            Connection();
+            Assert.True(SpinWait.SpinUntil(() => rig.Server.SessionCount == 0, LoopMeter.Patience));
+        }
+
+        double bytes = rig.Meter.BytesPerRound(Rounds, Rounds, AllGone) - SizeOf(clientCloses);
+        string line = string.Create(CultureInfo.InvariantCulture, $"short connection closed by the {(clientCloses ? "client" : "server")}: {bytes:0} bytes allocated on the loop's thread beyond the session object (limit {ShortConnectionLimitBytes})");
+        TestContext.Current.TestOutputHelper!.WriteLine(line);
+        Assert.True(bytes <= ShortConnectionLimitBytes, line);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static long SizeOf(bool echo)
+    {
+        GC.KeepAlive(echo ? new EchoSession() : new EchoAndCloseSession());
+        long before = GC.GetAllocatedBytesForCurrentThread();
+        Session session = echo ? new EchoSession() : new EchoAndCloseSession();
+        long size = GC.GetAllocatedBytesForCurrentThread() - before;
+        GC.KeepAlive(session);
+        return size;
+    }
+}

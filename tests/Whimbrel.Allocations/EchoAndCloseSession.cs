@@ -1,0 +1,10 @@
+namespace Whimbrel.Allocations;
+
+internal sealed class EchoAndCloseSession : Session
+{
+    protected override void OnReceived(ReadOnlySpan<byte> data)
+    {
+        Send(data);
+        Close();
+    }
+}

@@ -1,0 +1,50 @@
+using System.Globalization;
+
+namespace Whimbrel.Allocations;
+
+// What a loop's thread allocates, by the runtime's own exact count.
+internal sealed class LoopMeter(Loop loop)
+{
+    private const int Attempts = 3;
+    private readonly ManualResetEventSlim _read = new();
+    private long _bytes;
+
+    internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
+
+    internal long Read()
+    {
+        _read.Reset();
+        loop.Post(static state => ((LoopMeter)state!).Note(), this);
+        Assert.True(_read.Wait(Patience), "The loop did not answer.");
+        return _bytes;
+    }
+
+    private void Note()
+    {
+        _bytes = GC.GetAllocatedBytesForCurrentThread();
+        _read.Set();
+    }
+
+    // The best of three: a pool that grows once is no allocation per round.
+    internal double BytesPerRound(int warmUp, int rounds, Action round)
+    {
+        for (int i = 0; i < warmUp; i++) round();
+        double best = double.MaxValue;
+        for (int attempt = 0; attempt < Attempts && best > 0; attempt++)
+        {
+            long before = Read();
+            for (int i = 0; i < rounds; i++) round();
+            best = Math.Min(best, (double)(Read() - before) / rounds);
+        }
+
+        return best;
+    }
+
+    internal void ExpectNone(string what, int rounds, Action round)
+    {
+        double bytes = BytesPerRound(rounds, rounds, round);
+        string line = string.Create(CultureInfo.InvariantCulture, $"{what}: {bytes:0.###} bytes allocated per round on the loop's thread ({rounds} rounds after as many to warm up)");
+        TestContext.Current.TestOutputHelper!.WriteLine(line);
+        Assert.True(bytes == 0, line);
+    }
+}

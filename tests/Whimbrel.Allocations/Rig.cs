@@ -1,0 +1,64 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Allocations;
+
+// One loop, one server on it, raw clients in the test's own thread.
+internal sealed class Rig : IDisposable
+{
+    private readonly List<Socket> _clients = [];
+    private readonly byte[] _buffer = new byte[256 * 1024];
+
+    private readonly int _socketBytes;
+
+    internal Rig(string engine, Func<Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0)
+    {
+        _socketBytes = socketBytes;
+        Engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1, BlockedLoopMs = 60_000 });
+        Server = new Server(
+            new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait, SendBufferBytes = socketBytes },
+            factory);
+        Wait(Server.StartAsync().AsTask());
+        Meter = new LoopMeter(Engine.GetLoop(0));
+    }
+
+    // WHIMBREL_ALLOCATION_ENGINES names others, separated by commas.
+    public static TheoryData<string> Engines => [.. (Environment.GetEnvironmentVariable("WHIMBREL_ALLOCATION_ENGINES") ?? "epoll").Split(',')];
+
+    internal Engine Engine { get; }
+
+    internal Server Server { get; }
+
+    internal LoopMeter Meter { get; }
+
+    internal Socket Connect()
+    {
+        Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+        if (_socketBytes > 0) client.ReceiveBufferSize = _socketBytes;
+        client.Connect(Server.EndPoint!);
+        _clients.Add(client);
+        return client;
+    }
+
+    internal void Read(Socket client, int count)
+    {
+        while (count > 0)
+        {
+            int part = client.Receive(_buffer, 0, Math.Min(count, _buffer.Length), SocketFlags.None);
+            Assert.NotEqual(0, part);
+            count -= part;
+        }
+    }
+
+    internal static void Wait(Task task)
+    {
+        if (!task.Wait(LoopMeter.Patience, TestContext.Current.CancellationToken)) throw new TimeoutException("It did not end.");
+    }
+
+    public void Dispose()
+    {
+        foreach (Socket client in _clients) client.Dispose();
+        Wait(Server.StopAsync(TimeSpan.Zero).AsTask());
+        Wait(Engine.DisposeAsync().AsTask());
+    }
+}

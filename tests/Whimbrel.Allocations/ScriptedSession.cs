@@ -1,0 +1,17 @@
+namespace Whimbrel.Allocations;
+
+// A session whose behaviour the test gives as delegates made before anything is measured.
+internal sealed class ScriptedSession(ScriptedSession.Unread onUnread, Action<ScriptedSession>? onConnected = null, Action<ScriptedSession>? onTimer = null) : Session
+{
+    internal delegate int Unread(ScriptedSession session, ReadOnlySpan<byte> unread);
+
+    internal void Periodically(TimeSpan period) => StartTimer(period, period);
+
+    internal void Gate(BroadcastGate gate) => BroadcastGate = gate;
+
+    protected override void OnConnected() => onConnected?.Invoke(this);
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread) => onUnread(this, unread);
+
+    protected override void OnTimer(LoopTimer timer) => onTimer?.Invoke(this);
+}

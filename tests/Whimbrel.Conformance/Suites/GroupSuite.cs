@@ -1,0 +1,392 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 17: groups, from any thread.</summary>
+public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
+{
+    [Theory, Contract(17)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_broadcast_reaches_the_members_and_nobody_else(bool onLoop) => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
+        SessionGroup group = new("some");
+        foreach ((RecordingSession session, _) in pairs.Take(3)) At(rig, session, onLoop, () => group.Join(session));
+        rig.Until(() => group.Count == 3, "three members");
+        At(rig, pairs[2].Session, onLoop, () => group.Leave(pairs[2].Session));
+        rig.Until(() => group.Count == 2, "two members");
+        At(rig, pairs[0].Session, onLoop, () => Assert.Equal(SendResult.Queued, group.Broadcast("hello"u8)));
+        Assert.Equal("hello", pairs[0].Peer.ReadText(5));
+        Assert.Equal("hello", pairs[1].Peer.ReadText(5));
+        rig.Settle();
+        Assert.Equal(-1, pairs[2].Peer.TryRead(new byte[1]));
+        Assert.Equal(-1, pairs[3].Peer.TryRead(new byte[1]));
+        Assert.Equal(4, server.Sessions.Count);
+    });
+
+    [Theory, Contract(17)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void The_excluded_session_gets_nothing_and_different_exclusions_do_not_mix(bool onLoop) => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
+        Session?[] exclusions = [null, pairs[0].Session, pairs[1].Session, null, pairs[0].Session, pairs[0].Session, null, pairs[2].Session];
+        const int Messages = 400;
+        At(rig, pairs[0].Session, onLoop, () =>
+        {
+            for (int i = 0; i < Messages; i++) server.Broadcast(Bytes($"{i:0000}"), exclusions[i % exclusions.Length]);
+        });
+        foreach ((RecordingSession session, Peer peer) in pairs)
+        {
+            string expected = string.Concat(Enumerable.Range(0, Messages).Where(i => !ReferenceEquals(exclusions[i % exclusions.Length], session)).Select(static i => $"{i:0000}"));
+            Assert.Equal(expected, peer.ReadText(expected.Length));
+        }
+
+        rig.Settle();
+        Assert.All(pairs, static p => Assert.Equal(-1, p.Peer.TryRead(new byte[1])));
+    });
+
+    [Fact, Contract(17)]
+    public void A_predicate_runs_on_the_loop_of_the_member_and_chooses() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 6);
+        for (int i = 0; i < 6; i++) pairs[i].Session.Tag = i;
+        int astray = 0;
+        BroadcastResult result = rig.Await(server.Sessions.BroadcastAsync(
+            Bytes("even"),
+            except: pairs[4].Session,
+            predicate: s =>
+            {
+                if (!s.Loop.IsCurrent) Interlocked.Increment(ref astray);
+                return (int)s.Tag! % 2 == 0;
+            }));
+        Assert.Equal(0, astray);
+        Assert.Equal(new BroadcastResult(2, 0), result);
+        Assert.Equal("even", pairs[0].Peer.ReadText(4));
+        Assert.Equal("even", pairs[2].Peer.ReadText(4));
+        rig.Settle();
+        foreach (int i in (int[])[1, 3, 4, 5]) Assert.Equal(-1, pairs[i].Peer.TryRead(new byte[1]));
+    });
+
+    [Fact, Contract(17)]
+    public void A_predicate_that_throws_leaves_out_that_member_and_gives_a_notice() => Run(rig =>
+    {
+        rig.Expect("a broadcast predicate threw");
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 3);
+        BroadcastResult result = rig.Await(server.Sessions.BroadcastAsync(
+            Bytes("x"),
+            predicate: s => ReferenceEquals(s, pairs[1].Session) ? throw new InvalidOperationException("on purpose") : true));
+        Assert.Equal(2, result.Queued);
+        Assert.Equal("x", pairs[0].Peer.ReadText(1));
+        Assert.Equal("x", pairs[2].Peer.ReadText(1));
+        Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("on purpose", StringComparison.Ordinal));
+        Assert.True(pairs[1].Session.IsConnected);
+    });
+
+    [Fact, Contract(17)]
+    public void BroadcastAsync_counts_the_members_of_all_loops() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 7);
+        Assert.Equal(rig.Engine.LoopCount, pairs.Select(static p => p.Session.Loop.Index).Distinct().Count());
+        rig.OnLoop(pairs[3].Session, () => pairs[3].Session.Gate = BroadcastGate.Shut);
+        Assert.Equal(new BroadcastResult(6, 1), rig.Await(server.Sessions.BroadcastAsync(Bytes("from elsewhere"))));
+        Task<BroadcastResult> fromLoop = StartOnLoop(rig, pairs[0].Session, () => server.Sessions.BroadcastAsync(Bytes("from a loop"), pairs[0].Session));
+        Assert.Equal(new BroadcastResult(5, 1), Await(rig, fromLoop));
+        Assert.Equal("from elsewherefrom a loop", pairs[6].Peer.ReadText(25));
+    });
+
+    [Fact, Contract(17)]
+    public void OnOccupiedChanged_tells_of_the_first_join_and_the_last_leave() => Run(
+        rig =>
+        {
+            (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
+            WatchedGroup group = new();
+            foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => group.Join(session));
+            foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => group.Leave(session));
+            rig.OnLoop(pairs[1].Session, () => group.Join(pairs[1].Session));
+            pairs[1].Session.Abort();
+            pairs[1].Session.End();
+            rig.Until(() => group.Count == 0, "the ended session to leave");
+            Assert.Equal([true, false, true, false], group.Changes);
+        },
+        loops: 1);
+
+    [Fact, Contract(17)]
+    public void A_session_leaves_all_its_groups_when_it_ends() => Run(rig =>
+    {
+        (_, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
+        SessionGroup[] groups = [.. Enumerable.Range(0, 5).Select(static i => new SessionGroup($"{i}"))];
+        foreach ((RecordingSession session, _) in pairs)
+        {
+            rig.OnLoop(session, () =>
+            {
+                foreach (SessionGroup group in groups) group.Join(session);
+            });
+        }
+
+        Assert.All(groups, static g => Assert.Equal(2, g.Count));
+        rig.OnLoop(pairs[0].Session, () => groups[2].Leave(pairs[0].Session));
+        for (int i = 0; i < 5; i++) groups[i].Broadcast([(byte)('0' + i)]);
+        Assert.Equal("0134", pairs[0].Peer.ReadText(4));
+        Assert.Equal("01234", pairs[1].Peer.ReadText(5));
+        pairs[0].Session.Abort();
+        pairs[0].Session.End();
+        Assert.All(groups, static g => Assert.Equal(1, g.Count));
+        Assert.Equal(new BroadcastResult(1, 0), rig.Await(groups[0].BroadcastAsync(Bytes("!"))));
+    });
+
+    [Fact, Contract(17)]
+    public void A_group_may_have_members_of_several_servers_and_clients() => Run(rig =>
+    {
+        RecordingServer one = rig.Serve();
+        RecordingServer two = rig.Serve();
+        PeerListener listener = rig.Listen();
+        Peer first = rig.Dial(one.EndPoint!);
+        Peer second = rig.Dial(two.EndPoint!);
+        RecordingSession dialled = rig.Connect(listener.EndPoint);
+        Peer third = listener.Accept();
+        SessionGroup group = new();
+        foreach (RecordingSession session in (RecordingSession[])[one.Connected(), two.Connected(), dialled]) group.Join(session);
+        Assert.Equal(new BroadcastResult(3, 0), rig.Await(group.BroadcastAsync(Bytes("all"))));
+        foreach (Peer peer in (Peer[])[first, second, third]) Assert.Equal("all", peer.ReadText(3));
+    });
+
+    [Theory, Contract(17)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Joining_twice_leaving_twice_and_ended_sessions_change_nothing(bool onLoop) => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 2);
+        SessionGroup group = new();
+        RecordingSession session = pairs[0].Session;
+        At(rig, session, onLoop, () =>
+        {
+            group.Leave(session);
+            group.Join(session);
+            group.Join(session);
+            group.Broadcast("once"u8);
+            group.Leave(session);
+            group.Leave(session);
+            group.Broadcast("never"u8);
+            Assert.Throws<InvalidOperationException>(() => server.Sessions.Join(session));
+            Assert.Throws<InvalidOperationException>(() => server.Sessions.Leave(session));
+            group.Join(new RecordingSession(rig));
+        });
+        Assert.Equal("once", pairs[0].Peer.ReadText(4));
+        rig.Settle();
+        Assert.Equal(-1, pairs[0].Peer.TryRead(new byte[1]));
+        Assert.Equal(0, group.Count);
+        session.Abort();
+        session.End();
+        At(rig, pairs[1].Session, onLoop, () => group.Join(session));
+        rig.Settle();
+        Assert.Equal(0, group.Count);
+    });
+
+    [Fact, Contract(17, 8)]
+    public void A_held_gate_keeps_broadcasts_back_and_counts_them_and_an_open_one_lets_them_out() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig));
+        (RecordingSession session, Peer peer) = pairs[0];
+        rig.OnLoop(session, () => session.Gate = BroadcastGate.Held);
+        rig.OnLoop(session, () =>
+        {
+            session.Send("1"u8);
+            server.Broadcast("33"u8);
+            server.Broadcast("444"u8);
+            session.Send("2"u8);
+        });
+        Assert.Equal("12", peer.ReadText(2));
+        rig.Settle();
+        Assert.Equal(-1, peer.TryRead(new byte[1]));
+        Assert.Equal(5, session.BytesPending);
+        rig.OnLoop(session, () =>
+        {
+            session.Send("2"u8);
+            session.Gate = BroadcastGate.Open;
+            session.Send("5"u8);
+            server.Broadcast("6"u8);
+        });
+        Assert.Equal("23344456", peer.ReadText(8));
+        rig.Until(() => session.BytesPending == 0, "nothing to be pending");
+    });
+
+    [Fact, Contract(17)]
+    public void A_shut_gate_lets_broadcasts_pass_by_also_those_that_were_held() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1);
+        (RecordingSession session, Peer peer) = pairs[0];
+        rig.OnLoop(session, () =>
+        {
+            session.Gate = BroadcastGate.Held;
+            server.Broadcast("held"u8);
+            session.Gate = BroadcastGate.Shut;
+            Assert.Equal(0, session.BytesPending);
+            server.Broadcast("shut"u8);
+            session.Gate = BroadcastGate.Open;
+            server.Broadcast("open"u8);
+        });
+        Assert.Equal("open", peer.ReadText(4));
+    });
+
+    [Theory, Contract(17, 8)]
+    [InlineData(SlowConsumer.Disconnect)]
+    [InlineData(SlowConsumer.Wait)]
+    public void What_is_held_counts_against_the_limit(SlowConsumer policy) => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, policy));
+        (RecordingSession session, Peer peer) = pairs[0];
+        bool isOpen = true;
+        rig.OnLoop(session, () =>
+        {
+            session.Gate = BroadcastGate.Held;
+            server.Broadcast(Filled('a', Limit - 10));
+            server.Broadcast(Filled('b', 10));
+            Assert.Equal(Limit, session.BytesPending);
+            server.Broadcast("c"u8);
+            isOpen = session.IsConnected;
+            if (isOpen) session.Gate = BroadcastGate.Open;
+        });
+        Assert.Equal(policy == SlowConsumer.Wait, isOpen);
+        if (!isOpen) Assert.Equal(CloseCause.SlowConsumer, session.End());
+        else
+        {
+            Assert.Equal([.. Filled('a', Limit - 10), .. Filled('b', 10)], peer.Read(Limit));
+            rig.Settle();
+            Assert.Equal(-1, peer.TryRead(new byte[1]));
+        }
+    });
+
+    [Fact, Contract(17, 6)]
+    public void A_gate_that_opens_while_a_message_goes_in_pieces_lets_the_broadcasts_out_after_it() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig));
+        (RecordingSession session, Peer peer) = pairs[0];
+        byte[] big = Pattern(6 * Limit);
+        rig.OnLoop(session, () =>
+        {
+            session.Gate = BroadcastGate.Held;
+            server.Broadcast("held"u8);
+        });
+        Task<SendResult> task = StartOnLoop(rig, session, () => session.SendAsync(big));
+        byte[] start = peer.Read(Limit);
+        rig.OnLoop(session, () => session.Gate = BroadcastGate.Open);
+        byte[] rest = peer.Read(big.Length - start.Length);
+        Assert.True(big.AsSpan().SequenceEqual((byte[])[.. start, .. rest]));
+        Assert.Equal("held", peer.ReadText(4));
+        Assert.Equal(SendResult.Queued, Await(rig, task));
+    });
+
+    [Fact, Contract(17)]
+    public void Small_broadcasts_of_another_thread_that_are_joined_arrive_byte_for_byte() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 4);
+        byte[] all = Pattern(300_000, 11);
+        int at = 0;
+        int number = 0;
+        Repeat(rig, () =>
+        {
+            for (int i = 0; i < 60 && at < all.Length; i++)
+            {
+                // Lengths around every border that the joining has.
+                int length = Math.Min(all.Length - at, (number % 7) switch { 0 => 1, 1 => 1023, 2 => 1024, 3 => 7, 4 => 333, 5 => 5000, _ => 64 });
+                if (server.Broadcast(all.AsSpan(at, length)) == SendResult.Full) return false;
+                at += length;
+                number++;
+            }
+
+            return at == all.Length;
+        });
+        foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(all.Length).AsSpan().SequenceEqual(all));
+        rig.Join();
+    }, loops: 1);
+
+    [Theory, Contract(17)]
+    [InlineData(64 * 1024, true)]
+    [InlineData((64 * 1024) + 1, true)]
+    [InlineData((64 * 1024) + 1, false)]
+    [InlineData((3 * 1024 * 1024) + 17, true)]
+    [InlineData((3 * 1024 * 1024) + 17, false)]
+    public void A_large_broadcast_arrives_whole(int length, bool onLoop) => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(
+            rig, 3, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 8 * 1024 * 1024 });
+        byte[] data = Pattern(length);
+        At(rig, pairs[0].Session, onLoop, () => Assert.Equal(SendResult.Queued, server.Broadcast(data)));
+        foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(length).AsSpan().SequenceEqual(data));
+    });
+
+    [Fact, Contract(17)]
+    public void An_empty_broadcast_and_an_empty_group_do_nothing() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1);
+        Assert.Equal(SendResult.Queued, server.Broadcast(default));
+        Assert.Equal(default, rig.Await(server.Sessions.BroadcastAsync(default)));
+        SessionGroup empty = new();
+        Assert.Equal(SendResult.Queued, empty.Broadcast("x"u8));
+        Assert.Equal(default, rig.Await(empty.BroadcastAsync(Bytes("x"))));
+        rig.Await(empty.WaitForRoomAsync());
+        rig.Settle();
+        Assert.Equal(-1, pairs[0].Peer.TryRead(new byte[1]));
+    });
+
+    [Fact, Contract(17)]
+    public void WaitForRoomAsync_does_not_hang_on_a_dead_member() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 1024 * 1024));
+        RecordingSession dead = pairs[0].Session;
+        Clog(rig, dead);
+        byte[] message = new byte[10_000];
+        Task<int> producer = StartElsewhere(rig, Produce);
+        Assert.InRange(Await(rig, producer), 1, 199);
+        Assert.Equal(CloseCause.SlowConsumer, dead.End());
+
+        async ValueTask<int> Produce()
+        {
+            int sent = 0;
+            while (dead.IsConnected && sent < 200)
+            {
+                for (int i = 0; i < 10; i++) server.Broadcast(message);
+                sent += 10;
+                await server.Sessions.WaitForRoomAsync().ConfigureAwait(false);
+            }
+
+            return sent;
+        }
+    });
+
+    [Fact, Contract(17, 2)]
+    public void A_broadcast_inside_a_callback_reaches_also_the_one_who_sent_it_and_never_nests() => Run(rig =>
+    {
+        RecordingServer? server = null;
+        server = rig.Serve(s => s.AtReceived = (_, data) => server!.Broadcast(data));
+        Peer[] peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+        rig.Until(() => server.Sessions.Count == 5, "five members");
+        foreach (Peer peer in peers) peer.Write("abc");
+        foreach (Peer peer in peers)
+        {
+            string text = peer.ReadText(15);
+            Assert.Equal(5, text.Count(static c => c == 'b'));
+        }
+    });
+
+    private static (RecordingServer Server, List<(RecordingSession Session, Peer Peer)> Pairs) Several(Rig rig, int count, ServerOptions? options = null)
+    {
+        RecordingServer server = rig.Serve(null, options);
+        List<(RecordingSession, Peer)> pairs = [];
+        for (int i = 0; i < count; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            pairs.Add((server.Connected(i), peer));
+        }
+
+        rig.Until(() => server.Sessions.Count == count, "all to be members");
+        return (server, pairs);
+    }
+
+    private sealed class WatchedGroup : SessionGroup
+    {
+        internal List<bool> Changes { get; } = [];
+
+        protected override void OnOccupiedChanged(bool isOccupied) => Changes.Add(isOccupied);
+    }
+}

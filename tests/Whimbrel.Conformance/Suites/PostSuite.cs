@@ -1,0 +1,162 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>The loop as users see it: posting, and callbacks that run on it one after the other (contract 14).</summary>
+public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
+{
+    [Fact, Contract(14)]
+    public void Posted_actions_run_on_the_loop_in_the_order_of_their_caller() => Run(rig =>
+    {
+        rig.Serve();
+        Loop loop = rig.Engine.GetLoop(1);
+        List<int> order = [];
+        int astray = 0;
+        for (int i = 0; i < 200; i++)
+        {
+            int number = i;
+            if (i % 2 == 0) Assert.True(loop.Post(() => Add(number)));
+            else Assert.True(loop.Post(static state => ((Action)state!)(), (Action)(() => Add(number))));
+        }
+
+        rig.OnLoop(loop, static () => { });
+        Assert.Equal(Enumerable.Range(0, 200), order);
+        Assert.Equal(0, astray);
+        Assert.Throws<ArgumentNullException>(() => loop.Post(null!));
+
+        void Add(int number)
+        {
+            if (Loop.Current != loop || !loop.IsCurrent || rig.Engine.GetLoop(0).IsCurrent) astray++;
+            order.Add(number);
+        }
+    });
+
+    [Fact, Contract(14, 2)]
+    public void Post_never_runs_inside_the_caller_and_Dispatch_does_on_the_loop() => Run(rig =>
+    {
+        List<string> story = [];
+        RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
+        {
+            self.Loop.Post(() => story.Add(self.Loop.ActiveConnection is null ? "posted" : "posted inside"));
+            self.Loop.Dispatch(() => story.Add("dispatched"));
+            story.Add("callback ends");
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("x");
+        session.UntilReceived(1);
+        rig.OnLoop(session, static () => { });
+        Assert.Equal(["dispatched", "callback ends", "posted"], story);
+        bool onLoop = false;
+        session.Loop.Dispatch(() => onLoop = session.Loop.IsCurrent);
+        rig.OnLoop(session, static () => { });
+        Assert.True(onLoop);
+        Assert.Null(Loop.Current);
+    });
+
+    [Fact, Contract(4, 14)]
+    public void A_posted_action_that_throws_gives_a_notice_and_the_loop_goes_on() => Run(rig =>
+    {
+        rig.Expect("a posted action threw");
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        session.Loop.Post(static () => throw new InvalidOperationException("on purpose"));
+        session.Loop.Post(static _ => throw new InvalidOperationException("on purpose"), null);
+        rig.OnLoop(session, static () => { });
+        Notice[] notices = [.. rig.Notices.Where(static n => n.Kind == NoticeKind.UserException)];
+        Assert.Equal(2, notices.Length);
+        Assert.Equal("a posted action threw InvalidOperationException: on purpose. Nothing was ended; the loop goes on.", notices[0].Message);
+        Assert.True(session.IsConnected);
+    });
+
+    [Fact, Contract(14)]
+    public void After_the_engine_is_disposed_Post_gives_false_and_what_it_took_before_has_run() => Run(rig =>
+    {
+        rig.Serve();
+        Loop loop = rig.Engine.GetLoop(0);
+        int taken = 0;
+        int ran = 0;
+        bool refused = false;
+        for (int t = 0; t < 3; t++)
+        {
+            Repeat(rig, () =>
+            {
+                for (int i = 0; i < 20; i++)
+                {
+                    if (loop.Post(() => Interlocked.Increment(ref ran))) Interlocked.Increment(ref taken);
+                    else Volatile.Write(ref refused, true);
+                }
+
+                return Volatile.Read(ref refused);
+            });
+        }
+
+        rig.Until(() => Volatile.Read(ref ran) > 0, "something to run");
+        rig.Await(rig.Engine.DisposeAsync());
+        rig.Join();
+        Assert.True(refused);
+        rig.Until(() => Volatile.Read(ref ran) == taken, "everything that was taken to run");
+        Assert.False(loop.Post(static () => { }));
+        Assert.False(loop.Post(static _ => { }, null));
+        Assert.False(loop.Dispatch(static () => { }));
+    });
+
+    [Fact, Contract(14)]
+    public void A_callback_that_blocks_is_named_and_the_others_wait_and_then_go_on() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s => s.AtReceived = (self, data) =>
+            {
+                if (data[0] == (byte)'b') rig.Block(TimeSpan.FromMilliseconds(500));
+                self.Send(data);
+            });
+            Peer blockingPeer = rig.Dial(server.EndPoint!);
+            RecordingSession blocking = server.Connected();
+            Peer otherPeer = rig.Dial(server.EndPoint!);
+            server.Connected(1);
+            otherPeer.Write("1");
+            Assert.Equal("1", otherPeer.ReadText(1));
+            blockingPeer.Write("b");
+            Assert.Equal("b", blockingPeer.ReadText(1));
+            otherPeer.Write("2");
+            Assert.Equal("2", otherPeer.ReadText(1));
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.BlockedLoop), "the notice");
+            Notice notice = rig.Notices.First(static n => n.Kind == NoticeKind.BlockedLoop && n.Message.StartsWith("OnReceived", StringComparison.Ordinal));
+            System.Text.RegularExpressions.Match match = System.Text.RegularExpressions.Regex.Match(
+                notice.Message,
+                $@"^OnReceived \(session {blocking.Id:x}\) blocked loop 0 for (\d+) ms\. Other sessions on this loop waited\. Move the work to Task\.Run, or post it in smaller pieces\.$");
+            Assert.True(match.Success, notice.Message);
+            Assert.InRange(int.Parse(match.Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture), 490, 20_000);
+            Assert.Equal("blocked-loop.md", notice.Page);
+        },
+        loops: 1);
+
+    [Fact, Contract(14)]
+    public void A_loop_that_blocks_again_is_told_of_once_a_minute() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s => s.AtReceived = (self, data) =>
+            {
+                rig.Block(TimeSpan.FromMilliseconds(60));
+                self.Send(data[..1]);
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            for (int i = 0; i < 4; i++)
+            {
+                peer.Write("x");
+                peer.Read(1);
+            }
+
+            rig.Settle();
+            Assert.Equal(1, Blocked());
+            Assert.True(rig.Engine.GetLoop(0).Counters.BlockedTurns >= 4);
+            if (!rig.IsVirtual) return;
+            rig.Pass(TimeSpan.FromSeconds(61));
+            peer.Write("x");
+            peer.Read(1);
+            rig.Settle();
+            Assert.Equal(2, Blocked());
+
+            int Blocked() => rig.Notices.Count(static n => n.Kind == NoticeKind.BlockedLoop);
+        },
+        loops: 1);
+}

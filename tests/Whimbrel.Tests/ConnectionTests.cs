@@ -1,0 +1,306 @@
+using System.Net;
+using System.Runtime.CompilerServices;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// One server on a memory loop, raw peers: what cannot be seen, or not forced, through real sockets. Several of these were
+// found by the simulation.
+public sealed class ConnectionTests
+{
+    private static readonly MemoryEndPoint s_here = new("here");
+
+    private static (MemoryEngine Engine, Server Server) Serve(Func<Session> factory, int sendLimit = 64 * 1024, MemoryFaults? faults = null, SlowConsumer policy = SlowConsumer.Wait, Action<Notice>? onNotice = null)
+    {
+        MemoryEngine engine = new(1, onNotice: onNotice, faults: faults ?? MemoryFaults.None);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = sendLimit, SlowConsumer = policy }, factory);
+        engine.Run(server.StartAsync());
+        return (engine, server);
+    }
+
+    private static void End(MemoryEngine engine)
+    {
+        engine.Run(engine.DisposeAsync());
+        foreach (Loop loop in engine.Loops) Assert.Equal((0, 0), (loop.Blocks.Outstanding, loop.ResidentCount));
+    }
+
+    private static byte[] ReadAll(MemoryPeer peer)
+    {
+        byte[] bytes = new byte[peer.Available];
+        peer.Read(bytes);
+        return bytes;
+    }
+
+    [Fact]
+    public void An_old_session_that_closes_in_its_last_callback_has_one_end_and_does_not_end_the_next()
+    {
+        Recorder next = new();
+        Recorder first = new() { WhenReceived = s => s.GiveTo(next), WhenDisconnected = static s => s.Abort() };
+        (MemoryEngine engine, _) = Serve(() => first);
+        engine.Dial(s_here).Write([1]);
+        engine.RunUntilIdle();
+        Assert.Equal(["connecting", "connected", "disconnected HandedOver"], first.Calls);
+        Assert.Equal(["connected"], next.Calls);
+        End(engine);
+        Assert.Equal(["connected", "disconnected EngineStopped"], next.Calls);
+        Assert.Equal(3, first.Calls.Count);
+    }
+
+    [Fact]
+    public void An_old_session_that_throws_in_its_last_callback_hears_of_it_and_the_connection_ends()
+    {
+        Recorder next = new();
+        Recorder first = new() { WhenReceived = s => s.GiveTo(next), WhenDisconnected = static _ => throw new FormatException("odd") };
+        (MemoryEngine engine, _) = Serve(() => first);
+        engine.Dial(s_here).Write([1]);
+        engine.RunUntilIdle();
+        Assert.Equal(["connecting", "connected", "disconnected HandedOver", "error odd"], first.Calls);
+        Assert.Equal(["connected", "disconnected UserException"], next.Calls);
+        End(engine);
+    }
+
+    [Fact]
+    public void A_cancel_that_overtakes_its_SendAsync_in_the_mailbox_is_not_lost()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() => Assert.Equal(SendResult.Queued, session.Send(new byte[4096].AsSpan())));
+        engine.RunUntilIdle();
+        using CancellationTokenSource cancel = new();
+        // Both before the loop looks again: control is drained first.
+        Task<SendResult> waiting = session.SendAsync(new byte[4000], cancel.Token).AsTask();
+        cancel.Cancel();
+        engine.RunUntilIdle();
+        Assert.True(waiting.IsCanceled);
+        Assert.True(peer.IsConnected);
+        End(engine);
+    }
+
+    [Fact]
+    public void Nothing_is_not_queued_after_the_end()
+    {
+        Recorder session = new() { WhenReceived = static s => s.Close() };
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        Assert.Equal(SendResult.Queued, session.Send(ReadOnlySpan<byte>.Empty));
+        peer.Write([1]);
+        engine.RunUntilIdle();
+        Assert.Equal(SendResult.Closed, session.Send(ReadOnlySpan<byte>.Empty));
+        session.Loop.Post(() => Assert.Equal(SendResult.Closed, session.Send(ReadOnlySpan<byte>.Empty)));
+        engine.RunUntilIdle();
+        End(engine);
+    }
+
+    [Fact]
+    public void Cancelled_timers_of_a_session_are_not_kept()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        List<WeakReference> timers = [];
+        session.Loop.Post(() => StartAndCancel(session, timers));
+        engine.RunUntilIdle();
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        GC.Collect();
+        Assert.True(timers.Count(t => t.IsAlive) <= 2, $"{timers.Count(t => t.IsAlive)} of {timers.Count} cancelled timers are alive");
+        End(engine);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static void StartAndCancel(Recorder session, List<WeakReference> timers)
+    {
+        for (int i = 0; i < 1000; i++)
+        {
+            LoopTimer timer = session.After(TimeSpan.FromHours(1));
+            timers.Add(new WeakReference(timer));
+            timer.Cancel();
+            Assert.False(timer.IsActive);
+        }
+    }
+
+    [Fact]
+    public void A_notice_that_broadcasts_inside_a_broadcast_does_not_disturb_it()
+    {
+        SessionGroup group = new("all");
+        byte[] message = [.. Enumerable.Range(0, 200).Select(static i => (byte)i)];
+        byte[] warning = [.. Enumerable.Repeat((byte)0xEE, 100)];
+        List<Recorder> sessions = [];
+        Recorder Make()
+        {
+            Recorder session = new() { WhenConnected = group.Join };
+            sessions.Add(session);
+            return session;
+        }
+
+        (MemoryEngine engine, _) = Serve(
+            Make,
+            sendLimit: 4096,
+            faults: MemoryFaults.None with { WireBytes = 100_000 },
+            policy: SlowConsumer.Disconnect,
+            onNotice: notice =>
+            {
+                if (notice.Kind == NoticeKind.SlowConsumer) group.Broadcast(warning);
+            });
+        MemoryPeer healthy = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        // Members are served from the last to the first: the one that joined last meets its limit first.
+        sessions[1].Loop.Post(() =>
+        {
+            sessions[1].Send(new byte[4096].AsSpan());
+            group.Broadcast(message);
+        });
+        engine.RunUntilIdle();
+        Assert.Equal(["connecting", "connected", "disconnected SlowConsumer"], sessions[1].Calls);
+        byte[] got = ReadAll(healthy);
+        Assert.Equal([.. warning, .. message], got);
+        End(engine);
+    }
+
+    [Fact]
+    public void Bytes_that_are_lent_stay_what_they_are_when_the_session_closes()
+    {
+        bool isSame = false;
+        LeavingSession session = new(unread =>
+        {
+            byte[] before = unread.ToArray();
+            byte[] rented = System.Buffers.ArrayPool<byte>.Shared.Rent(before.Length);
+            rented.AsSpan().Fill(0xEE);
+            isSame = unread.SequenceEqual(before);
+            System.Buffers.ArrayPool<byte>.Shared.Return(rented);
+        });
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        peer.Write(new byte[600]);
+        engine.RunUntilIdle();
+        peer.Write(new byte[600]);
+        engine.RunUntilIdle();
+        Assert.True(isSame);
+        End(engine);
+    }
+
+    [Fact]
+    public void A_pause_in_the_last_OnUnread_holds_the_peers_FIN_back()
+    {
+        Recorder session = new()
+        {
+            WhenConnected = static s => s.Ask(100),
+            WhenReceived = static s => s.PauseReceiving(),
+        };
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        peer.Write([1, 2, 3]);
+        peer.FinishSending();
+        engine.RunUntilIdle();
+        Assert.Equal([1, 2, 3], session.Received);
+        Assert.Equal(["connecting", "connected"], session.Calls);
+        session.ResumeReceiving();
+        engine.RunUntilIdle();
+        Assert.Equal("disconnected PeerClosed", session.Calls[^1]);
+        End(engine);
+    }
+
+    [Fact]
+    public void A_client_that_dials_again_when_it_ends_does_not_keep_its_engine_alive()
+    {
+        MemoryEngine engine = new(1, loops: 2, faults: MemoryFaults.None);
+        MemoryPeerListener listener = engine.Listen(s_here);
+        Client? client = null;
+        List<Recorder> sessions = [];
+        client = new Client(new ClientOptions { Engine = engine, EndPoint = s_here }, () =>
+        {
+            Recorder session = new() { WhenDisconnected = _ => DialAgain(client!) };
+            sessions.Add(session);
+            return session;
+        });
+        engine.Run(client.ConnectAsync());
+        listener.TryAccept();
+        engine.Run(engine.DisposeAsync());
+        Assert.All(sessions, s => Assert.Equal("connecting", s.Calls[0]));
+        Assert.Contains("disconnected EngineStopped", sessions[0].Calls);
+        Assert.All(sessions.Skip(1), s => Assert.Equal(["connecting", "failed EngineStopped"], s.Calls));
+    }
+
+    private static void DialAgain(Client client) => _ = client.ConnectAsync().AsTask();
+
+    [Fact]
+    public void A_send_of_another_thread_that_is_drained_after_the_close_leaves_no_room_for_more()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session, faults: MemoryFaults.None with { WireBytes = 10 });
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        SendResult late = SendResult.Full;
+        session.Loop.Post(() => session.Close());
+        Assert.Equal(SendResult.Queued, session.Send("before"u8));
+        engine.RunUntilIdle();
+        // A second round, in which somebody on the loop tries between the drain and the flush.
+        session.Loop.Post(() => late = session.Send("after"u8));
+        engine.RunUntilIdle();
+        Assert.Equal(SendResult.Closed, late);
+        Assert.Equal("before"u8.ToArray(), ReadAll(peer));
+        End(engine);
+    }
+
+    [Fact]
+    public void The_group_counts_and_tells_when_it_is_occupied()
+    {
+        OccupiedGroup group = new();
+        (MemoryEngine engine, _) = Serve(() => new Recorder { WhenConnected = group.Join });
+        MemoryPeer first = engine.Dial(s_here);
+        MemoryPeer second = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        Assert.Equal((2, "yes"), (group.Count, string.Join(' ', group.Told)));
+        first.Close();
+        engine.RunUntilIdle();
+        Assert.Equal(1, group.Count);
+        second.Close();
+        engine.RunUntilIdle();
+        Assert.Equal((0, "yes no"), (group.Count, string.Join(' ', group.Told)));
+        End(engine);
+    }
+
+    [Fact]
+    public void The_group_of_all_sessions_cannot_be_joined()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, Server server) = Serve(() => session);
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        Assert.Throws<InvalidOperationException>(() => server.Sessions.Join(session));
+        Assert.Throws<InvalidOperationException>(() => server.Sessions.Leave(session));
+        Assert.Equal(1, server.Sessions.Count);
+        End(engine);
+    }
+
+    private sealed class OccupiedGroup() : SessionGroup("occupied")
+    {
+        internal List<string> Told { get; } = [];
+
+        protected override void OnOccupiedChanged(bool isOccupied)
+        {
+            Told.Add(isOccupied ? "yes" : "no");
+            throw new FormatException("and throws");
+        }
+    }
+
+    private sealed class LeavingSession(LeavingSession.Look look) : Session
+    {
+        internal delegate void Look(ReadOnlySpan<byte> unread);
+
+        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        {
+            if (unread.Length < 1000) return 0;
+            Close();
+            look(unread);
+            return unread.Length;
+        }
+    }
+}

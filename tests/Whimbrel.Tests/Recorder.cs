@@ -1,0 +1,51 @@
+namespace Whimbrel.Tests;
+
+// A session that notes its callbacks and lets the test reach what is protected.
+internal sealed class Recorder : Session
+{
+    internal List<string> Calls { get; } = [];
+
+    internal List<byte> Received { get; } = [];
+
+    internal Action<Recorder>? WhenConnected { get; init; }
+
+    internal Action<Recorder>? WhenReceived { get; init; }
+
+    internal Action<Recorder>? WhenDisconnected { get; init; }
+
+    internal void GiveTo(Session next) => HandOver(next);
+
+    internal LoopTimer After(TimeSpan due) => StartTimer(due);
+
+    internal Span<byte> Room(int count) => Reserve(count);
+
+    internal void Written(int count) => Commit(count);
+
+    internal void Gate(BroadcastGate gate) => BroadcastGate = gate;
+
+    internal void Ask(int count) => NeedBytes(count);
+
+    protected override void OnConnecting() => Calls.Add("connecting");
+
+    protected override void OnConnected()
+    {
+        Calls.Add("connected");
+        WhenConnected?.Invoke(this);
+    }
+
+    protected override void OnReceived(ReadOnlySpan<byte> data)
+    {
+        Received.AddRange(data);
+        WhenReceived?.Invoke(this);
+    }
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        Calls.Add($"disconnected {reason.Cause}");
+        WhenDisconnected?.Invoke(this);
+    }
+
+    protected override void OnConnectFailed(CloseReason reason) => Calls.Add($"failed {reason.Cause}");
+
+    protected override void OnError(Exception exception) => Calls.Add($"error {exception.Message}");
+}

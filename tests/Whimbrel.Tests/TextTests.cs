@@ -1,0 +1,174 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Tests;
+
+// What the library says about failures, and how it chooses what to say.
+public sealed class TextTests
+{
+    public static TheoryData<CloseCause> Causes => [.. Enum.GetValues<CloseCause>()];
+
+    [Theory]
+    [MemberData(nameof(Causes))]
+    public void Every_cause_has_a_sentence_of_its_own_and_a_category(CloseCause cause)
+    {
+        CloseReason reason = new(cause, 0, cause == CloseCause.UserException ? new FormatException("odd") : null);
+        string text = reason.ToString();
+        Assert.NotEmpty(text);
+        Assert.DoesNotContain(Enum.GetValues<CloseCause>(), other => other != cause && new CloseReason(other).ToString() == text);
+        Assert.Equal(text, reason.Error.Message);
+        Assert.Equal(0, reason.Error.Code);
+        bool isQuiet = cause is CloseCause.None or CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped or CloseCause.EngineStopped;
+        Assert.Equal(isQuiet, reason.Error.Category == ErrorCategory.None);
+        if (reason.IsGraceful) Assert.Equal(ErrorCategory.None, reason.Error.Category);
+    }
+
+    [Theory]
+    [InlineData(CloseCause.PeerClosed, CloseInitiator.Peer, true)]
+    [InlineData(CloseCause.PeerReset, CloseInitiator.Peer, false)]
+    [InlineData(CloseCause.LocalClose, CloseInitiator.Local, true)]
+    [InlineData(CloseCause.LocalAbort, CloseInitiator.Local, false)]
+    [InlineData(CloseCause.SlowConsumer, CloseInitiator.Library, false)]
+    [InlineData(CloseCause.UnreadLimit, CloseInitiator.Library, false)]
+    [InlineData(CloseCause.TimedOut, CloseInitiator.System, false)]
+    [InlineData(CloseCause.ServerStopped, CloseInitiator.Local, true)]
+    [InlineData(CloseCause.EngineStopped, CloseInitiator.Local, false)]
+    public void A_reason_knows_who_ended_it_and_whether_in_peace(CloseCause cause, CloseInitiator initiator, bool isGraceful)
+    {
+        Assert.Equal(initiator, new CloseReason(cause).Initiator);
+        Assert.Equal(isGraceful, new CloseReason(cause).IsGraceful);
+    }
+
+    [Fact]
+    public void A_reason_with_a_number_says_what_the_number_means()
+    {
+        string text = new CloseReason(CloseCause.PeerReset, Errno.ECONNRESET).ToString();
+        Assert.Equal($"reset by the peer (error 104: {ErrorText.Of(Errno.ECONNRESET)})", text);
+        Assert.Contains("Connection reset", text, StringComparison.Ordinal);
+        Assert.Contains("odd", new CloseReason(CloseCause.UserException, 0, new FormatException("odd")).ToString(), StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(Errno.ECONNRESET, CloseCause.PeerReset)]
+    [InlineData(Errno.EPIPE, CloseCause.PeerReset)]
+    [InlineData(Errno.ECONNABORTED, CloseCause.PeerReset)]
+    [InlineData(Errno.ENOTCONN, CloseCause.PeerReset)]
+    [InlineData(Errno.ETIMEDOUT, CloseCause.TimedOut)]
+    [InlineData(Errno.ECONNREFUSED, CloseCause.Refused)]
+    [InlineData(Errno.ENOENT, CloseCause.Refused)]
+    [InlineData(Errno.ENETUNREACH, CloseCause.Unreachable)]
+    [InlineData(Errno.EHOSTUNREACH, CloseCause.Unreachable)]
+    [InlineData(Errno.EADDRNOTAVAIL, CloseCause.Unreachable)]
+    [InlineData(Errno.EMFILE, CloseCause.ResourceLimit)]
+    [InlineData(Errno.ENFILE, CloseCause.ResourceLimit)]
+    [InlineData(Errno.ENOMEM, CloseCause.ResourceLimit)]
+    [InlineData(Errno.ENOBUFS, CloseCause.ResourceLimit)]
+    [InlineData(Errno.ECANCELED, CloseCause.Cancelled)]
+    [InlineData(Errno.EPROTO, CloseCause.SystemError)]
+    [InlineData(9999, CloseCause.SystemError)]
+    public void Error_numbers_have_their_causes(int errno, CloseCause expected) => Assert.Equal(expected, ErrorText.CauseOf(errno));
+
+    [Fact]
+    public void Portable_errors_mean_what_the_Linux_numbers_mean()
+    {
+        Assert.Equal(0, ErrorText.ErrnoOf(SocketError.Success));
+        foreach ((SocketError error, CloseCause cause) in new[]
+        {
+            (SocketError.ConnectionReset, CloseCause.PeerReset), (SocketError.Shutdown, CloseCause.PeerReset), (SocketError.ConnectionAborted, CloseCause.PeerReset),
+            (SocketError.TimedOut, CloseCause.TimedOut), (SocketError.ConnectionRefused, CloseCause.Refused), (SocketError.HostUnreachable, CloseCause.Unreachable),
+            (SocketError.NetworkUnreachable, CloseCause.Unreachable), (SocketError.TooManyOpenSockets, CloseCause.ResourceLimit),
+            (SocketError.NoBufferSpaceAvailable, CloseCause.ResourceLimit), (SocketError.OperationAborted, CloseCause.Cancelled), (SocketError.Fault, CloseCause.SystemError),
+        })
+        {
+            Assert.Equal(cause, ErrorText.CauseOf(ErrorText.ErrnoOf(error)));
+        }
+    }
+
+    [Fact]
+    public void All_mistakes_in_options_are_reported_together()
+    {
+        OptionErrors errors = new("SomeOptions");
+        errors.Range("Low", 1, 1, 5);
+        errors.Range("High", 5, 1, 5);
+        errors.Range("Time", TimeSpan.FromSeconds(1), TimeSpan.FromSeconds(1), TimeSpan.FromSeconds(2));
+        errors.Defined("Policy", SlowConsumer.Wait);
+        errors.ThrowIfAny();
+        errors.Range("Low", 0, 1, 5);
+        errors.Range("High", 6, 1, 5);
+        errors.Range("Time", TimeSpan.FromSeconds(3), TimeSpan.FromSeconds(1), TimeSpan.FromSeconds(2));
+        errors.Defined("Policy", (SlowConsumer)77);
+        errors.Add("one more");
+        string message = Assert.Throws<ArgumentException>(errors.ThrowIfAny).Message;
+        Assert.Contains("SomeOptions has 5 mistake(s)", message, StringComparison.Ordinal);
+        foreach (string part in new[] { "Low = 0, allowed 1 to 5", "High = 6", "Time = 00:00:03", "Policy = 77, allowed Disconnect, DropNewest, Wait", "one more" }) Assert.Contains(part, message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("epoll", EngineKind.Epoll)]
+    [InlineData("EPOLL", EngineKind.Epoll)]
+    [InlineData("Portable", EngineKind.Portable)]
+    public void The_environment_chooses_the_engine_when_nobody_else_does(string word, EngineKind expected)
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll || expected != EngineKind.Epoll, "no epoll here");
+        Assert.Equal((expected, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, word));
+    }
+
+    [Theory]
+    [InlineData(null)]
+    [InlineData("")]
+    [InlineData("auto")]
+    public void Without_a_word_the_best_engine_is_taken(string? word)
+    {
+        Assert.Equal(KernelProbe.HasEpoll ? EngineKind.Epoll : EngineKind.Portable, EngineSelector.Choose(EngineKind.Auto, word).Kind);
+    }
+
+    [Theory]
+    [InlineData("kqueue")]
+    [InlineData("1")]
+    [InlineData("2")]
+    [InlineData("-1")]
+    [InlineData(" 1")]
+    [InlineData("+1")]
+    [InlineData("epoll,portable")]
+    [InlineData("auto,epoll")]
+    [InlineData("epoll ")]
+    public void A_wrong_word_is_refused_with_the_right_ones(string word)
+    {
+        string message = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word)).Message;
+        Assert.Equal($"WHIMBREL_ENGINE = '{word}', allowed auto, epoll, portable.", message);
+    }
+
+    [Fact]
+    public void What_options_ask_for_goes_before_the_environment()
+    {
+        Assert.Equal((EngineKind.Portable, "asked for by EngineOptions.Kind"), EngineSelector.Choose(EngineKind.Portable, "nonsense"));
+    }
+
+    [Fact]
+    public void A_taken_port_names_its_holder()
+    {
+        Assert.SkipUnless(Directory.Exists("/proc/net"), "needs /proc");
+        using Socket holder = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        holder.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        holder.Listen(1);
+        NetworkError error = BindError.Describe(holder.LocalEndPoint!, Errno.EADDRINUSE);
+        Assert.Equal((Errno.EADDRINUSE, ErrorCategory.Bind), (error.Code, error.Category));
+        Assert.Contains($"Cannot listen on {holder.LocalEndPoint}: already in use by '", error.Message, StringComparison.Ordinal);
+        Assert.Contains($"(pid {Environment.ProcessId})", error.Message, StringComparison.Ordinal);
+        Assert.Contains("docs/symptoms/port-taken.md", error.Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(Errno.EACCES, "privilege")]
+    [InlineData(Errno.EADDRNOTAVAIL, "none of this machine's")]
+    [InlineData(Errno.ENOENT, "folder")]
+    [InlineData(Errno.EMFILE, "descriptor-limit.md")]
+    [InlineData(Errno.EPROTO, "Protocol error")]
+    public void A_bind_that_fails_says_why(int errno, string part)
+    {
+        Assert.Contains(part, BindError.Describe(new UnixDomainSocketEndPoint("/nowhere/x"), errno).Message, StringComparison.Ordinal);
+    }
+}
