@@ -315,6 +315,7 @@ public class Server : IAsyncDisposable
         private readonly Server _owner;
         private int _live;
         private int _aborted;
+        private int _openAtStop = -1;
         private long _accepted;
         private long _rejected;
         private long _lastDescriptorNoticeMs = long.MinValue / 2;
@@ -480,7 +481,8 @@ public class Server : IAsyncDisposable
         internal async ValueTask<StopReport> EndAllAsync(TimeSpan deadline)
         {
             _isStopping = true;
-            int atStart = Live;
+            // Of several stops at once all report the same.
+            Interlocked.CompareExchange(ref _openAtStop, Live, -1);
             if (deadline > TimeSpan.Zero)
             {
                 CloseAll(new CloseReason(CloseCause.ServerStopped));
@@ -495,7 +497,7 @@ public class Server : IAsyncDisposable
             }
 
             int aborted = Volatile.Read(ref _aborted);
-            return new StopReport(Math.Max(0, atStart - aborted), aborted);
+            return new StopReport(Math.Max(0, Volatile.Read(ref _openAtStop) - aborted), aborted);
         }
 
         private ValueTask<bool> WaitForAll()

@@ -126,16 +126,16 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, _) =>
         {
             x.PauseReceiving();
-            return 2;
+            return 1;
         });
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
         peer.Write("abcdef");
-        session.UntilReceived(2);
+        session.UntilReceived(1);
         rig.Settle();
         Assert.Single(session.Offers);
         session.ResumeReceiving();
-        session.UntilReceived(4);
+        session.UntilReceived(2);
         session.AtUnread = null;
         peer.Write("gh");
         session.ResumeReceiving();
