@@ -10,7 +10,7 @@ internal static class Watchdog
     private const int IdleLookMs = 50;
 
     private static readonly Lock s_gate = new();
-    private static readonly List<Engine> s_engines = [];
+    private static Engine[] s_engines = [];
     private static bool s_isRunning;
 
     internal static void Watch(Engine engine)
@@ -18,7 +18,7 @@ internal static class Watchdog
         // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
         lock (s_gate)
         {
-            s_engines.Add(engine);
+            s_engines = [.. s_engines, engine];
             if (s_isRunning) return;
             s_isRunning = true;
         }
@@ -29,7 +29,7 @@ internal static class Watchdog
     internal static void Forget(Engine engine)
     {
         // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
-        lock (s_gate) s_engines.Remove(engine);
+        lock (s_gate) s_engines = Array.FindAll(s_engines, e => !ReferenceEquals(e, engine));
     }
 
     private static void Run()
@@ -43,13 +43,14 @@ internal static class Watchdog
             // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
             lock (s_gate)
             {
-                if (s_engines.Count == 0)
+                if (s_engines.Length == 0)
                 {
                     s_isRunning = false;
                     return;
                 }
 
-                engines = [.. s_engines];
+                // Replaced as a whole when it changes, so that looking allocates nothing.
+                engines = s_engines;
             }
 
             bool anyBusy = false;
