@@ -38,7 +38,7 @@ public sealed class LoopTimer
     public TimeSpan Period => TimeSpan.FromMilliseconds(PeriodMs);
 
     /// <summary>True until it was cancelled or, for a one-shot timer, has fired. Exact on the loop's thread.</summary>
-    public bool IsActive => QueueIndex != NotQueued || IsStarting;
+    public bool IsActive => QueueIndex != NotQueued || IsStarting || IsHeld;
 
     internal long PeriodMs { get; set; }
 
@@ -49,6 +49,9 @@ public sealed class LoopTimer
     internal bool IsStarting { get; set; }
 
     internal bool IsCancelled { get; private set; }
+
+    /// <summary>Was due before its session was connected.</summary>
+    internal bool IsHeld { get; set; }
 
     /// <summary>The other timers of the same session.</summary>
     internal LoopTimer? NextOfSession { get; set; }
@@ -63,6 +66,7 @@ public sealed class LoopTimer
 
     private void Leave()
     {
+        IsHeld = false;
         Loop.Timers.Remove(this);
         _connection?.ForgetSessionTimer(this);
     }

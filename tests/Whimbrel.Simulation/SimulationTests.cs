@@ -39,6 +39,16 @@ public sealed class SimulationTests
         Print($"{seed} seeds, {sessions} sessions, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
     }
 
+    // Seeds that found a defect, with what it was.
+    [Theory]
+    [InlineData(1500)] // the memory engine sent an empty block for ever
+    [InlineData(4702)] // a timer started in OnConnecting fired before OnConnected
+    public void A_seed_that_found_a_defect_stays_right(int seed)
+    {
+        SynchronizationContext.SetSynchronizationContext(null);
+        Scenario.Run(seed);
+    }
+
     [Fact]
     public void The_same_seed_gives_the_same_run()
     {

@@ -145,4 +145,20 @@ public sealed class CompletionTests
 
         internal override void Offload(Action<object?> action, object? state) => Interlocked.Increment(ref _offloaded);
     }
+
+    [Fact]
+    public async Task An_engine_disposed_on_its_own_loop_ends_and_its_caller_goes_on()
+    {
+        Engine engine = new(new EngineOptions { Loops = 1 });
+        engine.Start();
+        TaskCompletionSource done = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        engine.GetLoop(0).Post(() => _ = DisposeHere());
+        await done.Task.WaitAsync(TimeSpan.FromSeconds(30), TestContext.Current.CancellationToken);
+
+        async Task DisposeHere()
+        {
+            await engine.DisposeAsync();
+            done.SetResult();
+        }
+    }
 }

@@ -87,7 +87,7 @@ public class LifeTests
         await using var server = await RunningTool.Serve("echo");
         var (code, output, errors) = await RunningTool.Run(input, "connect", server.Address.Replace("127.0.0.1", "localhost", StringComparison.Ordinal));
         Assert.Equal(expected, string.Join('\n', output));
-        Assert.Equal("closed by the peer", errors[^1]);
+        Assert.Equal("closed by this side", errors[^1]);
         Assert.Equal(0, code);
     }
 

@@ -104,6 +104,7 @@ internal sealed partial class Connection : Resident
         _shard.Members.Add(this);
         Call("OnConnected", static session => session.CallConnected());
         _shard.Host.SessionConnected(_session);
+        if (_sessionTimers is not null) ReleaseHeldTimers();
         AfterCallback();
         UpdateReceiving();
     }
@@ -212,8 +213,15 @@ internal sealed partial class Connection : Resident
 
     internal void FireSessionTimer(LoopTimer timer)
     {
+        if (_state == ConnectionState.Connecting)
+        {
+            // Started in OnConnecting: between that and OnConnected comes nothing (contract 1).
+            timer.IsHeld = true;
+            return;
+        }
+
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
-        if (_state is not (ConnectionState.Open or ConnectionState.Connecting) || timer.IsCancelled) return;
+        if (_state != ConnectionState.Open || timer.IsCancelled) return;
         Loop.EnterCallback(this, "OnTimer");
         try
         {
@@ -243,6 +251,17 @@ internal sealed partial class Connection : Resident
             if (!ReferenceEquals(t.NextOfSession, timer)) continue;
             t.NextOfSession = timer.NextOfSession;
             return;
+        }
+    }
+
+    /// <summary>Timers that were due before the connection was open fire in the next turn.</summary>
+    private void ReleaseHeldTimers()
+    {
+        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession)
+        {
+            if (!t.IsHeld) continue;
+            t.IsHeld = false;
+            if (t.PeriodMs == 0) Loop.Timers.Add(t, Loop.TimeMs);
         }
     }
 

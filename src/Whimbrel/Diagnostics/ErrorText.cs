@@ -17,6 +17,8 @@ internal static class ErrorText
         Errno.ECONNREFUSED or Errno.ENOENT => CloseCause.Refused,
         Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.EADDRNOTAVAIL => CloseCause.Unreachable,
         Errno.EMFILE or Errno.ENFILE or Errno.ENOMEM or Errno.ENOBUFS => CloseCause.ResourceLimit,
+        // A Unix dial to a listener whose backlog is full.
+        Errno.EAGAIN => CloseCause.ResourceLimit,
         Errno.ECANCELED => CloseCause.Cancelled,
         _ => CloseCause.SystemError,
     };

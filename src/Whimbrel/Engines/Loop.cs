@@ -170,7 +170,7 @@ public abstract class Loop
 
     internal void PostContinuation(Action<object?> continuation, object? state)
     {
-        if (IsCurrent)
+        if (IsCurrent && !IsStopped)
         {
             _ready.Add((continuation, state));
             return;

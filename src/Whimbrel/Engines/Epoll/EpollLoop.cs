@@ -292,7 +292,7 @@ internal sealed unsafe class EpollLoop : Loop
         // Before close returns the descriptor's number may be in use again on another thread: nothing of ours refers to it now.
         Syscall.Close(fd);
         FreeSlot(resident);
-        if (resident is Listener { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint unix }) SocketFactory.DeletePath(unix.ToString());
+        if (resident is Listener { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) SocketFactory.DeletePath(unix.ToString());
         resident.CompleteClose();
     }
 
