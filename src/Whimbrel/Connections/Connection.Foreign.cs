@@ -1,0 +1,326 @@
+using System.Buffers;
+using Whimbrel.Buffers;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// Sends that come from other threads, pass ownership or wait for room (contracts 5, 6, 7): reserved at the call, posted
+/// to the mailbox, appended here when the loop drains it.
+/// </summary>
+internal sealed partial class Connection
+{
+    // ------------------------------------------------------------------ memory whose ownership is passed
+
+    internal SendResult SendOwned(IMemoryOwner<byte> owner, int length, uint generation)
+    {
+        if (!Loop.IsCurrent) return SendOwnedForeign(owner, length, generation);
+        SendResult result = Admit(length, generation);
+        if (result == SendResult.Queued) EnqueueOwned(owner, length);
+        return result;
+    }
+
+    private void EnqueueOwned(IMemoryOwner<byte> owner, int length)
+    {
+        if (length == 0)
+        {
+            owner.Dispose();
+            return;
+        }
+
+        if (length < ByReferenceBytes)
+        {
+            // A small piece between two sends would cost each of those a block of its own.
+            Append(owner.Memory.Span[..length]);
+            owner.Dispose();
+            return;
+        }
+
+        Enqueue(Loop.Blocks.TakeOwned(owner, length));
+        _queued += length;
+        MarkDirty();
+    }
+
+    private SendResult SendOwnedForeign(IMemoryOwner<byte> owner, int length, uint generation)
+    {
+        SendResult result = TryReserveForeign(length, generation);
+        if (result != SendResult.Queued) return result;
+        if (Loop.Mailbox.PostOwned(this, generation, owner, length)) return SendResult.Queued;
+        ReleaseForeign(length, generation);
+        return SendResult.Closed;
+    }
+
+    internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int length)
+    {
+        BeginMove();
+        try
+        {
+            if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) EnqueueOwned(owner, length);
+            else owner.Dispose();
+        }
+        finally
+        {
+            // Also when the user's memory throws.
+            ReleaseForeign(length, generation);
+            EndMove();
+        }
+
+        ForeignArrived(generation);
+    }
+
+    // ------------------------------------------------------------------ other threads
+
+    private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
+    {
+        int length = checked(head.Length + body.Length);
+        SendResult result = TryReserveForeign(length, generation, mayWait);
+        if (result != SendResult.Queued) return result;
+        result = Loop.Mailbox.PostSend(this, generation, head, body);
+        if (result != SendResult.Queued) ReleaseForeign(length, generation);
+        return result;
+    }
+
+    /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
+    private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
+    {
+        while (true)
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
+            if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
+            if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
+            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
+        }
+
+        if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
+        // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
+        // its pieces. Either way they are given back, and it is told.
+        ReleaseForeign(length, generation);
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
+        return SendResult.Full;
+    }
+
+    /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
+    private void ForeignGone(uint generation)
+    {
+        if (generation != Generation) return;
+        if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
+        if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+    }
+
+    private SendResult OverLimitForeign(uint generation)
+    {
+        // The shard is read once: the object may be recycled under a caller that comes late.
+        if (_shard is not { } shard || shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        if (!CloseForeign(generation)) return SendResult.Closed;
+        Loop.PostControl(
+            static (_, connection, _, g) =>
+            {
+                Connection c = (Connection)connection!;
+                if (c.Generation != (uint)g) return;
+                if (c.State is not (ConnectionState.Open or ConnectionState.Draining)) return;
+                c.AbortWith(new CloseReason(CloseCause.SlowConsumer));
+                c.NoteSlowConsumer();
+            },
+            this,
+            null,
+            generation);
+        return SendResult.Closed;
+    }
+
+    /// <summary>Sets the closed bit: this caller's later sends are refused from here on. False when it was set or the tenant is gone.</summary>
+    internal bool CloseForeign(uint generation)
+    {
+        while (true)
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return false;
+            if (Interlocked.CompareExchange(ref _foreign, (long)((ulong)word | ClosedBit), word) == word) return true;
+        }
+    }
+
+    private void RefuseForeign() => CloseForeign(Generation);
+
+    private void ReleaseForeign(int length, uint generation)
+    {
+        while (true)
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation) return;
+            if (Interlocked.CompareExchange(ref _foreign, word - length, word) == word) return;
+        }
+    }
+
+    internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
+    {
+        BeginMove();
+        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        ReleaseForeign(data.Length, generation);
+        EndMove();
+        // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
+        ForeignArrived(generation);
+    }
+
+    private void ForeignArrived(uint generation)
+    {
+        ForeignGone(generation);
+        Loop.FlushIfMany();
+    }
+
+    internal void DrainClose(uint generation)
+    {
+        if (generation == Generation) CloseWith(new CloseReason(CloseCause.LocalClose));
+    }
+
+    internal void DrainFinishSending(uint generation)
+    {
+        if (generation == Generation) FinishSending();
+    }
+
+    // ------------------------------------------------------------------ SendAsync (contract 6)
+
+    internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, uint generation, CancellationToken cancellation)
+    {
+        if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellation);
+        bool onLoop = Loop.IsCurrent;
+        if (onLoop)
+        {
+            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return new(SendResult.Closed);
+            // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
+            if (_operationCount == 0 && BytesPending + data.Length <= _limit)
+            {
+                SendAdmitted(data.Span, default);
+                return new(_sendError == 0 ? SendResult.Queued : SendResult.Closed);
+            }
+        }
+        else
+        {
+            long word = Volatile.Read(ref _foreign);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return new(SendResult.Closed);
+            if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
+            {
+                SendResult result = SendForeign(data.Span, default, generation, mayWait: true);
+                if (result != SendResult.Full) return new(result);
+            }
+        }
+
+        SendOperation operation = SendOperation.Take(Loop);
+        operation.Begin(this, generation, data);
+        Interlocked.Increment(ref _operationCount);
+        if (onLoop)
+        {
+            Enqueue(operation);
+            PumpOperations();
+        }
+        else if (!Loop.Mailbox.PostItem(DataKind.SendOperation, this, generation, operation)) operation.End(SendResult.Closed);
+        ValueTask<SendResult> task = operation.Task;
+        if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
+        return task;
+    }
+
+    internal void DrainOperation(uint generation, SendOperation operation)
+    {
+        if (generation != Generation || _state is not (ConnectionState.Open or ConnectionState.Draining) || _sendError != 0)
+        {
+            operation.End(SendResult.Closed);
+            return;
+        }
+
+        if (operation.IsCancelRequested)
+        {
+            operation.EndCancelled();
+            return;
+        }
+
+        Enqueue(operation);
+        PumpOperations();
+    }
+
+    private void Enqueue(SendOperation operation)
+    {
+        if (_lastOperation is null) _firstOperation = operation;
+        else _lastOperation.Next = operation;
+        _lastOperation = operation;
+    }
+
+    internal void OperationEnded()
+    {
+        Interlocked.Decrement(ref _operationCount);
+        // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
+        // for the one it was meant for.
+        if (Loop.IsCurrent && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+    }
+
+    /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
+    private void PumpOperations()
+    {
+        while (_firstOperation is { } operation)
+        {
+            long room = _limit - PendingHere;
+            int rest = operation.Rest.Length;
+            bool inPieces = operation.HasStarted || rest > _limit;
+            // What other threads were promised already comes before the first piece: nothing may come between the pieces.
+            if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
+            int count = (int)Math.Min(rest, room);
+            Append(operation.Rest.Span[..count]);
+            operation.Advance(count);
+            if (operation.Rest.Length > 0) break;
+            RemoveFirstOperation();
+            operation.End(SendResult.Queued);
+            ReleaseHeldRuns();
+        }
+
+        // While one waits nobody may use the room that is open: Send looks at nothing else.
+        if (_firstOperation is not null) CloseFill();
+    }
+
+    private void RemoveFirstOperation()
+    {
+        SendOperation first = _firstOperation!;
+        _firstOperation = first.Next;
+        if (_firstOperation is null) _lastOperation = null;
+        first.Next = null;
+    }
+
+    /// <summary>Gives up one operation. Before its first piece nothing was sent; after it the message cannot be taken back.</summary>
+    internal void CancelOperation(SendOperation operation)
+    {
+        SendOperation? previous = null;
+        for (SendOperation? o = _firstOperation; o is not null; previous = o, o = o.Next)
+        {
+            if (!ReferenceEquals(o, operation)) continue;
+            if (previous is null) RemoveFirstOperation();
+            else
+            {
+                previous.Next = o.Next;
+                if (ReferenceEquals(_lastOperation, o)) _lastOperation = previous;
+                o.Next = null;
+            }
+
+            bool started = operation.HasStarted;
+            operation.EndCancelled();
+            if (started) AbortWith(new CloseReason(CloseCause.Cancelled));
+            else
+            {
+                PumpOperations();
+                if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+            }
+
+            return;
+        }
+
+        operation.IsCancelRequested = true;
+    }
+
+    private void EndOperations()
+    {
+        while (_firstOperation is { } operation)
+        {
+            RemoveFirstOperation();
+            operation.End(SendResult.Closed);
+        }
+    }
+}

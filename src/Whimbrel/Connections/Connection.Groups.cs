@@ -1,0 +1,112 @@
+using Whimbrel.Buffers;
+
+namespace Whimbrel.Connections;
+
+/// <summary>What groups do with a connection: broadcasts into its queue, the gate before it, memberships (contract 17).</summary>
+// Safe: a run lives while this connection holds a reference to it, and start and length were within it when it was written.
+internal sealed unsafe partial class Connection
+{
+    // ------------------------------------------------------------------ broadcasts (contract 17)
+
+    private BroadcastGate _broadcastGate;
+    private List<(Run Run, int Start, int Length)>? _heldRuns;
+
+    internal BroadcastGate BroadcastGate
+    {
+        get => _broadcastGate;
+        set
+        {
+            _broadcastGate = value;
+            ReleaseHeldRuns();
+            UseRoom();
+        }
+    }
+
+    /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
+    private void ReleaseHeldRuns()
+    {
+        if (_heldRuns is not { Count: > 0 } held || _broadcastGate == BroadcastGate.Held) return;
+        // A message that goes in pieces is finished first; there was room for it beside what is held.
+        if (_firstOperation is { HasStarted: true }) return;
+        foreach ((Run run, int start, int length) in held)
+        {
+            _queued -= length;
+            if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
+            Loop.Blocks.Release(run);
+        }
+
+        held.Clear();
+    }
+
+    /// <summary>Queues a stretch of a run by reference. False when this member does not get it.</summary>
+    internal bool AppendRun(Run run, int start, int length)
+    {
+        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _broadcastGate == BroadcastGate.Shut) return false;
+        if (_firstOperation is not null)
+        {
+            // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
+            Loop.Counters.BroadcastsDropped++;
+            return false;
+        }
+
+        if (PendingHere + length > _limit)
+        {
+            Loop.Counters.BroadcastsDropped++;
+            OverLimit();
+            return false;
+        }
+
+        if (_broadcastGate == BroadcastGate.Held)
+        {
+            (_heldRuns ??= []).Add((run, start, length));
+            run.References++;
+            _queued += length;
+            return true;
+        }
+
+        QueueRun(run, start, length);
+        return true;
+    }
+
+    private void QueueRun(Run run, int start, int length)
+    {
+        if (_queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _tail is { Kind: BlockKind.Pooled })
+        {
+            Append(new ReadOnlySpan<byte>(run.Memory + start, length));
+            return;
+        }
+
+        if (length < CopyRunBelowBytes && length <= _room)
+        {
+            new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));
+            _fillPointer += length;
+            _room -= length;
+            return;
+        }
+
+        CloseFill();
+        if (_tail is { Kind: BlockKind.Run } tail && ReferenceEquals(tail.Run, run) && tail.End == start) tail.End += length;
+        else Enqueue(Loop.Blocks.TakeReference(run, start, length));
+        _queued += length;
+        MarkDirty();
+    }
+
+    // ------------------------------------------------------------------ memberships
+
+    private List<(GroupShard Shard, int Index)>? _memberships;
+
+    internal List<(GroupShard Shard, int Index)> Memberships => _memberships ??= new(2);
+
+    private void LeaveGroups()
+    {
+        if (_shard.Members.Contains(this)) _shard.Members.Remove(this);
+        while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
+    }
+
+    private void DropHeldRuns()
+    {
+        if (_heldRuns is null) return;
+        foreach ((Run run, _, _) in _heldRuns) Loop.Blocks.Release(run);
+        _heldRuns.Clear();
+    }
+}
