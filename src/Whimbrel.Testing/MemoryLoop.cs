@@ -81,13 +81,7 @@ internal sealed unsafe class MemoryLoop : Loop
     private protected override void Wait(long timeoutMs)
     {
         CheckThread();
-        if (timeoutMs != 0) TrySleep();
-        else
-        {
-            // As a real engine would: measure the turn, announce nothing.
-            TrySleep();
-        }
-
+        TrySleep();
         Woke();
         _order.Clear();
         for (int i = 0; i < _slotsUsed; i++)

@@ -49,26 +49,21 @@ public class SessionGroup
 
     /// <summary>Adds a session. Nothing happens when it is a member already or has ended.</summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
-    public void Join(Session session)
-    {
-        ArgumentNullException.ThrowIfNull(session);
-        if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
-        if (session.Connection is not { } connection) return;
-        GroupShard shard = ShardOf(connection.Loop);
-        if (connection.Loop.IsCurrent) shard.DrainJoin(connection, session.Generation);
-        else connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard);
-    }
+    public void Join(Session session) => Change(session, DataKind.Join);
 
     /// <summary>Removes a session. Nothing happens when it is no member.</summary>
     /// <param name="session">The session.</param>
-    public void Leave(Session session)
+    public void Leave(Session session) => Change(session, DataKind.Leave);
+
+    private void Change(Session session, DataKind change)
     {
         ArgumentNullException.ThrowIfNull(session);
         if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
         if (session.Connection is not { } connection) return;
         GroupShard shard = ShardOf(connection.Loop);
-        if (connection.Loop.IsCurrent) shard.DrainLeave(connection, session.Generation);
-        else connection.Loop.Mailbox.PostItem(DataKind.Leave, connection, session.Generation, shard);
+        if (!connection.Loop.IsCurrent) connection.Loop.Mailbox.PostItem(change, connection, session.Generation, shard);
+        else if (change == DataKind.Join) shard.DrainJoin(connection, session.Generation);
+        else shard.DrainLeave(connection, session.Generation);
     }
 
     /// <summary>

@@ -142,7 +142,6 @@ internal sealed partial class Connection
     internal override void CompleteClose()
     {
         _state = ConnectionState.Closed;
-        _detached = true;
         Loop.Schedule(this);
     }
 

@@ -28,7 +28,6 @@ internal sealed partial class Connection : Resident
     private bool _finishRequested;
     private bool _finishedFirst;
     private bool _finishSent;
-    private bool _detached;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -82,7 +81,6 @@ internal sealed partial class Connection : Resident
     internal void Adopt(RawSocket socket)
     {
         AdoptedSocket = socket;
-        _detached = false;
         Loop.Attach(this);
     }
 

@@ -28,7 +28,6 @@ internal sealed class Listener : Resident
         Options = options;
         EndPoint = endPoint;
         _started = new Completion<EndPoint>(loop.Engine);
-        ResetOnClose = false;
     }
 
     /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>

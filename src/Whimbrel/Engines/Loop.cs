@@ -452,8 +452,6 @@ public abstract class Loop
         resident.Slot = -1;
     }
 
-    private protected int SlotCapacity => _residents.Length;
-
     internal Connection TakeConnection()
     {
         Counters.ConnectionsOpened++;
