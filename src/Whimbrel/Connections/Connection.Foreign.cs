@@ -158,8 +158,6 @@ internal sealed partial class Connection
         if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
         ReleaseForeign(data.Length, generation);
         EndMove();
-        // Taken before the end began: this still goes, but it leaves no room for a send that comes after.
-        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
         ForeignArrived(generation);
     }
 

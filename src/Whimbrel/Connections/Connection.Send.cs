@@ -177,7 +177,10 @@ internal sealed unsafe partial class Connection
 
     // ------------------------------------------------------------------ the queue
 
-    /// <summary>Copies to the end of the queue. The limit was checked.</summary>
+    /// <summary>
+    /// Copies to the end of the queue. The limit was checked. When no other send may follow (an end has begun, or one
+    /// waits for room), what was admitted before still goes, but no room stays open behind it: Send looks at nothing else.
+    /// </summary>
     private void Append(ReadOnlySpan<byte> data)
     {
         while (!data.IsEmpty)
@@ -190,6 +193,8 @@ internal sealed unsafe partial class Connection
             data = data[count..];
             if (_room == 0) CloseFill();
         }
+
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
     }
 
     /// <summary>Opens room at the tail: what is left of the last block, or a new one. Marks the connection dirty.</summary>
