@@ -151,6 +151,9 @@ internal sealed partial class Connection
         if (_state != ConnectionState.Connecting) return;
         _state = ConnectionState.Closed;
         CancelSessionTimers();
+        if (_holdsSocket) Loop.Discard(AdoptedSocket);
+        _holdsSocket = false;
+        AdoptedSocket = default;
         Connector? connector = Connector;
         Connector = null;
         connector?.Cancel(_reason);

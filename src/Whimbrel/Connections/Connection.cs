@@ -28,6 +28,7 @@ internal sealed partial class Connection : Resident
     private bool _finishRequested;
     private bool _finishedFirst;
     private bool _finishSent;
+    private bool _holdsSocket;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -49,7 +50,7 @@ internal sealed partial class Connection : Resident
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
 
-    /// <summary>The socket that the engine adopts in Attach.</summary>
+    /// <summary>The socket that the engine adopts in Attach; an accepted one already lies here during OnConnecting.</summary>
     internal RawSocket AdoptedSocket { get; private set; }
 
     // ------------------------------------------------------------------ birth
@@ -68,13 +69,30 @@ internal sealed partial class Connection : Resident
         session.Attach(this, id, local, remote);
     }
 
-    /// <summary>OnConnecting. False when it threw or closed: then the attempt is over.</summary>
-    internal bool Connecting()
+    /// <summary>
+    /// OnConnecting; then the host goes on, unless that threw or closed. An accepted socket is held meanwhile: the
+    /// attempt may end before it was adopted.
+    /// </summary>
+    internal void Connecting(RawSocket? accepted)
     {
+        _holdsSocket = accepted is not null;
+        AdoptedSocket = accepted.GetValueOrDefault();
         Call("OnConnecting", static session => session.CallConnecting());
+        ConnectingReturned();
+    }
+
+    private void ConnectingReturned()
+    {
         // A loop that stops has ended its residents already: who comes now ends here, or the loop would never be empty.
         if (Loop.IsStopping) AbortWith(new CloseReason(CloseCause.EngineStopped));
-        return _state == ConnectionState.Connecting;
+        if (_state == ConnectionState.Connecting) _shard.Host.SessionConnecting(this);
+    }
+
+    /// <summary>Takes over the socket that was accepted for it.</summary>
+    internal void AdoptHeld()
+    {
+        _holdsSocket = false;
+        Adopt(AdoptedSocket);
     }
 
     /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
