@@ -15,7 +15,9 @@ public sealed class RealRig : Rig
     private readonly List<IDisposable> _disposables = [];
 
     public RealRig(EngineKind kind, bool isUnix, int loops)
-        : base(isUnix) => Engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice });
+        : base(isUnix) => Engine = new RecordingEngine(
+            new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice, OnLoopStarted = LoopStarted, OnLoopStopping = LoopStopping },
+            AddEngineEvent);
 
     public override Engine Engine { get; }
 
