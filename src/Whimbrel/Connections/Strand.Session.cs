@@ -74,6 +74,16 @@ internal sealed partial class Strand
         return false;
     }
 
+    /// <summary>The connection is being aborted: what was gathered does not leave.</summary>
+    private void DropBatch()
+    {
+        if (_batch is not { } batch) return;
+        _batch = null;
+        _gaveBack = true;
+        _connection.GiveBackForeign(batch.Length, _generation);
+        batch.Dispose();
+    }
+
     /// <summary>The callback has returned: what was reserved and not committed is given back, and what was sent leaves.</summary>
     private void FlushAtEnd()
     {

@@ -213,12 +213,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void EndInput() => _isEnded = true;
 
     /// <summary>
-    /// The session ends the connection in a callback: what it sent goes first, no other callback but the last one comes
-    /// after it. The first cause wins, though an abort passes a close on its way to the loop.
+    /// The session ends the connection in a callback: what it sent goes first, or is discarded by an abort, and no other
+    /// callback but the last one comes after it. The first cause wins, though an abort passes a close on its way to the loop.
     /// </summary>
     internal CloseCause EndHere(CloseCause cause)
     {
-        FlushBatch();
+        if (cause == CloseCause.LocalClose) FlushBatch();
+        else DropBatch();
         EndInput();
         if (_firstEnd == CloseCause.None) _firstEnd = cause;
         return _firstEnd;
@@ -452,6 +453,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private void FailWith(Exception exception)
     {
         TellError(_session, exception);
+        DropBatch();
         FlushAtEnd();
         _next = null;
         AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
