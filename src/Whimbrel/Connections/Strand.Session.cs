@@ -136,7 +136,11 @@ internal sealed partial class Strand
 
     // ------------------------------------------------------------------ the rest, inside a callback
 
-    internal void NeedBytes(int count) => _atLeast = count;
+    internal void NeedBytes(int count)
+    {
+        Connection.CheckNeedBytes(count, _host.Options);
+        _atLeast = count;
+    }
 
     internal void HandOver(Session next) => _next = next;
 
