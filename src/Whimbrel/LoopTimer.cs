@@ -79,6 +79,9 @@ public class LoopTimer
     /// <summary>Cancelled, by whatever thread, and not started since.</summary>
     internal bool IsCancelled { get; private set; }
 
+    /// <summary>Fired, and its session on the pool was not told yet; a new start forgets that.</summary>
+    internal bool IsQueued { get; set; }
+
     /// <summary>Was due before its session was connected.</summary>
     internal bool IsHeld { get; set; }
 
@@ -122,6 +125,7 @@ public class LoopTimer
     /// <exception cref="InvalidOperationException">It was never started, or last started for a moment. Not thrown off-loop, where a start may be under way: then nothing happens.</exception>
     public void Restart()
     {
+        IsQueued = false;
         if (Loop.IsCurrent)
         {
             if (_spanMs < 0) Throw.State("Only a timer that was last started with a time from then can be restarted; one for a moment is started with a new moment.");
@@ -199,6 +203,7 @@ public class LoopTimer
     private void Begin(long dueMs, long spanMs, long periodMs)
     {
         IsCancelled = false;
+        IsQueued = false;
         if (Loop.IsCurrent)
         {
             Arm(dueMs, spanMs, periodMs);

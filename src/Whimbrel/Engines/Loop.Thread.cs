@@ -27,7 +27,7 @@ public abstract partial class Loop
     /// <summary>No thread could be started for it: who ends the failed start ends it.</summary>
     internal bool IsAbandoned { get; set; }
 
-    private bool HasEnded => _isStopping && ResidentCount == 0 && _scheduled.Count == 0;
+    private bool HasEnded => IsDone && _scheduled.Count == 0;
 
     // ------------------------------------------------------------------ the caller's thread
 

@@ -52,6 +52,7 @@ public abstract partial class Loop
     private long _busySinceMs;
     private long _lastBlockedNoticeMs = long.MinValue / 2;
     private bool _isStopping;
+    private int _strands;
     private bool _isStopped;
 
     private protected Loop(Engine engine, int index)
@@ -82,6 +83,8 @@ public abstract partial class Loop
 
     internal BlockPool Blocks { get; } = new();
 
+    internal StrandBlocks StrandBlocks { get; } = new();
+
     internal LoopCounters Counters { get; } = new();
 
     internal Stack<SendOperation> FreeOperations { get; } = new();
@@ -93,7 +96,10 @@ public abstract partial class Loop
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
-    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || (_isStopping && ResidentCount == 0);
+    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || IsDone;
+
+    /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
+    private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
 
     /// <summary>Has ended, or its engine was disposed before it ran. False again when the engine is started again.</summary>
     internal bool IsStopped => Volatile.Read(ref _isStopped);
@@ -297,6 +303,9 @@ public abstract partial class Loop
     [Conditional("DEBUG")]
     private protected static void Poison(Span<byte> block) => block.Fill(0xDD);
 
+    /// <summary>The same for a block that a strand lent. The pool's thread.</summary>
+    internal virtual void PoisonLent(Span<byte> block) => Poison(block);
+
     /// <summary>The session in a callback posted more than another loop can take: it is not read until that loop caught up.</summary>
     internal void HoldActiveSession() => ActiveConnection?.HoldForMailbox();
 
@@ -382,6 +391,11 @@ public abstract partial class Loop
         Counters.ConnectionsOpened++;
         return _freeConnections.Count > 0 ? _freeConnections.Pop() : new Connection(this);
     }
+
+    /// <summary>A session on the pool began: the loop does not end before its last callback has returned.</summary>
+    internal void StrandStarted() => _strands++;
+
+    internal void StrandEnded() => _strands--;
 
     internal void ReturnConnection(Connection connection)
     {

@@ -14,8 +14,8 @@ public sealed class RealRig : Rig
     private readonly List<string> _paths = [];
     private readonly List<IDisposable> _disposables = [];
 
-    public RealRig(EngineKind kind, bool isUnix, int loops)
-        : base(isUnix) => Engine = new RecordingEngine(
+    public RealRig(EngineKind kind, bool isUnix, int loops, bool isPool = false)
+        : base(isUnix, isPool) => Engine = new RecordingEngine(
             new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice, OnLoopStarted = LoopStarted, OnLoopStopping = LoopStopping },
             AddEngineEvent);
 

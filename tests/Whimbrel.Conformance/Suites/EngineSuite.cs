@@ -109,9 +109,10 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
             Echo(rig, server.EndPoint!, $"round {round}");
             RecordingSession dialled = rig.Connect(client);
             rig.Await(rig.Engine.StopAsync());
-            Assert.Equal(CloseCause.EngineStopped, dialled.End());
-            rig.Until(() => server.Made.All(static s => s.IsOver), "the sessions to end");
-            Assert.All(server.Made, static s => Assert.Equal(CloseCause.EngineStopped, s.Reason.Cause));
+            rig.Until(() => server.Made.All(static s => s.IsOver) && dialled.IsOver, "the sessions to end");
+            // Of two ends on one engine the second may hear of the first.
+            Assert.True(dialled.Reason.Cause is CloseCause.EngineStopped or CloseCause.PeerReset or CloseCause.PeerClosed, $"{dialled.Reason}");
+            Assert.All(server.Made.Where(static s => s.ReceivedCount > 0), static s => Assert.Equal(CloseCause.EngineStopped, s.Reason.Cause));
             Assert.Throws<InvalidOperationException>(() => rig.Await(client.ConnectAsync()));
             rig.Await(rig.Engine.StartAsync());
             Assert.Same(loops[0], rig.Engine.GetLoop(0));

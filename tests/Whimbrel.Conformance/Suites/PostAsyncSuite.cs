@@ -27,9 +27,9 @@ public abstract class PostAsyncSuite(Transport transport) : TrafficSuite(transpo
         bool ran = false;
         rig.Await(loop.PostAsync(() => ran = loop.IsCurrent));
         Assert.True(ran);
-        object? seen = null;
-        rig.Await(loop.PostAsync(state => seen = (state, Loop.Current), "state"));
-        Assert.Equal(("state", loop), seen);
+        string? seen = null;
+        rig.Await(loop.PostAsync(state => seen = $"{state} {loop.IsCurrent}", "state"));
+        Assert.Equal("state True", seen);
         Assert.Null(Loop.Current);
         Assert.Throws<ArgumentNullException>(() => rig.Await(loop.PostAsync((Action)null!)));
     });
