@@ -11,7 +11,8 @@ namespace Whimbrel.Bench.Micro;
 internal static class PostCost
 {
     private const int Batch = 1000;
-    private const int Batches = 1000;
+    private const int HeldBatches = 25;
+    private const int RunningBatches = 500;
 
     private static long s_ran;
 
@@ -33,31 +34,30 @@ internal static class PostCost
         var posted = 0L;
         for (var round = -2; round < rounds; round++)
         {
-            var ticks = 0L;
-            for (var b = 0; b < Batches / 5; b++)
+            List<double> heldTicks = [];
+            for (var b = 0; b < HeldBatches; b++)
             {
-                ticks += Held(loop, action);
+                heldTicks.Add(Held(loop, action));
                 posted += Batch;
             }
 
             var wakesBefore = loop.Mailbox.Wakes;
             var turnsBefore = loop.Counters.Turns;
-            var start = Stopwatch.GetTimestamp();
-            for (var i = 0; i < Batch * Batches; i++)
+            List<double> runningTicks = [];
+            for (var b = 0; b < RunningBatches; b++)
             {
-                loop.Post(action);
+                runningTicks.Add(PostBatch(loop, action));
+                posted += Batch;
             }
 
-            var runningTicks = Stopwatch.GetTimestamp() - start;
-            posted += Batch * Batches;
             Drain(loop);
             if (round < 0)
             {
                 continue;
             }
 
-            held.Add(Nanoseconds(ticks) / (Batch * (Batches / 5)));
-            running.Add(Nanoseconds(runningTicks) / (Batch * Batches));
+            held.Add(Nanoseconds(Median(heldTicks)) / Batch);
+            running.Add(Nanoseconds(Median(runningTicks)) / Batch);
             wakes.Add((double)(loop.Mailbox.Wakes - wakesBefore) / (loop.Counters.Turns - turnsBefore));
         }
 
@@ -80,25 +80,37 @@ internal static class PostCost
             release.Wait();
         });
         inside.Wait();
+        var ticks = PostBatch(loop, action);
+        release.Set();
+        Drain(loop);
+        return ticks;
+    }
+
+    private static long PostBatch(Loop loop, Action action)
+    {
         var start = Stopwatch.GetTimestamp();
         for (var i = 0; i < Batch; i++)
         {
             loop.Post(action);
         }
 
-        var ticks = Stopwatch.GetTimestamp() - start;
-        release.Set();
-        Drain(loop);
-        return ticks;
+        return Stopwatch.GetTimestamp() - start;
+    }
+
+    /// <summary>Of many short stretches: those that another process interrupted do not move it.</summary>
+    internal static double Median(List<double> values)
+    {
+        values.Sort();
+        return values[values.Count / 2];
     }
 
     private static void Drain(Loop loop) => loop.PostAsync(static () => { }).AsTask().GetAwaiter().GetResult();
 
-    internal static double Nanoseconds(long ticks) => ticks * 1e9 / Stopwatch.Frequency;
+    internal static double Nanoseconds(double ticks) => ticks * 1e9 / Stopwatch.Frequency;
 
     internal static void Print(string what, string unit, List<double> values)
     {
-        values.Sort();
-        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{what}: {values[values.Count / 2]:0.00} {unit} (median of {values.Count}; {values[0]:0.00} to {values[^1]:0.00})"));
+        var median = Median(values);
+        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{what}: {median:0.00} {unit} (median of {values.Count}; {values[0]:0.00} to {values[^1]:0.00})"));
     }
 }

@@ -6,6 +6,7 @@ namespace Whimbrel.Bench.Micro;
 internal static class RearmCost
 {
     private const int Count = 100_000;
+    private const int Stretch = 500;
 
     internal static int Run(int rounds)
     {
@@ -29,8 +30,14 @@ internal static class RearmCost
             random.Shuffle(order);
             for (var round = -2; round < rounds; round++)
             {
-                var bytes = GC.GetAllocatedBytesForCurrentThread();
                 var laterNs = Each(order, i => timers[i].Start(TimeSpan.FromSeconds(200)));
+                var bytes = GC.GetAllocatedBytesForCurrentThread();
+                for (var i = 0; i < Count; i++)
+                {
+                    timers[i].Start(TimeSpan.FromSeconds(201));
+                }
+
+                allocated.Add(GC.GetAllocatedBytesForCurrentThread() - bytes);
                 var soonerNs = Each(order, i => timers[i].Start(TimeSpan.FromSeconds(30 + (i % 20))));
                 var cancelledNs = Each(order, i =>
                 {
@@ -42,7 +49,6 @@ internal static class RearmCost
                     continue;
                 }
 
-                allocated.Add(GC.GetAllocatedBytesForCurrentThread() - bytes);
                 later.Add(laterNs);
                 sooner.Add(soonerNs);
                 cancelled.Add(cancelledNs);
@@ -51,19 +57,25 @@ internal static class RearmCost
         PostCost.Print("start again, later", "ns", later);
         PostCost.Print("start again, sooner", "ns", sooner);
         PostCost.Print("cancel and start", "ns", cancelled);
-        PostCost.Print("allocated by all of a round", "bytes", allocated);
+        PostCost.Print("allocated by 100,000 starts", "bytes", allocated);
         engine.DisposeAsync().AsTask().GetAwaiter().GetResult();
         return 0;
     }
 
     private static double Each(int[] order, Action<int> action)
     {
-        var start = Stopwatch.GetTimestamp();
-        foreach (var i in order)
+        List<double> stretches = new(Count / Stretch);
+        for (var from = 0; from < Count; from += Stretch)
         {
-            action(i);
+            var start = Stopwatch.GetTimestamp();
+            for (var i = from; i < from + Stretch; i++)
+            {
+                action(order[i]);
+            }
+
+            stretches.Add(Stopwatch.GetTimestamp() - start);
         }
 
-        return PostCost.Nanoseconds(Stopwatch.GetTimestamp() - start) / order.Length;
+        return PostCost.Nanoseconds(PostCost.Median(stretches)) / Stretch;
     }
 }
