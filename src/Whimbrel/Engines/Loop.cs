@@ -232,6 +232,7 @@ public abstract class Loop
         if (Timers.NextDueMs <= TimeMs) Timers.Fire(TimeMs, this);
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
+        if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
         CheckBusyTime();
         Wait(HasWork ? 0 : MsUntilNextTimer());
         if (_scheduled.Count > 0) RunScheduled();
@@ -390,6 +391,13 @@ public abstract class Loop
         return Blocks.Take();
     }
 
+    /// <summary>A run of a group, counted like a block: a turn with broadcasts of many groups is flushed in between as well.</summary>
+    internal Run TakeOpenRun(int length)
+    {
+        _blocksSinceFlush++;
+        return Blocks.TakeOpenRun(length);
+    }
+
     internal void CountReceived(int bytes)
     {
         Counters.BytesReceived += bytes;
@@ -417,6 +425,7 @@ public abstract class Loop
         Array.Clear(_dirty, rest, count);
         _dirtyCount = rest;
         _isFlushing = false;
+        if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
     }
 
     // ------------------------------------------------------------------ residents
