@@ -31,6 +31,9 @@ internal sealed unsafe class BlockPool
     /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
     internal int Outstanding { get; private set; }
 
+    /// <summary>Runs that exist, in use or kept for reuse.</summary>
+    internal int RunCount { get; private set; }
+
     internal Block Take()
     {
         Outstanding++;
@@ -149,8 +152,11 @@ internal sealed unsafe class BlockPool
     internal Run TakeRun(int length)
     {
         Run run;
-        if (length > Run.FixedCapacity) run = new Run(length);
-        else if (_freeRun is null) run = new Run(Run.FixedCapacity);
+        if (length > Run.FixedCapacity || _freeRun is null)
+        {
+            run = new Run(Math.Max(length, Run.FixedCapacity));
+            RunCount++;
+        }
         else
         {
             run = _freeRun;
@@ -213,6 +219,7 @@ internal sealed unsafe class BlockPool
         if (run.Capacity != Run.FixedCapacity || _freeRunCount >= MaxFreeRuns)
         {
             run.Free();
+            RunCount--;
             return;
         }
 
@@ -233,6 +240,7 @@ internal sealed unsafe class BlockPool
     {
         for (Block? block = _free; block is not null; block = block.Next) Destroy(block);
         _free = null;
+        RunCount -= _freeRunCount;
         for (Run? run = _freeRun; run is not null; run = run.Next) run.Free();
         _freeRun = null;
         _freeRunCount = 0;

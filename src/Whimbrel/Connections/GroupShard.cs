@@ -50,7 +50,8 @@ internal sealed class GroupShard
     {
         if (_isHost) return connection.HostMemberIndex;
         List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
-        for (int i = 0; i < memberships.Count; i++)
+        // From the end, where an ending connection takes them out: one in thousands of groups does not search for each.
+        for (int i = memberships.Count - 1; i >= 0; i--)
         {
             if (ReferenceEquals(memberships[i].Shard, this)) return memberships[i].Index;
         }
@@ -67,7 +68,7 @@ internal sealed class GroupShard
         }
 
         List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
-        for (int i = 0; i < memberships.Count; i++)
+        for (int i = memberships.Count - 1; i >= 0; i--)
         {
             if (!ReferenceEquals(memberships[i].Shard, this)) continue;
             if (index < 0) memberships.RemoveAt(i);
