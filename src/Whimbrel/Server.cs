@@ -391,6 +391,7 @@ public class Server : IAsyncDisposable
             }
             catch (Exception e)
             {
+                Engine.UserCodeThrew(e);
                 Tell(e, static (owner, exception) => owner.OnError(exception));
                 loop.Discard(socket);
                 LeaveOne();

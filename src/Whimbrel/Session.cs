@@ -352,7 +352,11 @@ public abstract class Session : IConnection
 
     internal void CallTimer(LoopTimer timer) => OnTimer(timer);
 
-    internal void CallError(Exception exception) => OnError(exception);
+    internal void CallError(Exception exception)
+    {
+        Loop.Engine.UserCodeThrew(exception);
+        OnError(exception);
+    }
 
     internal void Attach(Connection connection, long id, EndPoint? local, PeerAddress remote)
     {

@@ -88,7 +88,7 @@ public sealed class NamedGroupsTests : IDisposable
             else _engine.Elsewhere(action);
             _engine.RunUntilIdle();
             Assert.Equal(0, _server.Groups.Count);
-            if (first == 0) before = ManagedBytes();
+            if (first == 4 * Step) before = ManagedBytes(); // the mailbox has its size
         }
 
         long grown = ManagedBytes() - before;

@@ -187,6 +187,7 @@ internal sealed partial class Connection
         session.DetachForGood(_bytesReceived, _bytesSent);
         _shard.Closed++;
         Recycle();
+        Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
     }
 

@@ -67,6 +67,7 @@ internal sealed partial class Connection : Resident
         _foreign = ForeignWord(Generation, closed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
+        Loop.Engine.SessionBegan(session);
     }
 
     /// <summary>
