@@ -77,7 +77,7 @@ internal static class SnippetCompiler
     {
         if (snippet.Words is not ("continues" or Snippet.Test)) yield break;
         var known = TypesOf(own).Select(t => t.Identifier.Text).ToHashSet();
-        foreach (var page in earlier.Where(e => e.Words is "" or "continues" or Snippet.Test && snippet.Words == Snippet.Test).Reverse())
+        foreach (var page in earlier.Where(e => e.Words is "" or "continues" || (e.Words == Snippet.Test && snippet.Words == Snippet.Test)).Reverse())
         {
             var root = (CompilationUnitSyntax)Parse(Marked(page)).GetRoot();
             var types = TypesOf(root.SyntaxTree).Where(t => known.Add(t.Identifier.Text)).ToList<MemberDeclarationSyntax>();
