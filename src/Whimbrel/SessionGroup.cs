@@ -100,9 +100,11 @@ public class SessionGroup
         CheckChange();
     }
 
+    /// <summary>Before a change of the members; what a callback on the pool has sent comes before it (contracts 7, 14).</summary>
     private void CheckChange()
     {
         if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
+        Strand.Current?.FlushBatch();
     }
 
     /// <summary>
@@ -117,6 +119,7 @@ public class SessionGroup
     {
         SendResult result = SendResult.Queued;
         if (data.IsEmpty) return result;
+        Strand.Current?.FlushBatch();
         foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
             if (shard.Loop.IsCurrent) shard.Broadcast(data, except, null);
@@ -137,6 +140,7 @@ public class SessionGroup
         ArgumentNullException.ThrowIfNull(predicate);
         SendResult result = SendResult.Queued;
         if (data.IsEmpty) return result;
+        Strand.Current?.FlushBatch();
         foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
             if (shard.Loop.IsCurrent) shard.Broadcast(data, null, predicate);
@@ -179,6 +183,7 @@ public class SessionGroup
         cancellationToken.ThrowIfCancellationRequested();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
         if (shards.Length == 0 || data.IsEmpty) return default;
+        Strand.Current?.FlushBatch();
         BroadcastOperation operation = new(shards[0].Loop.Engine, except, predicate);
         foreach (GroupShard shard in shards)
         {

@@ -19,6 +19,7 @@ internal enum DataKind : byte
     Leave,
     LeaveAll,
     Broadcast,
+    BroadcastGate,
 }
 
 internal struct DataItem
@@ -349,6 +350,9 @@ internal sealed class Mailbox
                 break;
             case DataKind.LeaveAll:
                 ((GroupShard)item.Payload!).DrainLeaveAll();
+                break;
+            case DataKind.BroadcastGate:
+                item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
                 break;
         }
     }
