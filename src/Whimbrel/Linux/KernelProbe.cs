@@ -8,4 +8,9 @@ internal static class KernelProbe
     /// <summary>Linux on a machine whose structure layouts are known and tested.</summary>
     internal static bool HasEpoll { get; } =
         OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64;
+
+    /// <summary>Socket options go by Linux's numbers, and accepted sockets inherit them from their listener.</summary>
+    internal static bool IsLinux { get; } = OperatingSystem.IsLinux();
+
+    internal static bool IsWindows { get; } = OperatingSystem.IsWindows();
 }

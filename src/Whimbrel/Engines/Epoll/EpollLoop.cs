@@ -223,7 +223,7 @@ internal sealed unsafe class EpollLoop : Loop
 
     private void AttachListener(Listener listener, ref EpollSlot slot)
     {
-        int fd = SocketFactory.Listen(listener.EndPoint, listener.Options, out EndPoint bound);
+        int fd = SocketFactory.Listen(listener, out EndPoint bound);
         if (fd < 0)
         {
             FreeSlot(listener);
@@ -238,7 +238,7 @@ internal sealed unsafe class EpollLoop : Loop
 
     private void AttachConnector(Connector connector, ref EpollSlot slot)
     {
-        int fd = SocketFactory.Dial(connector.Target, connector.LocalEndPoint, connector.Options, out bool pending);
+        int fd = SocketFactory.Dial(connector, out bool pending);
         if (fd < 0)
         {
             FreeSlot(connector);

@@ -222,15 +222,22 @@ internal sealed unsafe partial class PortableLoop : Loop
 
     private void AttachListener(Listener listener)
     {
-        Socket socket;
+        Socket? socket;
         try
         {
-            socket = SocketFactory.CreateListener(listener.EndPoint, listener.Options);
+            socket = SocketFactory.CreateListener(listener);
         }
         catch (Exception e) when (ErrorOf(e, listener.EndPoint) != 0)
         {
             FreeSlot(listener);
             listener.CompleteAttach(ErrorOf(e, listener.EndPoint));
+            return;
+        }
+
+        if (socket is null)
+        {
+            FreeSlot(listener);
+            listener.CompleteAttach(SocketFactory.NumberOf(listener.Fault));
             return;
         }
 
@@ -250,7 +257,12 @@ internal sealed unsafe partial class PortableLoop : Loop
         try
         {
             socket = SocketFactory.CreateSocket(connector.Target);
-            SocketFactory.SetStreamOptions(socket, connector.Target, connector.Options);
+            if ((connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(0, socket))) is { } fault)
+            {
+                Refuse(connector, operation, socket, SocketFactory.NumberOf(fault));
+                return;
+            }
+
             if (connector.LocalEndPoint is { } local) socket.Bind(local);
             ref PortableSlot slot = ref _slots[connector.Slot];
             slot.Socket = socket;
@@ -260,12 +272,17 @@ internal sealed unsafe partial class PortableLoop : Loop
         }
         catch (Exception e) when (ErrorOf(e, connector.Target) != 0)
         {
-            socket?.Dispose();
-            operation.Dispose();
-            _slots[connector.Slot] = default;
-            FreeSlot(connector);
-            connector.CompleteAttach(ErrorOf(e, connector.Target));
+            Refuse(connector, operation, socket, ErrorOf(e, connector.Target));
         }
+    }
+
+    private void Refuse(Connector connector, PortableOperation operation, Socket? socket, int error)
+    {
+        socket?.Dispose();
+        operation.Dispose();
+        _slots[connector.Slot] = default;
+        FreeSlot(connector);
+        connector.CompleteAttach(error);
     }
 
     private void Dialled(Connector connector, PortableOperation operation)
@@ -414,8 +431,6 @@ internal sealed unsafe partial class PortableLoop : Loop
             {
                 PeerAddress peer = PeerAddress.Of(accepted!.RemoteEndPoint);
                 EndPoint? local = listener.IsWildcard ? LocalEndPointOf(accepted) : null;
-                // Not every system lets an accepted socket inherit these.
-                SocketFactory.SetStreamOptions(accepted, listener.EndPoint, listener.Options);
                 listener.CompleteAccept(new RawSocket(0, accepted), peer, local);
                 return true;
             }
