@@ -11,7 +11,7 @@ public enum SocketRole
     /// <summary>It will be bound and accept connections.</summary>
     Listener,
 
-    /// <summary>It was accepted, and has inherited (on Linux) the options of its listener.</summary>
+    /// <summary>It was accepted, and has the options of its listener; on Linux also those that the hook gave that one, if it is a TCP socket.</summary>
     Accepted,
 
     /// <summary>It will be bound, if there is a local address, and connect.</summary>

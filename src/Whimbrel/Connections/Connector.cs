@@ -28,6 +28,9 @@ internal sealed class Connector : Resident
     /// <summary>What failed, when it was an option or the user's hook: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
     internal NetworkException? Fault { get; set; }
 
+    /// <summary>A connect that succeeds at once has only been noted by the system, and goes out with the first bytes.</summary>
+    internal bool MayDefer => Options is ClientOptions { FastOpen: true } && Target is IPEndPoint;
+
     internal ConnectionOptions Options => _connection.Host.Options;
 
     internal void Start(TimeSpan timeout)

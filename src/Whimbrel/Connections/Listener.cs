@@ -14,6 +14,7 @@ internal sealed class Listener : Resident
     private const int RestMs = 100;
 
     private readonly ConnectionHost _host;
+    private readonly bool _preparesAccepted;
     private readonly Completion<EndPoint> _started;
     private Completion<bool>? _stopped;
     private LoopTimer? _rest;
@@ -27,6 +28,7 @@ internal sealed class Listener : Resident
         _host = host;
         Options = options;
         EndPoint = endPoint;
+        _preparesAccepted = options.OnSocketCreated is not null || !SocketOptions.AreInherited(endPoint, options);
         _started = new Completion<EndPoint>(loop.Engine);
     }
 
@@ -89,7 +91,7 @@ internal sealed class Listener : Resident
             return;
         }
 
-        if ((Options.OnSocketCreated is not null || !KernelProbe.IsLinux) && SocketOptions.ApplyToAccepted(this, socket) is { } fault)
+        if (_preparesAccepted && SocketOptions.ApplyToAccepted(this, socket) is { } fault)
         {
             Loop.Counters.AcceptErrors++;
             Loop.Discard(socket);

@@ -8,8 +8,8 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// Sets the options of one socket, for every engine: by number on Linux, by .NET's name elsewhere (SocketOptionRules has
-/// refused what has no name there). A listener gets those of its connections too: on Linux accepted sockets inherit every
-/// one of them, so that an accept costs no further system call. The first that the system refuses is kept in
+/// refused what has no name there). A listener gets those of its connections too: on Linux accepted TCP sockets inherit
+/// every one of them, so that an accept costs no further system call. The first that the system refuses is kept in
 /// <see cref="Fault"/>, and the rest is left out.
 /// </summary>
 // Safe: pointers are to integers on the stack or to pinned bytes, for the length of a call.
@@ -66,10 +66,16 @@ internal unsafe ref struct SocketOptions
         return target.Fault ?? CallHook(SocketRole.Dialled, socket, connector.Target, options);
     }
 
+    /// <summary>On Linux all of TCP's are, and of a Unix socket's none. Elsewhere nobody promises it.</summary>
+    internal static bool AreInherited(EndPoint endPoint, ConnectionOptions options) =>
+        endPoint is IPEndPoint ? KernelProbe.IsLinux : options is { ReceiveBufferBytes: 0, SendBufferBytes: 0 };
+
     /// <summary>What an accepted socket has not inherited, then the hook. What went wrong, or null.</summary>
     internal static NetworkException? ApplyToAccepted(Listener listener, RawSocket socket)
     {
-        if (!KernelProbe.IsLinux && socket.Handle is Socket)
+        // The memory engine's sockets are none.
+        if (socket.Handle is not (null or Socket)) return null;
+        if (!AreInherited(listener.EndPoint, listener.Options))
         {
             SocketOptions target = new(socket, listener.EndPoint);
             target.SetCommon(listener.Options);
@@ -160,8 +166,7 @@ internal unsafe ref struct SocketOptions
 
     private static NetworkException? CallHook(SocketRole role, RawSocket socket, EndPoint endPoint, ConnectionOptions options)
     {
-        // The memory engine's sockets are none.
-        if (options.OnSocketCreated is not { } hook || socket.Handle is not (null or Socket)) return null;
+        if (options.OnSocketCreated is not { } hook) return null;
         SocketOptions target = new(socket, endPoint);
         try
         {

@@ -46,6 +46,8 @@ internal sealed unsafe partial class PortableLoop : Loop
         internal bool IsWanted;
         internal bool IsReading; // Operation is in flight or listed
         internal bool IsDetaching;
+        internal bool IsDeferred; // fast open: the peer has not answered yet
+        internal bool FinishesLater; // FinishSend came meanwhile
     }
 
     internal PortableLoop(Engine engine, int index)
@@ -148,6 +150,9 @@ internal sealed unsafe partial class PortableLoop : Loop
             case OperationKind.Connect:
                 Dialled((Connector)operation.Resident, operation);
                 break;
+            case OperationKind.Open:
+                OpenDeferred((Connection)operation.Resident, operation);
+                break;
         }
     }
 
@@ -157,6 +162,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         operation.ReadsOn = false;
         if (operation.Kind == OperationKind.Send) ReturnOperation(_freeSends, operation);
         else if (operation.Kind == OperationKind.Accept) TakeAccepted(operation)?.Dispose();
+        else if (operation.Kind == OperationKind.Open) operation.Dispose();
     }
 
     /// <summary>Counts an operation as running. The caller starts it, and lists it when it completed at once.</summary>
@@ -217,6 +223,15 @@ internal sealed unsafe partial class PortableLoop : Loop
             error = ErrorText.ErrnoOf(e.SocketErrorCode);
         }
 
+        if (connection.AdoptedSocket.IsDeferred)
+        {
+            // Delivered in the next turn, after the flush of what OnConnected sends.
+            slot.IsDeferred = true;
+            PortableOperation open = new(_completions, OperationKind.Open);
+            Begin(open, connection);
+            AddReady(open);
+        }
+
         connection.CompleteAttach(error);
     }
 
@@ -268,7 +283,9 @@ internal sealed unsafe partial class PortableLoop : Loop
             slot.Socket = socket;
             slot.Operation = operation;
             Begin(operation, connector);
-            if (!socket.ConnectAsync(operation)) AddReady(operation);
+            if (socket.ConnectAsync(operation)) return;
+            slot.IsDeferred = connector.MayDefer;
+            AddReady(operation);
         }
         catch (Exception e) when (ErrorOf(e, connector.Target) != 0)
         {
@@ -325,7 +342,7 @@ internal sealed unsafe partial class PortableLoop : Loop
     internal override RawSocket Release(Resident resident)
     {
         ref PortableSlot slot = ref _slots[resident.Slot];
-        RawSocket socket = new(0, slot.Socket);
+        RawSocket socket = new(0, slot.Socket, slot.IsDeferred);
         slot.Operation!.Dispose();
         slot = default;
         FreeSlot(resident);
