@@ -11,38 +11,18 @@ public sealed class PortableUnixSocketOptions() : UnixSocketOptionSuite(Transpor
 #endif
 
 #if MEMORY
-public sealed class MemorySocketOptions
+public sealed class MemorySocketOptions() : Suite(Transport.MemoryTcp)
 {
     [Fact]
-    public async Task The_options_of_production_are_taken_and_the_hook_is_not_called()
+    public void The_options_of_production_are_taken_and_the_hook_is_not_called() => Run(rig =>
     {
-        await using Testing.MemoryEngine engine = new(1);
-        ServerOptions options = new()
-        {
-            Engine = engine,
-            EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0),
-            KeepAlive = true,
-            Mark = 7,
-            FastOpenQueue = 16,
-            BindToDevice = "eth7",
-            OnSocketCreated = static _ => throw new NotSupportedException("there is no socket"),
-        };
-        bool wasConnected = false;
-        Server server = new(options, () => new Listening(() => wasConnected = true));
-        ValueTask started = server.StartAsync();
-        engine.RunUntil(() => started.IsCompleted);
-        await started;
-        Testing.MemoryPeer peer = engine.Dial(server.EndPoint!);
-        engine.RunUntil(() => peer.IsConnected && wasConnected);
-        ValueTask<StopReport> stopped = server.StopAsync(TimeSpan.Zero);
-        engine.RunUntil(() => stopped.IsCompleted);
-        Assert.Equal(1, (await stopped).Aborted);
-        Assert.Contains("KeepAliveCount = 128", Assert.Throws<ArgumentException>(() => new ServerOptions { EndPoint = options.EndPoint, KeepAlive = true, KeepAliveCount = 128 }.Validate(engine)).Message, StringComparison.Ordinal);
-    }
-
-    private sealed class Listening(Action connected) : Session
-    {
-        protected override void OnConnected() => connected();
-    }
+        static void Refuse(NewSocket socket) => throw new NotSupportedException("there is no socket");
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, Mark = 7, FastOpenQueue = 16, BindToDevice = "eth7", OnSocketCreated = Refuse });
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, FastOpen = true, TypeOfService = 8, OnSocketCreated = Refuse });
+        rig.Connect(client);
+        server.Connected();
+        ServerOptions wrong = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), KeepAlive = true, KeepAliveCount = 128 };
+        Assert.Contains("KeepAliveCount = 128", Assert.Throws<ArgumentException>(() => wrong.Validate(rig.Engine)).Message, StringComparison.Ordinal);
+    });
 }
 #endif
