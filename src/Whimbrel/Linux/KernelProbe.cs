@@ -13,4 +13,12 @@ internal static class KernelProbe
     internal static bool IsLinux { get; } = OperatingSystem.IsLinux();
 
     internal static bool IsWindows { get; } = OperatingSystem.IsWindows();
+
+    /// <summary>Environment.TickCount64 reads the same clock as Stopwatch, and is only coarser.</summary>
+    internal static bool HasCoarseClock { get; } = OperatingSystem.IsLinux();
+
+    internal static bool HasThreadAffinity => HasEpoll;
+
+    /// <summary>Linux by nice values, Windows by the runtime; elsewhere the runtime ignores it.</summary>
+    internal static bool HasThreadPriority { get; } = HasEpoll || OperatingSystem.IsWindows();
 }
