@@ -451,7 +451,9 @@ public class Engine : IAsyncDisposable
     // tidy: allowed because it runs at start, stop and dispose only
     public async ValueTask RestartAsync()
     {
+        // tidy: allowed because it runs at start, stop and dispose only
         await StopAsync().ConfigureAwait(false);
+        // tidy: allowed because it runs at start, stop and dispose only
         await StartAsync().ConfigureAwait(false);
     }
 
