@@ -35,6 +35,39 @@ public sealed class AllocationTests
         });
     }
 
+    // From one callback to the next on the same thread everything of that thread is counted: the pool's dispatch, the strand,
+    // the callback. Others use the pool as well now and then, so it is the typical round that must be free.
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void An_echo_on_the_thread_pool_allocates_nothing(string engine)
+    {
+        long[] perRound = new long[4 * Rounds];
+        int count = 0;
+        int lastThread = 0;
+        long lastBytes = 0;
+        using Rig rig = new(
+            engine,
+            () => new ScriptedSession((session, unread) =>
+            {
+                long bytes = GC.GetAllocatedBytesForCurrentThread();
+                if (lastThread == Environment.CurrentManagedThreadId && count < perRound.Length) perRound[count++] = bytes - lastBytes;
+                lastThread = Environment.CurrentManagedThreadId;
+                lastBytes = bytes;
+                return Echo(session, unread);
+            }),
+            scheduling: Scheduling.ThreadPool);
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes on the pool", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+        Array.Sort(perRound, 0, count);
+        Assert.True(count >= Rounds / 2, $"only {count} rounds on one thread");
+        Assert.Equal(0, perRound[count / 2]);
+    }
+
     [Theory]
     [MemberData(nameof(Engines))]
     public void An_echo_of_20_KiB_allocates_nothing(string engine)
