@@ -210,15 +210,24 @@ public class MemoryEngine : Engine
     /// <summary>One step. False when nothing is ready and no timer is armed.</summary>
     public bool RunOne() => RunReady() || AdvanceToNextTimer();
 
+    private long NextDueMs
+    {
+        get
+        {
+            long due = long.MaxValue;
+            foreach (Loop loop in Loops)
+            {
+                if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
+            }
+
+            return due;
+        }
+    }
+
     /// <summary>False when there is no timer up to then.</summary>
     internal bool AdvanceToNextTimer(long most = long.MaxValue)
     {
-        long due = long.MaxValue;
-        foreach (Loop loop in Loops)
-        {
-            if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
-        }
-
+        long due = NextDueMs;
         if (due == long.MaxValue || due > most) return false;
         Trace.Add("clock", 0, Math.Max(0, due - _nowMs));
         _nowMs = Math.Max(_nowMs, due);

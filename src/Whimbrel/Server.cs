@@ -381,6 +381,8 @@ public class Server : IAsyncDisposable
             LeaveOne();
         }
 
+        internal override void AcceptFailed(NetworkException fault) => Tell(fault, static (owner, exception) => owner.OnError(exception));
+
         internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
         {
             Session session;
