@@ -60,6 +60,22 @@ public sealed class MemoryEngine : Engine
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
+    /// <summary>A thread that blocks: everybody else goes on, and if nobody can, time does.</summary>
+    internal override bool WaitOffLoop(ManualResetEventSlim signal, int timeoutMs)
+    {
+        long until = timeoutMs < 0 ? long.MaxValue : _nowMs + timeoutMs;
+        while (!signal.IsSet)
+        {
+            if (RunReady()) continue;
+            if (NextTimerMs() <= until && AdvanceToNextTimer()) continue;
+            if (until == long.MaxValue) throw new SimulationStalledException($"A thread blocks, and nothing is left to happen (seed {Seed}, {StepCount} steps). The last steps:\n{Trace}");
+            _nowMs = Math.Max(_nowMs, until);
+            return false;
+        }
+
+        return true;
+    }
+
     private protected override void StartLoops()
     {
         // Nothing to start: whoever calls RunUntil is the thread of all of them.
@@ -154,16 +170,22 @@ public sealed class MemoryEngine : Engine
 
     private bool AdvanceToNextTimer()
     {
+        long due = NextTimerMs();
+        if (due == long.MaxValue) return false;
+        Trace.Add("clock", 0, Math.Max(0, due - _nowMs));
+        _nowMs = Math.Max(_nowMs, due);
+        return true;
+    }
+
+    private long NextTimerMs()
+    {
         long due = long.MaxValue;
         foreach (Loop loop in Loops)
         {
             if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
         }
 
-        if (due == long.MaxValue) return false;
-        Trace.Add("clock", 0, Math.Max(0, due - _nowMs));
-        _nowMs = Math.Max(_nowMs, due);
-        return true;
+        return due;
     }
 
     private bool RunReady()

@@ -9,6 +9,7 @@ internal sealed partial class Connection
     private const int LingerMs = 5_000;
 
     private long _progressAtDeadline;
+    private bool _stopAsked;
 
     private void SetReason(CloseReason reason)
     {
@@ -34,6 +35,7 @@ internal sealed partial class Connection
 
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
         else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_stopAsked) SetReason(new CloseReason(CloseCause.ServerStopped));
         else SetReason(reason);
         _state = ConnectionState.Draining;
         RefuseForeign();
@@ -81,6 +83,21 @@ internal sealed partial class Connection
         UpdateReceiving();
     }
 
+    /// <summary>The server begins to stop: the session may end the connection in its own way, until the deadline.</summary>
+    internal void Stop()
+    {
+        if (_state != ConnectionState.Open)
+        {
+            CloseWith(new CloseReason(CloseCause.ServerStopped));
+            return;
+        }
+
+        if (_stopAsked) return;
+        _stopAsked = true;
+        Call("OnStopping", static session => session.CallStopping());
+        AfterCallback();
+    }
+
     internal void FinishSending()
     {
         if (_state != ConnectionState.Open || _finishRequested) return;
@@ -114,6 +131,8 @@ internal sealed partial class Connection
                 return;
         }
 
+        // What failed before is the first cause, though the session was not told yet.
+        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
         SetReason(reason);
         ResetOnClose = true;
         Detach();
@@ -185,6 +204,7 @@ internal sealed partial class Connection
         _shard.Closed++;
         Recycle();
         host.SessionEnded(session, reason, wasConnected);
+        session.TellEnded(reason);
     }
 
     private void CallLast(Session session, CloseReason reason, bool wasConnected)
@@ -240,6 +260,10 @@ internal sealed partial class Connection
         _finishRequested = false;
         _finishSent = false;
         _finishedFirst = false;
+        _stopAsked = false;
+        _drainOwed = false;
+        _sentUntold = 0;
+        _hooks = SessionHooks.None;
         _sendError = 0;
         _reserved = 0;
         _sendInFlight = false;

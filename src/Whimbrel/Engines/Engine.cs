@@ -101,6 +101,11 @@ public class Engine : IAsyncDisposable
     internal virtual void Offload(Action<object?> action, object? state) =>
         ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
 
+    /// <summary>Blocks a thread that is no loop's until the signal is set. False when the time was over first.</summary>
+    /// <param name="signal">Set by whoever completes what is waited for.</param>
+    /// <param name="timeoutMs">-1: no limit.</param>
+    internal virtual bool WaitOffLoop(ManualResetEventSlim signal, int timeoutMs) => signal.Wait(timeoutMs);
+
     // ------------------------------------------------------------------ life
 
     internal void Start()
