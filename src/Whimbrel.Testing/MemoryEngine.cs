@@ -60,6 +60,8 @@ public sealed class MemoryEngine : Engine
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
+    internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
+
     /// <summary>A thread that blocks: everybody else goes on, and if nobody can, time does.</summary>
     internal override bool WaitOffLoop(ManualResetEventSlim signal, int timeoutMs)
     {

@@ -173,7 +173,12 @@ public class Client : IAsyncDisposable
             connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), options.LocalEndPoint, PeerAddress.Of(options.EndPoint));
             session.SetRemoteEndPoint(options.EndPoint);
             // Also an attempt that was given up before it began has both callbacks (contract 1).
-            if (!connection.Connecting()) return;
+            connection.Connecting(null);
+        }
+
+        internal void Dial(Connection connection)
+        {
+            ClientOptions options = host.Client.Options;
             if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
             else if (cancellation.IsCancellationRequested) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
             if (connection.State == ConnectionState.Connecting) new Connector(connection, options.EndPoint!, options.LocalEndPoint).Start(options.ConnectTimeout);
@@ -245,6 +250,8 @@ public class Client : IAsyncDisposable
         internal override object Owner => Client;
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
+
+        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Dial(connection);
 
         internal override void SessionConnected(Session session)
         {

@@ -398,9 +398,10 @@ public class Server : IAsyncDisposable
             Connection connection = loop.TakeConnection();
             connection.Begin(ShardOf(loop), session, Engine.NextConnectionId(), local, peer);
             if (_isStopping) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
-            if (connection.Connecting()) connection.Adopt(socket);
-            else loop.Discard(socket);
+            connection.Connecting(socket);
         }
+
+        internal override void SessionConnecting(Connection connection) => connection.AdoptHeld();
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 

@@ -1,6 +1,6 @@
 namespace Whimbrel;
 
-/// <summary>Which of the hooks that cost something a class of sessions overrides. Found once for each class.</summary>
+/// <summary>Which of the hooks that are nothing by default a class of sessions overrides. Found once for each class.</summary>
 [Flags]
 internal enum SessionHooks : byte
 {
@@ -14,4 +14,7 @@ internal enum SessionHooks : byte
 
     /// <summary><c>OnSending</c>.</summary>
     Sending = 4,
+
+    /// <summary><c>OnStopping</c>.</summary>
+    Stopping = 8,
 }

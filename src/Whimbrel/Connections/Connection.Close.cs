@@ -38,6 +38,7 @@ internal sealed partial class Connection
         else if (_stopAsked) SetReason(new CloseReason(CloseCause.ServerStopped));
         else SetReason(reason);
         _state = ConnectionState.Draining;
+        _strand?.EndInput();
         RefuseForeign();
         CloseFill();
         CancelSessionTimers();
@@ -86,16 +87,30 @@ internal sealed partial class Connection
     /// <summary>The server begins to stop: the session may end the connection in its own way, until the deadline.</summary>
     internal void Stop()
     {
-        if (_state != ConnectionState.Open)
+        if (_stopAsked) return;
+        if (_state != ConnectionState.Open || (_hooks & SessionHooks.Stopping) == 0)
         {
             CloseWith(new CloseReason(CloseCause.ServerStopped));
             return;
         }
 
-        if (_stopAsked) return;
         _stopAsked = true;
+        if (_strand is { } strand)
+        {
+            strand.PostStopping();
+            return;
+        }
+
         Call("OnStopping", static session => session.CallStopping());
         AfterCallback();
+    }
+
+    /// <summary>A session that took over meanwhile is told as well.</summary>
+    private void StopNext()
+    {
+        if (!_stopAsked || _state != ConnectionState.Open) return;
+        _stopAsked = false;
+        Stop();
     }
 
     internal void FinishSending()
@@ -113,7 +128,8 @@ internal sealed partial class Connection
         if (_finishSent || !SendQueueIsEmpty || _sendError != 0) return;
         _finishSent = true;
         Loop.FinishSend(this);
-        if (_peerFinished) CloseWith(new CloseReason(CloseCause.PeerClosed));
+        // On the pool the session may not have heard of it yet, nor got the last bytes.
+        if (_peerFinished && (_strand is null || _finishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
     // ------------------------------------------------------------------ at once
@@ -134,6 +150,7 @@ internal sealed partial class Connection
         // What failed before is the first cause, though the session was not told yet.
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
         SetReason(reason);
+        _strand?.EndInput();
         ResetOnClose = true;
         Detach();
     }
@@ -170,6 +187,9 @@ internal sealed partial class Connection
         if (_state != ConnectionState.Connecting) return;
         _state = ConnectionState.Closed;
         CancelSessionTimers();
+        if (_holdsSocket) Loop.Discard(AdoptedSocket);
+        _holdsSocket = false;
+        AdoptedSocket = default;
         Connector? connector = Connector;
         Connector = null;
         connector?.Cancel(_reason);
@@ -198,10 +218,20 @@ internal sealed partial class Connection
         CloseReason reason = _reason;
         // Only a connection that was announced is said to have ended (contract 1).
         bool wasConnected = _wasConnected;
+        _shard.Closed++;
+        if (_strand is { } strand)
+        {
+            // The last callback may come much later; this object serves others then.
+            _strand = null;
+            session.DetachForGood(_bytesReceived, _bytesSent);
+            Recycle();
+            strand.End(reason, wasConnected);
+            return;
+        }
+
         host.SessionEnding(session);
         CallLast(session, reason, wasConnected);
         session.DetachForGood(_bytesReceived, _bytesSent);
-        _shard.Closed++;
         Recycle();
         host.SessionEnded(session, reason, wasConnected);
         session.TellEnded(reason);
@@ -264,6 +294,7 @@ internal sealed partial class Connection
         _drainOwed = false;
         _sentUntold = 0;
         _hooks = SessionHooks.None;
+        _finishWasTold = false;
         _sendError = 0;
         _reserved = 0;
         _sendInFlight = false;

@@ -20,7 +20,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>Asks the session, if it wants to be asked. Any thread, the caller's.</summary>
-    private bool IsRefused(long length, uint generation)
+    internal bool IsRefused(long length, uint generation)
     {
         if (!AsksFirst) return false;
         // Read once. A caller that comes late may find the next tenant's session here, or none: the send is refused below.
@@ -43,7 +43,12 @@ internal sealed partial class Connection
     private void TellSent()
     {
         if ((_hooks & SessionHooks.Sent) == 0) _sentUntold = 0;
-        if (_sentUntold > 0)
+        if (_sentUntold > 0 && _strand is { } strand)
+        {
+            strand.PostSent(_sentUntold);
+            _sentUntold = 0;
+        }
+        else if (_sentUntold > 0)
         {
             Call("OnSent", static session => session.Connection!.CallSent(session));
             AfterCallback();
@@ -52,6 +57,12 @@ internal sealed partial class Connection
         if (_state != ConnectionState.Open || PendingHere > 0 || _firstOperation is not null) return;
         _drainOwed = false;
         if ((_hooks & SessionHooks.Drained) == 0) return;
+        if (_strand is { } pool)
+        {
+            pool.PostDrained();
+            return;
+        }
+
         Call("OnDrained", static session => session.CallDrained());
         AfterCallback();
     }

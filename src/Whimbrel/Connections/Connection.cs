@@ -21,6 +21,7 @@ internal sealed partial class Connection : Resident
     private Session? _next;
     private ConnectionState _state = ConnectionState.Free;
     private CloseReason _reason;
+    private Strand? _strand;
     private LoopTimer? _deadline;
     private LoopTimer? _sessionTimers;
     private bool _wasConnected;
@@ -28,6 +29,8 @@ internal sealed partial class Connection : Resident
     private bool _finishRequested;
     private bool _finishedFirst;
     private bool _finishSent;
+    private bool _holdsSocket;
+    private bool _finishWasTold;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -48,12 +51,15 @@ internal sealed partial class Connection : Resident
     internal CloseReason EndSoFar =>
         _reason.Cause != CloseCause.None || _sendError == 0 ? _reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError);
 
-    internal bool IsOpen => _state == ConnectionState.Open;
+    internal bool IsOpen => _state == ConnectionState.Open && _strand is not { IsEnded: true };
+
+    /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
+    internal Strand? Strand => _strand;
 
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
 
-    /// <summary>The socket that the engine adopts in Attach.</summary>
+    /// <summary>The socket that the engine adopts in Attach; an accepted one already lies here during OnConnecting.</summary>
     internal RawSocket AdoptedSocket { get; private set; }
 
     // ------------------------------------------------------------------ birth
@@ -71,15 +77,39 @@ internal sealed partial class Connection : Resident
         _foreign = ForeignWord(Generation, closed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
+        if (shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
     }
 
-    /// <summary>OnConnecting. False when it threw or closed: then the attempt is over.</summary>
-    internal bool Connecting()
+    /// <summary>
+    /// OnConnecting; then the host goes on, unless that threw or closed. An accepted socket is held meanwhile: the
+    /// attempt may end before it was adopted.
+    /// </summary>
+    internal void Connecting(RawSocket? accepted)
     {
+        _holdsSocket = accepted is not null;
+        AdoptedSocket = accepted.GetValueOrDefault();
+        if (_strand is { } strand)
+        {
+            strand.PostConnecting();
+            return;
+        }
+
         Call("OnConnecting", static session => session.CallConnecting());
+        ConnectingReturned();
+    }
+
+    private void ConnectingReturned()
+    {
         // A loop that stops has ended its residents already: who comes now ends here, or the loop would never be empty.
         if (Loop.IsStopping) AbortWith(new CloseReason(CloseCause.EngineStopped));
-        return _state == ConnectionState.Connecting;
+        if (_state == ConnectionState.Connecting) _shard.Host.SessionConnecting(this);
+    }
+
+    /// <summary>Takes over the socket that was accepted for it.</summary>
+    internal void AdoptHeld()
+    {
+        _holdsSocket = false;
+        Adopt(AdoptedSocket);
     }
 
     /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
@@ -105,8 +135,16 @@ internal sealed partial class Connection : Resident
         _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
-        Call("OnConnected", static session => session.CallConnected());
-        _shard.Host.SessionConnected(_session);
+        if (_strand is { } strand)
+        {
+            strand.PostConnected();
+        }
+        else
+        {
+            Call("OnConnected", static session => session.CallConnected());
+            _shard.Host.SessionConnected(_session);
+        }
+
         if (_sessionTimers is not null) ReleaseHeldTimers();
         AfterCallback();
         UpdateReceiving();
@@ -181,7 +219,7 @@ internal sealed partial class Connection : Resident
         Exception? thrown = TellHandedOver(old);
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
         Call("OnConnected", static session => session.CallConnected());
-        if (_stopAsked && _state == ConnectionState.Open) Call("OnStopping", static session => session.CallStopping());
+        StopNext();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (_state != ConnectionState.Open || _unread.Length == 0) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
@@ -228,6 +266,12 @@ internal sealed partial class Connection : Resident
 
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
         if (_state != ConnectionState.Open || timer.IsCancelled) return;
+        if (_strand is { } strand)
+        {
+            strand.PostTimer(timer);
+            return;
+        }
+
         Loop.EnterCallback(this, "OnTimer");
         try
         {

@@ -66,6 +66,9 @@ internal abstract class ConnectionHost
     /// <summary>Something about one of its sessions that an operator should know.</summary>
     internal abstract void NoteSession(Notice notice);
 
+    /// <summary>The session's OnConnecting has returned, and the attempt goes on: adopt what was accepted, or dial.</summary>
+    internal abstract void SessionConnecting(Connection connection);
+
     /// <summary>After the session's own OnConnected.</summary>
     internal abstract void SessionConnected(Session session);
 

@@ -206,8 +206,13 @@ internal sealed class StreamSession : Session
 
     protected override void OnConnected()
     {
-        if (_handler is not null) _ = ServeAsync(_handler, _stop!.Token);
+        if (_handler is null) return;
+        // With callbacks on the pool, that is where the handler runs; what is inside the stream stays here.
+        if (Connection!.Host.Options.Scheduling == Scheduling.ThreadPool) Loop.Engine.Offload(static s => _ = ((StreamSession)s!).ServeAsync(), this);
+        else _ = ServeAsync();
     }
+
+    internal override bool StaysOnLoop => true;
 
     /// <summary>The peer's FIN: reads give 0 from here on. This half stays open until the user ends it.</summary>
     protected override void OnPeerFinished()
@@ -234,11 +239,12 @@ internal sealed class StreamSession : Session
 
     // ------------------------------------------------------------------ the handler of a server
 
-    private async Task ServeAsync(Func<ConnectionStream, CancellationToken, Task> handler, CancellationToken stop)
+    private async Task ServeAsync()
     {
+        CancellationToken stop = _stop!.Token;
         try
         {
-            await handler(Stream, stop).ConfigureAwait(false);
+            await _handler!(Stream, stop).ConfigureAwait(false);
         }
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
