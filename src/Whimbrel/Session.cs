@@ -207,7 +207,12 @@ public abstract class Session : IConnection
 
     internal void CloseWith(CloseReason reason)
     {
-        if (_connection is not { } connection) return;
+        if (_connection is not { } connection)
+        {
+            RunningStrand?.EndInput();
+            return;
+        }
+
         if (connection.Loop.IsCurrent)
         {
             if (connection.Generation == _generation) connection.CloseWith(reason);
@@ -246,7 +251,12 @@ public abstract class Session : IConnection
 
     internal void AbortWith(CloseReason reason)
     {
-        if (_connection is not { } connection) return;
+        if (_connection is not { } connection)
+        {
+            RunningStrand?.EndInput();
+            return;
+        }
+
         if (connection.Loop.IsCurrent)
         {
             if (connection.Generation == _generation) connection.AbortWith(reason);
@@ -286,7 +296,7 @@ public abstract class Session : IConnection
     /// <inheritdoc/>
     public void PauseReceiving()
     {
-        if (_connection?.Strand is { } strand && strand.Serves(_generation)) strand.Pause();
+        StrandOfThis()?.Pause();
         OnConnectionLoop(static c => c.PauseReceiving());
     }
 
@@ -294,18 +304,22 @@ public abstract class Session : IConnection
     public void ResumeReceiving()
     {
         OnConnectionLoop(static c => c.ResumeReceiving());
-        if (_connection?.Strand is { } strand && strand.Serves(_generation)) strand.Resume();
+        StrandOfThis()?.Resume();
     }
 
     /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
     /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
     protected void NeedBytes(int count)
     {
+        if (RunningStrand is { } strand)
+        {
+            strand.NeedBytes(count);
+            return;
+        }
+
         if (_connection is not { } connection) return;
-        Strand? strand = StrandHere(connection, nameof(NeedBytes));
-        connection.CheckNeedBytes(count);
-        if (strand is not null) strand.NeedBytes(count);
-        else connection.NeedBytes(count);
+        StrandHere(connection, nameof(NeedBytes));
+        connection.NeedBytes(count);
     }
 
     /// <summary>Bytes received and not taken yet. The session's thread.</summary>
@@ -335,8 +349,21 @@ public abstract class Session : IConnection
     /// <param name="period">Distance between firings; zero for one shot.</param>
     protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
     {
+        if (RunningStrand is { } running) return running.StartTimer(due, period);
         if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
-        return StrandHere(connection, nameof(StartTimer)) is { } strand ? strand.StartTimer(due, period) : connection.StartSessionTimer(due, period);
+        StrandHere(connection, nameof(StartTimer));
+        return connection.StartSessionTimer(due, period);
+    }
+
+    /// <summary>Starts a timer for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. The session's thread only.</summary>
+    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default)
+    {
+        if (RunningStrand is { } running) return running.StartTimer(due, period);
+        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+        StrandHere(connection, nameof(StartTimer));
+        return connection.StartSessionTimer(due, period);
     }
 
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
@@ -391,7 +418,7 @@ public abstract class Session : IConnection
     /// The server begins to stop. The default closes; an override that does not may still send and receive, and ends with
     /// <see cref="Close"/> before the deadline of the stop, which aborts it. Not called by a stop without time to drain.
     /// </summary>
-    protected virtual void OnStopping() => Close();
+    protected virtual void OnServerStopping() => Close();
 
     /// <summary>
     /// Asked before a send is queued: no refuses it with <see cref="SendResult.Refused"/>. On the thread that sends, inside
@@ -427,7 +454,7 @@ public abstract class Session : IConnection
     }
 
     /// <summary>A timer of this session fired.</summary>
-    /// <param name="timer">The one that <see cref="StartTimer"/> gave.</param>
+    /// <param name="timer">The one that <see cref="StartTimer(TimeSpan, TimeSpan)"/> gave. It may be started again.</param>
     protected virtual void OnTimer(LoopTimer timer)
     {
     }
@@ -464,7 +491,7 @@ public abstract class Session : IConnection
 
     internal void CallTimer(LoopTimer timer) => OnTimer(timer);
 
-    internal void CallStopping() => OnStopping();
+    internal void CallServerStopping() => OnServerStopping();
 
     internal bool CallSending(long bytes) => OnSending(bytes);
 
@@ -480,7 +507,7 @@ public abstract class Session : IConnection
         if (IsOverride((Action<long, long>)OnSent)) hooks |= SessionHooks.Sent;
         if (IsOverride((Action)OnDrained)) hooks |= SessionHooks.Drained;
         if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
-        if (IsOverride((Action)OnStopping)) hooks |= SessionHooks.Stopping;
+        if (IsOverride((Action)OnServerStopping)) hooks |= SessionHooks.Stopping;
         s_hooks.AddOrUpdate(GetType(), hooks);
         return hooks;
     }
@@ -545,6 +572,12 @@ public abstract class Session : IConnection
 
     /// <summary>True when a factory gave an object that has served before.</summary>
     internal bool IsUsed => _host is not null;
+
+    /// <summary>The strand that runs a callback of this session on this thread. On the pool the connection may end meanwhile: then this is all that is left of it.</summary>
+    private Strand? RunningStrand => Strand.Current is { } strand && strand.Runs(this) ? strand : null;
+
+    private Strand? StrandOfThis() =>
+        RunningStrand ?? (_connection?.Strand is { } strand && strand.Serves(_generation) ? strand : null);
 
     /// <summary>The strand to ask when the callbacks run on the pool, null when they run on the loop. Throws on any other thread.</summary>
     private Strand? StrandHere(Connection connection, string member)

@@ -15,6 +15,6 @@ internal enum SessionHooks : byte
     /// <summary><c>OnSending</c>.</summary>
     Sending = 4,
 
-    /// <summary><c>OnStopping</c>.</summary>
+    /// <summary><c>OnServerStopping</c>.</summary>
     Stopping = 8,
 }

@@ -97,11 +97,11 @@ internal sealed partial class Connection
         _stopAsked = true;
         if (_strand is { } strand)
         {
-            strand.PostStopping();
+            strand.PostServerStopping();
             return;
         }
 
-        Call("OnStopping", static session => session.CallStopping());
+        Call("OnServerStopping", static session => session.CallServerStopping());
         AfterCallback();
     }
 
@@ -309,10 +309,9 @@ internal sealed partial class Connection
     private void StartDeadline(TimeSpan due)
     {
         // One timer for all deadlines of all tenants: short connections are many.
-        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
-        Loop.Timers.Remove(_deadline);
+        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
         _progressAtDeadline = _bytesSent;
-        Loop.StartTimer(_deadline, due);
+        _deadline.Start(due);
     }
 
     private void DeadlinePassed()

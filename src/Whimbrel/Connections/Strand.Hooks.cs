@@ -7,7 +7,7 @@ internal sealed partial class Strand
     private int _drainUntold;
 
     /// <summary>Loop's thread.</summary>
-    internal void PostStopping() => Post(new StrandEvent(StrandEventKind.Stopping, null, null));
+    internal void PostServerStopping() => Post(new StrandEvent(StrandEventKind.ServerStopping, null, null));
 
     /// <summary>Loop's thread.</summary>
     internal void PostSent(long count)

@@ -8,7 +8,7 @@ internal enum StrandEventKind : byte
     Timer,
     HandedOver,
     Continuation,
-    Stopping,
+    ServerStopping,
     Sent,
     Drained,
 }

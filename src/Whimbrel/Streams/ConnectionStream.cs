@@ -243,11 +243,11 @@ public sealed class ConnectionStream : Stream
         short version = operation.Version;
         int timeoutMs = _writeTimeoutMs;
         bool timedOut = false;
-        if (operation.SignalWhenCompleted() is { } signal && !Loop.Engine.WaitOffLoop(signal, timeoutMs))
+        if (operation.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
             timedOut = true;
             operation.CancelRequested();
-            Loop.Engine.WaitOffLoop(signal, Timeout.Infinite);
+            Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
         }
 
         try

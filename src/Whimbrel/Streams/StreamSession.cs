@@ -68,10 +68,10 @@ internal sealed class StreamSession : Session
         BeginReading();
         StreamRead read = StartRead(into, CancellationToken.None);
         short version = read.Version;
-        if (read.SignalWhenCompleted() is { } signal && !Loop.Engine.WaitOffLoop(signal, timeoutMs))
+        if (read.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
             Loop.PostControl(static (_, s, _, ms) => ((StreamSession)s!).TimeOutRead(ms), this, null, timeoutMs);
-            Loop.Engine.WaitOffLoop(signal, Timeout.Infinite);
+            Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
         }
 
         return read.GetResult(version);
@@ -221,7 +221,7 @@ internal sealed class StreamSession : Session
         if (_isWaiting) Complete(0);
     }
 
-    protected override void OnStopping()
+    protected override void OnServerStopping()
     {
         // Without a handler there is nobody who could be told.
         if (_stop is null) Close();
@@ -301,7 +301,7 @@ internal sealed class StreamSession : Session
     internal Exception AwaitWriteFailure()
     {
         Completion<Exception> found = AskForWriteFailure();
-        if (found.SignalWhenCompleted() is { } signal) Loop.Engine.WaitOffLoop(signal, Timeout.Infinite);
+        if (found.SignalWhenCompleted() is { } signal) Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
         return found.GetResult(found.Version);
     }
 

@@ -283,7 +283,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(dialling!.Reason.Cause, rig.Await(dialling.CloseAsync()).Cause);
     });
 
-    // ------------------------------------------------------------------ OnStopping
+    // ------------------------------------------------------------------ OnServerStopping
 
     [Fact]
     public void A_session_that_overrides_OnStopping_ends_in_its_own_way() => Run(rig =>
@@ -383,10 +383,10 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
             _isInside = false;
         }
 
-        protected override void OnStopping()
+        protected override void OnServerStopping()
         {
             if (StaysAtStop) Send("wait"u8);
-            else base.OnStopping();
+            else base.OnServerStopping();
         }
 
         protected override void OnDisconnected(CloseReason reason) => Reason = reason;
