@@ -87,7 +87,7 @@ public sealed class Utf8ReaderTests
     private delegate void Read(ref Utf8Reader reader, List<string> got);
 
     // What a connection does: offers what was left, joined with what has come.
-    private static (List<string> Got, byte[] Rest) Feed(Read read, int first, int second)
+    private static (List<string> Got, byte[] Left) Feed(Read read, int first, int second)
     {
         List<string> got = [];
         byte[] rest = [];
