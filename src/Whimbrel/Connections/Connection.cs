@@ -78,6 +78,7 @@ internal sealed partial class Connection : Resident
         shard.Opened++;
         session.Attach(this, id, local, remote);
         if (shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
+        Loop.Engine.SessionBegan(session);
     }
 
     /// <summary>
