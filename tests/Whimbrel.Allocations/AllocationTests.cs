@@ -192,6 +192,58 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void An_echo_over_a_stream_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync));
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes over a stream, each read with a token", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Bulk_over_a_stream_that_waits_for_room_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        Socket client = rig.Connect();
+        byte[] message = new byte[8 * 1024];
+        rig.Meter.ExpectNone("256 KiB there and back over a stream against a send limit of 64 KiB", 40, () =>
+        {
+            for (int i = 0; i < 4; i++)
+            {
+                for (int j = 0; j < 8; j++) client.Send(message);
+                rig.Read(client, 8 * message.Length);
+            }
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Being_told_what_was_sent_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, static () => new ToldSession());
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes by a session that is asked and told", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    private static async Task EchoAsync(ConnectionStream peer, CancellationToken stop)
+    {
+        byte[] memory = new byte[16 * 1024];
+        int count;
+        while ((count = await peer.ReadAsync(memory, stop)) > 0) await peer.WriteAsync(memory.AsMemory(0, count), stop);
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void Periodic_timers_allocate_nothing(string engine)
     {
         int fired = 0;

@@ -20,6 +20,10 @@ internal static class Throw
     internal static void Disposed(string name) => throw new ObjectDisposedException(name);
 
     [DoesNotReturn]
+    internal static void BlocksLoop(string member) =>
+        throw new InvalidOperationException($"{member} blocks, and this is a loop's thread: everything else on it would stand still. Await {member}Async, or call it from another thread.");
+
+    [DoesNotReturn]
     internal static void WouldBlockLoop() =>
         throw new InvalidOperationException("Blocking on this operation inside a callback would stop its own loop. Await it instead.");
 
