@@ -58,6 +58,8 @@ public sealed class MemoryEngine : Engine
 
     internal override bool Supports(EndPoint endPoint) => endPoint is MemoryEndPoint;
 
+    internal override EndPoint? EndPointOf(NetworkAddress address) => address.Scheme == NetworkAddress.Memory ? new MemoryEndPoint(address.Host) : null;
+
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
     private protected override void StartLoops()

@@ -40,6 +40,14 @@ public class Client : IAsyncDisposable
         _contextFactory = factory;
     }
 
+    /// <summary>Makes a client with default options; nothing is opened before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
+    /// <param name="factory">Makes the session of each dial, on its loop.</param>
+    public Client(string address, Func<Session> factory)
+        : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, factory)
+    {
+    }
+
     /// <summary>The options it was made with.</summary>
     public ClientOptions Options { get; }
 
@@ -151,12 +159,13 @@ public class Client : IAsyncDisposable
             Session session;
             Client owner = host.Client;
             ClientOptions options = owner.Options;
+            EndPoint target = host.Targets[0];
             _loop = loop;
             try
             {
                 session = owner._factory is { } factory
                     ? factory()
-                    : owner._contextFactory!(new SessionContext(null, owner, loop, options.LocalEndPoint, options.EndPoint));
+                    : owner._contextFactory!(new SessionContext(null, owner, loop, options.LocalEndPoint, target));
                 if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each dial.");
             }
             catch (Exception e)
@@ -170,8 +179,8 @@ public class Client : IAsyncDisposable
             Session = session;
             session.HostState = this;
             Connection connection = loop.TakeConnection();
-            connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), options.LocalEndPoint, PeerAddress.Of(options.EndPoint));
-            session.SetRemoteEndPoint(options.EndPoint);
+            connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), options.LocalEndPoint, PeerAddress.Of(target));
+            session.SetRemoteEndPoint(target);
             // Also an attempt that was given up before it began has both callbacks (contract 1).
             connection.Connecting(null);
         }
@@ -181,7 +190,7 @@ public class Client : IAsyncDisposable
             ClientOptions options = host.Client.Options;
             if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
             else if (cancellation.IsCancellationRequested) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-            if (connection.State == ConnectionState.Connecting) new Connector(connection, options.EndPoint!, options.LocalEndPoint).Start(options.ConnectTimeout);
+            if (connection.State == ConnectionState.Connecting) new Connector(connection, host.Targets[0], options.LocalEndPoint).Start(options.ConnectTimeout);
         }
 
         internal void WatchCancellation()
@@ -217,7 +226,7 @@ public class Client : IAsyncDisposable
         }
 
         private NetworkError Describe(CloseReason reason) =>
-            reason.Error with { Message = $"Cannot connect to {host.Client.Options.EndPoint}: {reason}." };
+            reason.Error with { Message = $"Cannot connect to {host.Targets[0]}: {reason}." };
 
         /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>
         internal void Finish()
@@ -243,9 +252,16 @@ public class Client : IAsyncDisposable
     internal sealed class Host : ConnectionHost
     {
         internal Host(Client owner, Engine engine)
-            : base(engine, owner.Options, isAccepting: false) => Client = owner;
+            : base(engine, owner.Options, isAccepting: false)
+        {
+            Client = owner;
+            Targets = owner.Options.TargetsOn(engine);
+        }
 
         internal Client Client { get; }
+
+        /// <summary>What it dials, in this order.</summary>
+        internal List<EndPoint> Targets { get; }
 
         internal override object Owner => Client;
 

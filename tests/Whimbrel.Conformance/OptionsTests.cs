@@ -54,6 +54,12 @@ public sealed class OptionsTests
         { "host names are not resolved here", new ServerOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
         { "SendLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, SendLimitBytes = (1 << 30) + 1 } },
         { "UnreadLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, UnreadLimitBytes = (1 << 30) + 1 } },
+        { "Address and EndPoint are both given", new ServerOptions { EndPoint = s_any, Address = "tcp://127.0.0.1:0" } },
+        { "Address and EndPoints are both given", new ServerOptions { EndPoints = [s_any], Address = "tcp://127.0.0.1:0" } },
+        { "Address: 'tcp://127.0.0.1' is no address: the port is missing", new ServerOptions { Address = "tcp://127.0.0.1" } },
+        { "a server listens at addresses of this machine", new ServerOptions { Address = "tcp://example.org:80" } },
+        { "Address = memory://a, the ", new ServerOptions { Address = "memory://a" } },
+        { "names the service 'no-such-service'", new ServerOptions { Address = "tcp://127.0.0.1:no-such-service" } },
         { "DrainTimeout = 01:00:00.0010000", new ServerOptions { EndPoint = s_any, DrainTimeout = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1) } },
         { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Backlog = 65_536 } },
         { "MaxConnections = 10000001", new ServerOptions { EndPoint = s_any, MaxConnections = 10_000_001 } },
@@ -73,6 +79,10 @@ public sealed class OptionsTests
     {
         { "EndPoint is missing", new ClientOptions() },
         { "EndPoint has port 0", new ClientOptions { EndPoint = s_any } },
+        { "Address has port 0", new ClientOptions { Address = "tcp://127.0.0.1:0" } },
+        { "Address and EndPoint are both given", new ClientOptions { Address = "tcp://127.0.0.1:1", EndPoint = new UnixDomainSocketEndPoint("/a") } },
+        { "Address: 'tcp:/127.0.0.1:80' is no address", new ClientOptions { Address = "tcp:/127.0.0.1:80" } },
+        { "EndPoint = [fe80::1]:80, a link-local address needs its interface", new ClientOptions { EndPoint = IPEndPoint.Parse("[fe80::1]:80") } },
         { "host names are not resolved here", new ClientOptions { EndPoint = new DnsEndPoint("localhost", 80) } },
         { "ConnectTimeout = 00:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
         { "ConnectTimeout = 02:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.FromHours(2) } },
@@ -101,11 +111,13 @@ public sealed class OptionsTests
     [Fact]
     public void Missing_arguments_are_thrown_at_the_call()
     {
-        Assert.Throws<ArgumentNullException>(() => new Server(null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Server((ServerOptions)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<Session>)null!));
         Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<SessionContext, Session>)null!));
-        Assert.Throws<ArgumentNullException>(() => new Client(null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Client((ClientOptions)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<Session>)null!));
+        Assert.Throws<ArgumentNullException>(() => new Server((string)null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Client((string)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<SessionContext, Session>)null!));
     }
 

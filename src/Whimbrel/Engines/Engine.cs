@@ -97,6 +97,9 @@ public class Engine : IAsyncDisposable
 
     internal virtual bool Supports(EndPoint endPoint) => false;
 
+    /// <summary>The end point of an address whose scheme is neither tcp nor unix; null when this engine has none of that kind.</summary>
+    internal virtual EndPoint? EndPointOf(NetworkAddress address) => null;
+
     /// <summary>Runs something off the loops.</summary>
     internal virtual void Offload(Action<object?> action, object? state) =>
         ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);
