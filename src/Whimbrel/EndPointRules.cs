@@ -21,7 +21,7 @@ internal static class EndPointRules
         else if (endPoint is null && endPoints.Count == 0) errors?.Add("EndPoint is missing: give an IPEndPoint or a UnixDomainSocketEndPoint, or an Address such as tcp://localhost:80");
         foreach (EndPoint given in endPoint is null ? endPoints : [endPoint])
         {
-            if (errors is not null) Check(errors, nameof(EndPoint), given, engine, allowName: false);
+            if (errors is not null) Check(errors, nameof(EndPoint), given, engine, allowName: !toListen);
             if (!toListen) AddTarget(found, errors, nameof(EndPoint), given);
             else if (given is not null) found.Add(Plain(given));
         }
@@ -69,9 +69,6 @@ internal static class EndPointRules
                 break;
             case DnsEndPoint { Host: var host } dns when NetworkAddress.TryIPv4(host, out IPAddress? literal) || (host.Contains(':', StringComparison.Ordinal) && IPAddress.TryParse(host, out literal)):
                 found.Add(Plain(new IPEndPoint(literal!, dns.Port)));
-                break;
-            case DnsEndPoint:
-                if (name == "Address") errors?.Add($"{name} = {endPoint}, host names are not resolved here yet");
                 break;
             case { } other:
                 found.Add(other);

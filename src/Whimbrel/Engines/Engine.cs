@@ -39,6 +39,7 @@ public class Engine : IAsyncDisposable
         BlockedLoopMs = options.BlockedLoopMs;
         _onNotice = options.OnNotice;
         _name = options.Name;
+        Resolver = new Resolver(this);
         int count = options.Loops == 0 ? Environment.ProcessorCount : options.Loops;
         Loops = new Loop[count];
         // Made here, on the caller's thread, so that a lack of descriptors is the caller's error.
@@ -54,6 +55,7 @@ public class Engine : IAsyncDisposable
         BlockedLoopMs = blockedLoopMs;
         _onNotice = onNotice;
         _name = kindName;
+        Resolver = new Resolver(this);
         Loops = [];
     }
 
@@ -99,6 +101,17 @@ public class Engine : IAsyncDisposable
 
     /// <summary>The end point of an address whose scheme is neither tcp nor unix; null when this engine has none of that kind.</summary>
     internal virtual EndPoint? EndPointOf(NetworkAddress address) => null;
+
+    internal Resolver Resolver { get; }
+
+    /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>
+    internal virtual void StartLookup(HostLookup lookup) => Offload(static l => ((HostLookup)l!).Run(), lookup);
+
+    /// <summary>Blocks the calling thread, which is no loop's, until the task has ended, however. False when the time passed before.</summary>
+    internal virtual bool Wait(Task task, TimeSpan timeout) => Task.WaitAny([task], timeout) == 0;
+
+    /// <summary>From 0 up to, and without, 1. Any thread.</summary>
+    internal virtual double NextRandom() => Random.Shared.NextDouble();
 
     /// <summary>Runs something off the loops.</summary>
     internal virtual void Offload(Action<object?> action, object? state) =>

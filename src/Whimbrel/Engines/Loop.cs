@@ -49,6 +49,7 @@ public abstract class Loop
     private int _receivedSinceFlush;
     private int _blocksSinceFlush;
     private bool _isFlushing;
+    private Undertaking? _firstUndertaking;
     private long _busySinceMs;
     private long _lastBlockedNoticeMs = long.MinValue / 2;
     private bool _isStopping;
@@ -464,6 +465,21 @@ public abstract class Loop
         if (_freeConnections.Count < 1024) _freeConnections.Push(connection);
     }
 
+    internal void Add(Undertaking undertaking)
+    {
+        undertaking.NextOfLoop = _firstUndertaking;
+        if (_firstUndertaking is not null) _firstUndertaking.PreviousOfLoop = undertaking;
+        _firstUndertaking = undertaking;
+    }
+
+    internal void Remove(Undertaking undertaking)
+    {
+        if (undertaking.PreviousOfLoop is { } previous) previous.NextOfLoop = undertaking.NextOfLoop;
+        else if (ReferenceEquals(_firstUndertaking, undertaking)) _firstUndertaking = undertaking.NextOfLoop;
+        if (undertaking.NextOfLoop is { } next) next.PreviousOfLoop = undertaking.PreviousOfLoop;
+        undertaking.NextOfLoop = undertaking.PreviousOfLoop = null;
+    }
+
     // ------------------------------------------------------------------ life of the thread
 
     /// <summary>Runs turns until the engine stops the loop. The loop's own thread.</summary>
@@ -542,6 +558,13 @@ public abstract class Loop
     internal void Stop()
     {
         _isStopping = true;
+        // Before the residents: a dial must not go on with the next address when its connectors end.
+        for (Undertaking? one = _firstUndertaking, next; one is not null; one = next)
+        {
+            next = one.NextOfLoop;
+            one.Stop();
+        }
+
         for (int i = 0; i < _usedSlots; i++)
         {
             if (_residents[i] is { } resident) Stop(resident);
