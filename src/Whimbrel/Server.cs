@@ -394,7 +394,12 @@ public class Server : IAsyncDisposable
             connection.Connecting(socket);
         }
 
-        internal override void SessionConnecting(Connection connection) => connection.AdoptHeld();
+        internal override void SessionConnecting(Connection connection)
+        {
+            // OnConnecting may have taken its time (contract 14): a stop that began meanwhile has not met this one.
+            if (_isStopping) connection.AbortWith(new CloseReason(CloseCause.ServerStopped));
+            else connection.AdoptHeld();
+        }
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 
