@@ -10,7 +10,8 @@ public partial class Client
     /// What one ConnectAsync began: a dial, and with a policy further ones, one after the other, each with a session of its
     /// own. The client's current one is in force; a disconnect, a connect by hand and the policy's own end take it out of
     /// force, under the client's gate, and whatever comes later finds that out. Between two dials it waits on a
-    /// loop, as an undertaking of it. Runs on the loops of its sessions, never on two at once; Fail and StopWaiting on any thread.
+    /// loop, as an undertaking of it. Its sessions call it where their
+    /// callbacks run, never two at once; Fail and StopWaiting on any thread.
     /// </summary>
     private sealed class Pursuit(Host host, CancellationToken cancellation) : Undertaking
     {
@@ -85,7 +86,7 @@ public partial class Client
         {
             string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";
             string gaveUp = _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.";
-            return $"Cannot connect to {host.TargetText}: {reason}.{tried}{gaveUp}";
+            return $"Cannot connect to {host.TargetText}: {reason}.{tried}{gaveUp} See docs/symptoms/cannot-connect.md.";
         }
 
         // -------------------------------------------------------------- from the sessions
@@ -192,9 +193,19 @@ public partial class Client
                 _waitsOn = loop;
             }
 
-            loop.Add(this);
-            _timer = loop.StartTimer(delay, static state => ((Pursuit)state!).DialAgain(), this);
+            // Sessions that run on the pool end there, and what a loop knows is its own.
+            long delayMs = (long)Math.Ceiling(delay.TotalMilliseconds);
+            if (loop.IsCurrent) StartTimer(loop, delayMs);
+            else if (!loop.PostControl(static (l, p, _, ms) => ((Pursuit)p!).StartTimer(l, ms), this, null, delayMs)) GiveUp(new CloseReason(CloseCause.EngineStopped));
             return true;
+        }
+
+        private void StartTimer(Loop loop, long delayMs)
+        {
+            if (loop.IsStopping) GiveUp(new CloseReason(CloseCause.EngineStopped));
+            if (!IsInForce) return;
+            loop.Add(this);
+            _timer = loop.StartTimer(TimeSpan.FromMilliseconds(delayMs), static state => ((Pursuit)state!).DialAgain(), this);
         }
 
         private void DialAgain()

@@ -9,6 +9,10 @@ public sealed class EpollTcpReconnects() : ReconnectSuite(Transport.EpollTcp);
 
 public sealed class EpollUnixReconnects() : ReconnectSuite(Transport.EpollUnix);
 
+public sealed class EpollPoolDials() : DialSuite(Transport.EpollPool);
+
+public sealed class EpollPoolReconnects() : ReconnectSuite(Transport.EpollPool);
+
 public sealed class EpollRealAddresses() : RealAddressSuite(Transport.EpollTcp);
 
 #if PORTABLE
@@ -20,10 +24,16 @@ public sealed class PortableTcpReconnects() : ReconnectSuite(Transport.PortableT
 
 public sealed class PortableUnixReconnects() : ReconnectSuite(Transport.PortableUnix);
 
+public sealed class PortablePoolReconnects() : ReconnectSuite(Transport.PortablePool);
+
 public sealed class PortableRealAddresses() : RealAddressSuite(Transport.PortableTcp);
 #endif
 
 #if MEMORY
+public sealed class MemoryPoolDials() : DialSuite(Transport.MemoryPool);
+
+public sealed class MemoryPoolReconnects() : ReconnectSuite(Transport.MemoryPool);
+
 public sealed class MemoryTcpDials() : DialSuite(Transport.MemoryTcp);
 
 public sealed class MemoryUnixDials() : DialSuite(Transport.MemoryUnix);
