@@ -150,9 +150,10 @@ public partial class Client
         internal void FactoryThrew(Exception exception)
         {
             TakeOutOfForce();
+            bool isAwaited = TryAnswer();
+            if (!isAwaited) host.Engine.NoteException("the factory of a client", exception);
             if (_attempts > 0) host.Tell(new CloseReason(CloseCause.UserException, 0, exception), static (owner, r) => owner.OnGaveUp(r));
-            if (TryAnswer()) Result.SetException(exception);
-            else host.Engine.NoteException("the factory of a client", exception);
+            if (isAwaited) Result.SetException(exception);
         }
 
         private void GiveUp(CloseReason reason)

@@ -104,7 +104,7 @@ public partial class Client : IAsyncDisposable
                 if (ReferenceEquals(_pursuit, pursuit)) _pursuit = null;
             }
 
-            Throw.Disposed(nameof(Whimbrel.Engine));
+            throw engine.EndedError();
         }
 
         pursuit.WatchCancellation();

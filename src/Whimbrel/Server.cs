@@ -144,7 +144,7 @@ public class Server : IAsyncDisposable
         foreach (EndPoint endPoint in Options.EndPointsOn(engine))
         {
             Listener listener = new(engine.NextLoop(), host, Options, endPoint);
-            if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
+            if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
             bound.Add(await listener.Started.ConfigureAwait(false));
             opened.Add(listener);
         }

@@ -292,6 +292,17 @@ public abstract class Session : IConnection
         return connection.StartSessionTimer(due, period);
     }
 
+    /// <summary>Starts a timer for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. The session's thread only.</summary>
+    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default)
+    {
+        if (RunningStrand is { } running) return running.StartTimer(due, period);
+        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+        StrandHere(connection, nameof(StartTimer));
+        return connection.StartSessionTimer(due, period);
+    }
+
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
     protected BroadcastGate BroadcastGate
     {
@@ -347,7 +358,7 @@ public abstract class Session : IConnection
     }
 
     /// <summary>A timer of this session fired.</summary>
-    /// <param name="timer">The one that <see cref="StartTimer"/> gave.</param>
+    /// <param name="timer">The one that <see cref="StartTimer(TimeSpan, TimeSpan)"/> gave. It may be started again.</param>
     protected virtual void OnTimer(LoopTimer timer)
     {
     }

@@ -396,8 +396,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 break;
             case StrandEventKind.Timer:
                 LoopTimer timer = (LoopTimer)item.First!;
+                bool isDue = timer.IsQueued;
                 timer.IsQueued = false;
-                if (!_isEnded && !_isSwitching && !timer.IsCancelled) Call(static (s, t) => s.CallTimer((LoopTimer)t!), timer);
+                if (isDue && !_isEnded && !_isSwitching && !timer.IsCancelled) Call(static (s, t) => s.CallTimer((LoopTimer)t!), timer);
                 break;
             case StrandEventKind.HandedOver:
                 RunHandedOver((Session)item.First!);

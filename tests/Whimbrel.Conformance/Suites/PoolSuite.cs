@@ -92,7 +92,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             rig.Elsewhere(() =>
             {
                 peer.Write(all);
-                peer.Finish();
+                peer.FinishSending();
             });
             try
             {
