@@ -29,6 +29,13 @@ public sealed class ClientOptions : ConnectionOptions
     /// <summary>Longest time for a dial, over all its addresses and with looking up their names. 1 ms up to an hour; default 15 s.</summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(15);
 
+    /// <summary>
+    /// TCP_FASTOPEN_CONNECT: at a server that is known from an earlier connection, what OnConnected sends goes out with the SYN. There
+    /// OnConnected comes before the server has answered, and a refusal is the end of a connection, not a failed dial. The bytes may
+    /// arrive twice (RFC 7413): for requests that can be repeated. Default false. Linux, with bit 1 in net.ipv4.tcp_fastopen.
+    /// </summary>
+    public bool FastOpen { get; init; }
+
     /// <summary>Whether and when the client dials again by itself. Null (the default): never.</summary>
     public ReconnectPolicy? Reconnect { get; init; }
 
@@ -44,6 +51,7 @@ public sealed class ClientOptions : ConnectionOptions
         if (EndPoints.Count > MaxEndPoints) errors.Add($"EndPoints has {EndPoints.Count} entries, allowed 1 to {MaxEndPoints}");
         Reconnect?.Validate(errors);
         if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
+        SocketOptionRules.Check(errors, this, engine);
         errors.ThrowIfAny();
     }
 }

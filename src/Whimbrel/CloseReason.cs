@@ -59,6 +59,9 @@ public enum CloseCause
 
     /// <summary>Any other error of the system; <see cref="CloseReason.ErrorCode"/> has its number.</summary>
     SystemError,
+
+    /// <summary>A dial whose socket could not be prepared: the system refused an option, or <see cref="ConnectionOptions.OnSocketCreated"/> threw. <see cref="CloseReason.Exception"/> says which.</summary>
+    SocketOption,
 }
 
 /// <summary>Who was the first to end it.</summary>
@@ -83,7 +86,7 @@ public enum CloseInitiator
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
 /// <param name="Exception">
-/// What an override threw, with <see cref="CloseCause.UserException"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
+/// What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
 /// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
 /// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
@@ -112,6 +115,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
+        CloseCause.SocketOption => (Exception as NetworkException)?.Error.Category ?? ErrorCategory.Option,
         CloseCause.PeerReset or CloseCause.SystemError => ErrorCategory.System,
         _ => ErrorCategory.None,
     };
@@ -119,6 +123,8 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     /// <summary>One sentence for a log.</summary>
     public override string ToString()
     {
+        // Its own words have the number already.
+        if (Cause == CloseCause.SocketOption) return Exception?.Message ?? "a socket option was refused";
         string text = Cause switch
         {
             CloseCause.None => "still open",

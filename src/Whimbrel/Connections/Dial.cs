@@ -228,7 +228,7 @@ internal sealed class Dial : Undertaking
     /// <summary>Of several failures the one that tells most: what this machine lacks, then what came back from the other end, then what did not.</summary>
     private static int Rank(CloseCause cause) => cause switch
     {
-        CloseCause.ResourceLimit => 0,
+        CloseCause.ResourceLimit or CloseCause.SocketOption => 0,
         CloseCause.Refused or CloseCause.PeerReset => 1,
         CloseCause.TimedOut => 2,
         CloseCause.Unreachable => 4,
