@@ -66,6 +66,8 @@ public class MemoryEngine : Engine
 
     internal override long NowMs => _nowMs;
 
+    internal override long NextMs => _nowMs;
+
     internal override long CoarseMs => _nowMs;
 
     internal override DateTimeOffset UtcNow => WallClock;

@@ -194,6 +194,7 @@ public abstract partial class Loop
     private protected void Woke()
     {
         Mailbox.Woke();
+        Counters.Turns++;
         TimeMs = _busySinceMs = Engine.CoarseMs;
         IsBusy = true;
     }
