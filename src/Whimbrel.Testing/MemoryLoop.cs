@@ -246,6 +246,13 @@ internal sealed unsafe class MemoryLoop : Loop
     {
         ref Slot slot = ref _slots[connector.Slot];
         slot.IsDialPending = false;
+        if (_network.IsUnreachable(connector.Target))
+        {
+            _engine.Trace.Add("unreachable", connector.Slot, 0);
+            connector.CompleteAttach(Errno.ENETUNREACH);
+            return;
+        }
+
         MemorySocket? socket = _network.Dial(connector.Target, connector.LocalEndPoint);
         _engine.Trace.Add("dialled", connector.Slot, socket?.Id ?? 0);
         if (socket is null)

@@ -8,6 +8,7 @@ internal sealed class MemoryNetwork(MemoryFaults faults)
 {
     private readonly Dictionary<EndPoint, MemoryListening> _listening = [];
     private readonly HashSet<EndPoint> _blackHoles = [];
+    private readonly HashSet<EndPoint> _unreachable = [];
     private int _nextPort = 50_000;
     private int _nextSocket = 1;
 
@@ -31,6 +32,10 @@ internal sealed class MemoryNetwork(MemoryFaults faults)
     }
 
     internal void AddBlackHole(EndPoint endPoint) => _blackHoles.Add(endPoint);
+
+    internal void AddUnreachable(EndPoint endPoint) => _unreachable.Add(endPoint);
+
+    internal bool IsUnreachable(EndPoint endPoint) => _unreachable.Contains(endPoint);
 
     internal bool IsBlackHole(EndPoint endPoint) => _blackHoles.Contains(endPoint);
 

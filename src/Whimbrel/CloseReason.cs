@@ -42,6 +42,9 @@ public enum CloseCause
     /// <summary>The engine was disposed.</summary>
     EngineStopped,
 
+    /// <summary>The host name has no address, or could not be looked up.</summary>
+    UnknownHost,
+
     /// <summary>Nobody listens at the address.</summary>
     Refused,
 
@@ -82,7 +85,10 @@ public enum CloseInitiator
 /// </summary>
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
-/// <param name="Exception">What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>.</param>
+/// <param name="Exception">
+/// What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
+/// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
+/// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
 {
     /// <summary>Who ended it.</summary>
@@ -90,7 +96,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit => CloseInitiator.Library,
-        CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
+        CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
     };
 
@@ -102,7 +108,9 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
 
     private ErrorCategory Category => Cause switch
     {
-        CloseCause.Refused or CloseCause.Unreachable => ErrorCategory.Connect,
+        CloseCause.UnknownHost => ErrorCategory.UnknownHost,
+        CloseCause.Refused => ErrorCategory.Refused,
+        CloseCause.Unreachable => ErrorCategory.Unreachable,
         CloseCause.TimedOut => ErrorCategory.Timeout,
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
@@ -131,6 +139,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.HandedOver => "handed over to another session",
             CloseCause.ServerStopped => "the server stopped",
             CloseCause.EngineStopped => "the engine stopped",
+            CloseCause.UnknownHost => Exception is null ? "the host name is unknown" : $"the host name is unknown: {Exception.Message}",
             CloseCause.Refused => "connection refused: nobody listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",

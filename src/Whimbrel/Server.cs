@@ -43,6 +43,14 @@ public class Server : IAsyncDisposable
         _contextFactory = factory;
     }
 
+    /// <summary>Makes a server with default options; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
+    /// <param name="address">Where to listen, for example <c>tcp://*:1111</c> (<see cref="ServerOptions.Address"/>).</param>
+    /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
+    public Server(string address, Func<Session> factory)
+        : this(new ServerOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, factory)
+    {
+    }
+
     private enum State
     {
         Stopped,
@@ -144,7 +152,8 @@ public class Server : IAsyncDisposable
     public static async ValueTask<Server> StartAsync(
         string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null, CancellationToken cancellationToken = default)
     {
-        Server server = new((options ?? new ServerOptions()).At(StreamAddress.ToEndPoint(address)), ConnectionStream.Serve(handler));
+        ArgumentNullException.ThrowIfNull(address);
+        Server server = new((options ?? new ServerOptions()).At(address), ConnectionStream.Serve(handler));
         await server.StartAsync(cancellationToken).ConfigureAwait(false);
         return server;
     }
@@ -152,7 +161,7 @@ public class Server : IAsyncDisposable
     private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, List<Listener> opened)
     {
         List<EndPoint> bound = [];
-        foreach (EndPoint endPoint in Options.AllEndPoints)
+        foreach (EndPoint endPoint in Options.EndPointsOn(engine))
         {
             Listener listener = new(engine.NextLoop(), host, Options, endPoint);
             if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();

@@ -5,16 +5,22 @@ namespace Whimbrel;
 /// <summary>What a <see cref="Server"/> needs to know. Plain data, copied and validated once, at start.</summary>
 public sealed class ServerOptions : ConnectionOptions
 {
-    private EndPoint? _endPoint;
+    private string? _address;
 
     /// <summary>Where to listen: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
-    public EndPoint? EndPoint
+    public EndPoint? EndPoint { get; init; }
+
+    /// <summary>
+    /// Where to listen, as text: <c>tcp://127.0.0.1:1111</c>, <c>tcp://*:1111</c>, <c>unix:/path</c> (<see cref="NetworkAddress"/> has all
+    /// forms). Of names it takes only <c>localhost</c>, which is 127.0.0.1. Shorthand for one entry in <see cref="EndPoints"/>.
+    /// </summary>
+    public string? Address
     {
-        get => _endPoint;
-        init => _endPoint = value;
+        get => _address;
+        init => _address = value;
     }
 
-    /// <summary>Several addresses to listen at. Give this or <see cref="EndPoint"/>.</summary>
+    /// <summary>Several addresses to listen at. Give this, <see cref="EndPoint"/> or <see cref="Address"/>.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
 
     /// <summary>Connections that the system keeps ready to be accepted. 1 up to 65,535, and at most the system's somaxconn; default 4,096.</summary>
@@ -45,15 +51,16 @@ public sealed class ServerOptions : ConnectionOptions
     public bool RemoveStaleUnixPath { get; init; } = true;
 
     /// <summary>A copy that listens there.</summary>
-    internal ServerOptions At(EndPoint endPoint)
+    internal ServerOptions At(string address)
     {
-        if (AllEndPoints.Count > 0) throw new ArgumentException("The options name an end point, and an address is given too: use one of them.");
+        if (EndPoint is not null || EndPoints.Count > 0 || Address is not null) throw new ArgumentException("The options say where to listen, and an address is given too: use one of them.");
         ServerOptions copy = (ServerOptions)Clone();
-        copy._endPoint = endPoint;
+        copy._address = address;
         return copy;
     }
 
-    internal IReadOnlyList<EndPoint> AllEndPoints => EndPoint is null ? EndPoints : [EndPoint];
+    /// <summary>Where to listen, whichever of the three properties says so. After <see cref="Validate"/>.</summary>
+    internal List<EndPoint> EndPointsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: true);
 
     internal void Validate(Engine engine)
     {
@@ -61,9 +68,7 @@ public sealed class ServerOptions : ConnectionOptions
         ValidateCommon(errors);
         errors.Range(nameof(Backlog), Backlog, 1, 65_535);
         errors.Range(nameof(MaxConnections), MaxConnections, 1, 10_000_000);
-        if (EndPoint is not null && EndPoints.Count > 0) errors.Add("EndPoint and EndPoints are both given: use one of them");
-        if (AllEndPoints.Count == 0) errors.Add("EndPoint is missing: give an IPEndPoint or a UnixDomainSocketEndPoint");
-        foreach (EndPoint endPoint in AllEndPoints) EndPointRules.Check(errors, nameof(EndPoint), endPoint, engine);
+        EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
         errors.ThrowIfAny();
     }

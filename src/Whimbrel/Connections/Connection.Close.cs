@@ -190,18 +190,18 @@ internal sealed partial class Connection
         if (_holdsSocket) Loop.Discard(AdoptedSocket);
         _holdsSocket = false;
         AdoptedSocket = default;
-        Connector? connector = Connector;
-        Connector = null;
-        connector?.Cancel(_reason);
+        Dial? dial = Dial;
+        Dial = null;
+        dial?.GiveUp(_reason);
         Loop.Schedule(this);
     }
 
-    /// <summary>The dial attempt that will bring the socket, while there is one.</summary>
-    internal Connector? Connector { get; set; }
+    /// <summary>What will bring the socket, while it is under way.</summary>
+    internal Dial? Dial { get; set; }
 
     internal void DialFailed(CloseReason reason)
     {
-        Connector = null;
+        Dial = null;
         SetReason(reason);
         EndAttempt();
     }

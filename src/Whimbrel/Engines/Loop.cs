@@ -49,6 +49,7 @@ public abstract partial class Loop
     private int _receivedSinceFlush;
     private int _blocksSinceFlush;
     private bool _isFlushing;
+    private Undertaking? _firstUndertaking;
     private long _busySinceMs;
     private long _lastBlockedNoticeMs = long.MinValue / 2;
     private bool _isStopping;
@@ -413,6 +414,21 @@ public abstract partial class Loop
     {
         Counters.ConnectionsClosed++;
         if (_freeConnections.Count < 1024) _freeConnections.Push(connection);
+    }
+
+    internal void Add(Undertaking undertaking)
+    {
+        undertaking.NextOfLoop = _firstUndertaking;
+        if (_firstUndertaking is not null) _firstUndertaking.PreviousOfLoop = undertaking;
+        _firstUndertaking = undertaking;
+    }
+
+    internal void Remove(Undertaking undertaking)
+    {
+        if (undertaking.PreviousOfLoop is { } previous) previous.NextOfLoop = undertaking.NextOfLoop;
+        else if (ReferenceEquals(_firstUndertaking, undertaking)) _firstUndertaking = undertaking.NextOfLoop;
+        if (undertaking.NextOfLoop is { } next) next.PreviousOfLoop = undertaking.PreviousOfLoop;
+        undertaking.NextOfLoop = undertaking.PreviousOfLoop = null;
     }
 
     /// <summary>Name and number, as in messages.</summary>

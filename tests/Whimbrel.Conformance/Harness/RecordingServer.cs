@@ -58,6 +58,13 @@ public sealed class RecordingServer : Server
     /// <summary>Events of the server, in order.</summary>
     public IReadOnlyList<string> Events => [.. _events];
 
+    /// <summary>Forgets sessions and events so far, for tests that make very many.</summary>
+    public void Forget()
+    {
+        _made.Clear();
+        _events.Clear();
+    }
+
     /// <summary>Runs inside each event, after it was recorded.</summary>
     public Action<string>? OnEvent { get; set; }
 
