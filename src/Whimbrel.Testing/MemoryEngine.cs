@@ -31,7 +31,7 @@ public sealed class MemoryEngine : Engine
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
         Seed = seed;
         Random = new Random(seed);
-        _network = new MemoryNetwork(faults ?? new MemoryFaults());
+        _network = new MemoryNetwork(faults ?? new MemoryFaults(), Random);
         // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
         _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
         Loops = new Loop[loops];
@@ -51,6 +51,11 @@ public sealed class MemoryEngine : Engine
     public long VirtualTimeMs => _nowMs;
 
     internal override long NowMs => _nowMs;
+
+    /// <summary>The virtual clock on a day of its own, so that a time of day is the same in every run.</summary>
+    internal override DateTimeOffset UtcNow => new DateTimeOffset(2001, 1, 1, 0, 0, 0, TimeSpan.Zero).AddMilliseconds(_nowMs);
+
+    internal override bool CanSharePorts => true;
 
     internal Random Random { get; }
 

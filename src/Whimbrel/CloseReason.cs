@@ -42,6 +42,9 @@ public enum CloseCause
     /// <summary>The engine was disposed.</summary>
     EngineStopped,
 
+    /// <summary>No byte came or went for <see cref="ConnectionOptions.IdleTimeout"/>.</summary>
+    IdleTimeout,
+
     /// <summary>Nobody listens at the address.</summary>
     Refused,
 
@@ -86,7 +89,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
-        CloseCause.SlowConsumer or CloseCause.UnreadLimit => CloseInitiator.Library,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout => CloseInitiator.Library,
         CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
     };
@@ -100,7 +103,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     private ErrorCategory Category => Cause switch
     {
         CloseCause.Refused or CloseCause.Unreachable => ErrorCategory.Connect,
-        CloseCause.TimedOut => ErrorCategory.Timeout,
+        CloseCause.TimedOut or CloseCause.IdleTimeout => ErrorCategory.Timeout,
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
@@ -125,6 +128,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.HandedOver => "handed over to another session",
             CloseCause.ServerStopped => "the server stopped",
             CloseCause.EngineStopped => "the engine stopped",
+            CloseCause.IdleTimeout => "closed because nothing was sent or received for IdleTimeout",
             CloseCause.Refused => "connection refused: nobody listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",

@@ -8,6 +8,9 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
+    /// <summary>Looks per <see cref="ConnectionOptions.IdleTimeout"/>: with so many in a row that see no byte it is over.</summary>
+    internal const int IdleChecks = 4;
+
     private long _progressAtDeadline;
 
     private void SetReason(CloseReason reason)
@@ -99,6 +102,25 @@ internal sealed partial class Connection
         if (_peerFinished) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
+    /// <summary>The end has begun and no callback runs: the session hears of it, once.</summary>
+    private void SayDisconnecting()
+    {
+        _saidDisconnecting = true;
+        Call("OnDisconnecting", static session => session.CallDisconnecting(session.Connection!.Reason));
+        _shard.Host.SessionDisconnecting(_session, _reason);
+    }
+
+    /// <summary>The server stops. Outside of any callback. Who takes the connection over in answer hears of it as well.</summary>
+    internal void ServerStopping()
+    {
+        for (Session? told = null; _state == ConnectionState.Open && !ReferenceEquals(told, _session);)
+        {
+            told = _session;
+            Call("OnServerStopping", static session => session.CallServerStopping());
+            AfterCallback();
+        }
+    }
+
     // ------------------------------------------------------------------ at once
 
     /// <summary>Abort on the loop's thread: discards, resets.</summary>
@@ -174,6 +196,7 @@ internal sealed partial class Connection
 
     private void End()
     {
+        if (_wasConnected && !_saidDisconnecting) SayDisconnecting();
         DiscardQueue();
         EndOperations();
         LeaveGroups();
@@ -239,6 +262,7 @@ internal sealed partial class Connection
         _offerPending = false;
         _heldFinish = false;
         _wasConnected = false;
+        _saidDisconnecting = false;
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;
@@ -254,17 +278,39 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ deadlines
 
-    private void StartDeadline(TimeSpan due)
+    private void StartDeadline(TimeSpan due) => StartDeadline(due, _bytesSent);
+
+    private void StartDeadline(TimeSpan due, long progress)
     {
         // One timer for all deadlines of all tenants: short connections are many.
         _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
         Loop.Timers.Remove(_deadline);
-        _progressAtDeadline = _bytesSent;
+        _progressAtDeadline = progress;
         Loop.StartTimer(_deadline, due);
+    }
+
+    private void StartIdleChecks()
+    {
+        _idleChecks = 0;
+        StartDeadline(_shard.IdleCheck, _bytesSent + _bytesReceived);
+    }
+
+    /// <summary>One look in a while instead of a timer that each byte starts anew. The same timer serves the end later.</summary>
+    private void CheckIdle()
+    {
+        if (_bytesSent + _bytesReceived != _progressAtDeadline) StartIdleChecks();
+        else if (++_idleChecks >= IdleChecks) CloseWith(new CloseReason(CloseCause.IdleTimeout));
+        else StartDeadline(_shard.IdleCheck, _progressAtDeadline);
     }
 
     private void DeadlinePassed()
     {
+        if (_state == ConnectionState.Open)
+        {
+            CheckIdle();
+            return;
+        }
+
         if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
         {
             // The peer is slow, not gone: as long as it takes bytes it may have them.

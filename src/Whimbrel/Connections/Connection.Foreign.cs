@@ -33,12 +33,14 @@ internal sealed partial class Connection
         {
             // A small piece between two sends would cost each of those a block of its own.
             Append(owner.Memory.Span[..length]);
+            CountMessage(length);
             owner.Dispose();
             return;
         }
 
         Enqueue(Loop.Blocks.TakeOwned(owner, length));
         _queued += length;
+        CountMessage(length);
         MarkDirty();
     }
 
@@ -155,7 +157,12 @@ internal sealed partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         BeginMove();
-        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0)
+        {
+            Append(data);
+            CountMessage(data.Length);
+        }
+
         ReleaseForeign(data.Length, generation);
         EndMove();
         ForeignArrived(generation);
@@ -267,6 +274,7 @@ internal sealed partial class Connection
             operation.Advance(count);
             if (operation.Rest.Length > 0) break;
             RemoveFirstOperation();
+            CountMessage(count);
             operation.End(SendResult.Queued);
             ReleaseHeldRuns();
         }

@@ -29,6 +29,8 @@ internal sealed partial class Connection : Resident
     private bool _finishedFirst;
     private bool _finishSent;
     private bool _holdsSocket;
+    private bool _saidDisconnecting;
+    private byte _idleChecks;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -118,6 +120,8 @@ internal sealed partial class Connection : Resident
         _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
+        _session.SetConnectedAt(Loop.Engine.UtcNow);
+        if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
         Call("OnConnected", static session => session.CallConnected());
         _shard.Host.SessionConnected(_session);
         if (_sessionTimers is not null) ReleaseHeldTimers();
@@ -203,6 +207,16 @@ internal sealed partial class Connection : Resident
     {
         Exception? thrown = null;
         Loop.EnterCallback(this, "OnDisconnected");
+        try
+        {
+            old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+            TellErrorAfterEnd(old, e);
+        }
+
         try
         {
             old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
@@ -298,6 +312,8 @@ internal sealed partial class Connection : Resident
                 RunScheduledOpen();
                 break;
             case ConnectionState.Draining:
+                if (!_saidDisconnecting) SayDisconnecting();
+                if (_state != ConnectionState.Draining) break;
                 UseRoom();
                 TryFinishDraining();
                 break;

@@ -9,7 +9,7 @@ namespace Whimbrel.Connections;
 internal abstract class ConnectionHost
 {
     private readonly Lock _gate = new();
-    private const int NoticeEveryMs = 60_000;
+    protected const int NoticeEveryMs = 60_000;
 
     private HostShard?[] _hostShards = [];
     private long _lastSlowNoticeMs = long.MinValue / 2;
@@ -71,6 +71,11 @@ internal abstract class ConnectionHost
 
     /// <summary>After the session's own OnConnected.</summary>
     internal abstract void SessionConnected(Session session);
+
+    /// <summary>After the session's own OnDisconnecting.</summary>
+    internal virtual void SessionDisconnecting(Session session, CloseReason reason)
+    {
+    }
 
     /// <summary>Before the session's last callback: the place is free again (contract 1).</summary>
     internal abstract void SessionEnding(Session session);

@@ -12,14 +12,14 @@ internal static unsafe class SocketFactory
 
     /// <summary>A listening descriptor, or minus the error number. <paramref name="bound"/> is the address it really has.</summary>
     // Safe: the address buffer is larger than any address the codec writes.
-    internal static int Listen(EndPoint endPoint, ServerOptions options, out EndPoint bound)
+    internal static int Listen(EndPoint endPoint, ServerOptions options, PortSharing sharing, out EndPoint bound)
     {
         bound = endPoint;
         int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
         if (fd < 0) return -Syscall.LastError;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
-        int error = SetListenerOptions(fd, endPoint, options);
+        int error = SetListenerOptions(fd, endPoint, options, sharing);
         if (error == 0 && Syscall.Bind(fd, address, length) != 0)
         {
             error = Syscall.LastError;
@@ -30,6 +30,8 @@ internal static unsafe class SocketFactory
         }
 
         if (error == 0 && Syscall.Listen(fd, options.Backlog) != 0) error = Syscall.LastError;
+        // Only now: until it listens, a port that somebody else has must be an error, also when that one shares.
+        if (error == 0 && sharing == PortSharing.Opens) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (error == 0)
         {
             bound = LocalEndPointOf(fd) ?? endPoint;
@@ -40,13 +42,13 @@ internal static unsafe class SocketFactory
         return -error;
     }
 
-    private static int SetListenerOptions(int fd, EndPoint endPoint, ServerOptions options)
+    private static int SetListenerOptions(int fd, EndPoint endPoint, ServerOptions options, PortSharing sharing)
     {
         int error = 0;
         if (endPoint is IPEndPoint ip)
         {
             if (options.ReuseAddress) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
-            if (error == 0 && options.ReusePort) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+            if (error == 0 && (options.ReusePort || sharing == PortSharing.Joins)) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
             if (error == 0 && ip.AddressFamily == AddressFamily.InterNetworkV6)
             {
                 error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
@@ -91,6 +93,38 @@ internal static unsafe class SocketFactory
         if (error == 0) return fd;
         Syscall.Close(fd);
         return -error;
+    }
+
+    /// <summary>SO_REUSEPORT spreads connections over the listeners of a port, and can be set when the first one listens already.</summary>
+    internal static bool CanSharePorts => OperatingSystem.IsLinux();
+
+    /// <summary>
+    /// The listener completes no new connection; those that are complete can still be accepted. TCP: a filter drops every
+    /// first packet, so that the peer tries again and is refused when the listener is closed. Best effort: where it fails, a
+    /// connection that comes between the last accept and the close is reset.
+    /// </summary>
+    // Safe: the kernel copies the program during the call.
+    internal static void RefuseNewcomers(int listenFd, EndPoint endPoint)
+    {
+        if (endPoint is not IPEndPoint)
+        {
+            _ = Syscall.Shutdown(listenFd, SocketAbi.SHUT_RD);
+            return;
+        }
+
+        ReadOnlySpan<FilterInstruction> dropFirstPackets =
+        [
+            new(0x30, 0, 0, 13), // the byte of flags in the TCP header
+            new(0x54, 0, 0, 0x12), // SYN and ACK of it
+            new(0x15, 0, 1, 0x02), // SYN alone?
+            new(0x06, 0, 0, 0), // drop
+            new(0x06, 0, 0, uint.MaxValue), // keep
+        ];
+        fixed (FilterInstruction* instructions = dropFirstPackets)
+        {
+            FilterProgram program = new() { Count = (ushort)dropFirstPackets.Length, Instructions = instructions };
+            _ = Syscall.SetSocketOption(listenFd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ATTACH_FILTER, &program, (uint)sizeof(FilterProgram));
+        }
     }
 
     // Safe: the kernel writes at most `length` bytes.
@@ -138,7 +172,7 @@ internal static unsafe class SocketFactory
 
     // ------------------------------------------------------------------ portable
 
-    internal static Socket CreateListener(EndPoint endPoint, ServerOptions options)
+    internal static Socket CreateListener(EndPoint endPoint, ServerOptions options, PortSharing sharing)
     {
         Socket socket = CreateSocket(endPoint);
         try
@@ -147,13 +181,15 @@ internal static unsafe class SocketFactory
             {
                 // ReuseAddress: .NET sets SO_REUSEADDR in every bind of a Unix system. Its own option of that name is not for us: it
                 // sets SO_REUSEPORT as well, and a second server would take the same port without an error.
-                if (options.ReusePort && OperatingSystem.IsLinux()) SetReusePort(socket);
+                if ((options.ReusePort || sharing == PortSharing.Joins) && OperatingSystem.IsLinux()) SetReusePort(socket);
                 if (ip.AddressFamily == AddressFamily.InterNetworkV6) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
             }
 
             SetStreamOptions(socket, endPoint, options);
             Bind(socket, endPoint, options);
             socket.Listen(options.Backlog);
+            // As in Listen.
+            if (sharing == PortSharing.Opens) SetReusePort(socket);
             return socket;
         }
         catch
@@ -174,6 +210,12 @@ internal static unsafe class SocketFactory
             File.Delete(endPoint.ToString()!);
             socket.Bind(endPoint);
         }
+    }
+
+    /// <summary>As with a descriptor; elsewhere than on Linux whoever comes between the last accept and the close is reset.</summary>
+    internal static void RefuseNewcomers(Socket listener, EndPoint endPoint)
+    {
+        if (OperatingSystem.IsLinux()) RefuseNewcomers((int)listener.Handle, endPoint);
     }
 
     private static bool IsStale(EndPoint endPoint)

@@ -86,6 +86,12 @@ public class Engine : IAsyncDisposable
     /// <summary>Monotonic milliseconds.</summary>
     internal virtual long NowMs => Environment.TickCount64;
 
+    /// <summary>The time of day, in UTC.</summary>
+    internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
+
+    /// <summary>Several listeners of one server can have the same TCP port, and the system spreads connections among them.</summary>
+    internal virtual bool CanSharePorts => Connections.SocketFactory.CanSharePorts;
+
     /// <summary>One of the engine's loops.</summary>
     /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
     public Loop GetLoop(int index) => Loops[index];
