@@ -121,7 +121,8 @@ internal sealed partial class SimSession : Session
             if (_isPausedForSure) _world.Fail($"{this}: delivery while paused");
             if (_peerHasFinished && unread.Length != _incoming.LeftoverLength) _world.Fail($"{this}: new bytes after OnPeerFinished");
             if (unread.IsEmpty) _world.Fail($"{this}: nothing was offered");
-            if (unread.Length < _needed) _finishMustFollow = true;
+            // After the peer's FIN there is no more to wait for, and the FIN was told already.
+            if (unread.Length < _needed && !_peerHasFinished) _finishMustFollow = true;
             _needed = 0;
             _incoming.Offered(unread);
             ActSeveral();
