@@ -223,12 +223,9 @@ public partial class Server
             connection.Connecting(socket);
         }
 
-        internal override void SessionConnecting(Connection connection)
-        {
-            Tell(connection.Session, static (owner, s) => owner.OnConnecting(s));
-            // The server may have refused it there.
-            if (connection.State == ConnectionState.Connecting) connection.AdoptHeld();
-        }
+        internal override void SessionBegan(Session session) => Tell(session, static (owner, s) => owner.OnConnecting(s));
+
+        internal override void SessionConnecting(Connection connection) => connection.AdoptHeld();
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 

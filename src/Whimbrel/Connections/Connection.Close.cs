@@ -39,6 +39,7 @@ internal sealed partial class Connection
         else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         _state = ConnectionState.Draining;
+        _strand?.EndInput();
         RefuseForeign();
         CloseFill();
         CancelSessionTimers();
@@ -99,26 +100,37 @@ internal sealed partial class Connection
         if (_finishSent || !SendQueueIsEmpty || _sendError != 0) return;
         _finishSent = true;
         Loop.FinishSend(this);
-        if (_peerFinished) CloseWith(new CloseReason(CloseCause.PeerClosed));
+        // On the pool the session may not have heard of it yet, nor got the last bytes.
+        if (_peerFinished && (_strand is null || _finishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
     /// <summary>The end has begun and no callback runs: the session hears of it, once.</summary>
     private void SayDisconnecting()
     {
         _saidDisconnecting = true;
+        if (_strand is { } strand)
+        {
+            strand.PostDisconnecting(_reason);
+            return;
+        }
+
         Call("OnDisconnecting", static session => session.CallDisconnecting(session.Connection!.Reason));
         _shard.Host.SessionDisconnecting(_session, _reason);
     }
 
-    /// <summary>The server stops. Outside of any callback. Who takes the connection over in answer hears of it as well.</summary>
+    /// <summary>The server stops. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
     internal void ServerStopping()
     {
-        for (Session? told = null; _state == ConnectionState.Open && !ReferenceEquals(told, _session);)
+        if (_state != ConnectionState.Open) return;
+        _saidServerStopping = true;
+        if (_strand is { } strand)
         {
-            told = _session;
-            Call("OnServerStopping", static session => session.CallServerStopping());
-            AfterCallback();
+            strand.PostServerStopping();
+            return;
         }
+
+        Call("OnServerStopping", static session => session.CallServerStopping());
+        AfterCallback();
     }
 
     // ------------------------------------------------------------------ at once
@@ -137,6 +149,7 @@ internal sealed partial class Connection
         }
 
         SetReason(reason);
+        _strand?.EndInput();
         ResetOnClose = true;
         Detach();
     }
@@ -196,7 +209,7 @@ internal sealed partial class Connection
 
     private void End()
     {
-        if (_wasConnected && !_saidDisconnecting) SayDisconnecting();
+        if (_wasConnected && !_saidDisconnecting && _strand is null) SayDisconnecting();
         DiscardQueue();
         EndOperations();
         LeaveGroups();
@@ -205,10 +218,20 @@ internal sealed partial class Connection
         CloseReason reason = _reason;
         // Only a connection that was announced is said to have ended (contract 1).
         bool wasConnected = _wasConnected;
+        _shard.Closed++;
+        if (_strand is { } strand)
+        {
+            // The last callback may come much later; this object serves others then.
+            _strand = null;
+            session.DetachForGood(_bytesReceived, _bytesSent);
+            Recycle();
+            strand.End(reason, wasConnected);
+            return;
+        }
+
         host.SessionEnding(session);
         CallLast(session, reason, wasConnected);
         session.DetachForGood(_bytesReceived, _bytesSent);
-        _shard.Closed++;
         Recycle();
         host.SessionEnded(session, reason, wasConnected);
     }
@@ -262,11 +285,13 @@ internal sealed partial class Connection
         _offerPending = false;
         _heldFinish = false;
         _wasConnected = false;
+        _saidServerStopping = false;
         _saidDisconnecting = false;
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;
         _finishedFirst = false;
+        _finishWasTold = false;
         _sendError = 0;
         _reserved = 0;
         _sendInFlight = false;

@@ -33,21 +33,28 @@ internal sealed partial class Connection
         {
             // A small piece between two sends would cost each of those a block of its own.
             Append(owner.Memory.Span[..length]);
-            CountMessage(length);
+            CountOwned(owner);
             owner.Dispose();
             return;
         }
 
         Enqueue(Loop.Blocks.TakeOwned(owner, length));
         _queued += length;
-        CountMessage(length);
+        CountOwned(owner);
         MarkDirty();
+    }
+
+    /// <summary>What a callback on the pool gathered is as many messages as it had sends.</summary>
+    private void CountOwned(IMemoryOwner<byte> owner)
+    {
+        if (_shard.CountsSends) _shard.MessagesSent += owner is StrandBlock block ? block.Messages : 1;
     }
 
     private SendResult SendOwnedForeign(IMemoryOwner<byte> owner, int length, uint generation)
     {
         SendResult result = TryReserveForeign(length, generation);
         if (result != SendResult.Queued) return result;
+        Strand.CurrentOf(this, generation)?.SendsOwned(length);
         if (Loop.Mailbox.PostOwned(this, generation, owner, length)) return SendResult.Queued;
         ReleaseForeign(length, generation);
         return SendResult.Closed;
@@ -78,6 +85,7 @@ internal sealed partial class Connection
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
+        if (Strand.CurrentOf(this, generation) is { } strand && strand.TryGather(head, body)) return SendResult.Queued;
         result = Loop.Mailbox.PostSend(this, generation, head, body);
         if (result != SendResult.Queued) ReleaseForeign(length, generation);
         return result;
@@ -104,7 +112,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
-    private void ForeignGone(uint generation)
+    internal void ForeignGone(uint generation)
     {
         if (generation != Generation) return;
         if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
@@ -144,6 +152,11 @@ internal sealed partial class Connection
 
     private void RefuseForeign() => CloseForeign(Generation);
 
+    /// <summary>A strand takes room for what it gathers. Any thread.</summary>
+    internal SendResult ReserveForeign(int length, uint generation) => TryReserveForeign(length, generation);
+
+    internal void GiveBackForeign(int length, uint generation) => ReleaseForeign(length, generation);
+
     private void ReleaseForeign(int length, uint generation)
     {
         while (true)
@@ -174,9 +187,9 @@ internal sealed partial class Connection
         Loop.FlushIfMany();
     }
 
-    internal void DrainClose(uint generation)
+    internal void DrainClose(uint generation, object? reason)
     {
-        if (generation == Generation) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (generation == Generation) CloseWith(reason as CloseReason? ?? new CloseReason(CloseCause.LocalClose));
     }
 
     internal void DrainFinishSending(uint generation)
@@ -211,6 +224,7 @@ internal sealed partial class Connection
             }
         }
 
+        if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(this, generation, data);
         Interlocked.Increment(ref _operationCount);

@@ -21,6 +21,7 @@ internal sealed partial class Connection : Resident
     private Session? _next;
     private ConnectionState _state = ConnectionState.Free;
     private CloseReason _reason;
+    private Strand? _strand;
     private LoopTimer? _deadline;
     private LoopTimer? _sessionTimers;
     private bool _wasConnected;
@@ -29,6 +30,8 @@ internal sealed partial class Connection : Resident
     private bool _finishedFirst;
     private bool _finishSent;
     private bool _holdsSocket;
+    private bool _finishWasTold;
+    private bool _saidServerStopping;
     private bool _saidDisconnecting;
     private byte _idleChecks;
 
@@ -47,7 +50,10 @@ internal sealed partial class Connection : Resident
 
     internal CloseReason Reason => _reason;
 
-    internal bool IsOpen => _state == ConnectionState.Open;
+    internal bool IsOpen => _state == ConnectionState.Open && _strand is not { IsEnded: true };
+
+    /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
+    internal Strand? Strand => _strand;
 
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
@@ -69,6 +75,7 @@ internal sealed partial class Connection : Resident
         _foreign = ForeignWord(Generation, closed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
+        if (shard.Options.Scheduling == Scheduling.ThreadPool) _strand = new Strand(this, session);
     }
 
     /// <summary>
@@ -79,7 +86,14 @@ internal sealed partial class Connection : Resident
     {
         _holdsSocket = accepted is not null;
         AdoptedSocket = accepted.GetValueOrDefault();
+        if (_strand is { } strand)
+        {
+            strand.PostConnecting();
+            return;
+        }
+
         Call("OnConnecting", static session => session.CallConnecting());
+        if (_state == ConnectionState.Connecting) _shard.Host.SessionBegan(_session);
         ConnectingReturned();
     }
 
@@ -122,8 +136,16 @@ internal sealed partial class Connection : Resident
         _shard.Members.Add(this);
         _session.SetConnectedAt(Loop.Engine.UtcNow);
         if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
-        Call("OnConnected", static session => session.CallConnected());
-        _shard.Host.SessionConnected(_session);
+        if (_strand is { } strand)
+        {
+            strand.PostConnected();
+        }
+        else
+        {
+            Call("OnConnected", static session => session.CallConnected());
+            _shard.Host.SessionConnected(_session);
+        }
+
         if (_sessionTimers is not null) ReleaseHeldTimers();
         AfterCallback();
         UpdateReceiving();
@@ -198,6 +220,7 @@ internal sealed partial class Connection : Resident
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
         Call("OnConnected", static session => session.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+        if (_saidServerStopping && _state == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
         if (_state != ConnectionState.Open || _unread.Length == 0) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _offerPending = true;
@@ -252,6 +275,12 @@ internal sealed partial class Connection : Resident
 
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
         if (_state != ConnectionState.Open || timer.IsCancelled) return;
+        if (_strand is { } strand)
+        {
+            strand.PostTimer(timer);
+            return;
+        }
+
         Loop.EnterCallback(this, "OnTimer");
         try
         {

@@ -66,6 +66,11 @@ internal abstract class ConnectionHost
     /// <summary>Something about one of its sessions that an operator should know.</summary>
     internal abstract void NoteSession(Notice notice);
 
+    /// <summary>After the session's own OnConnecting, where that ran; the session may be closed here.</summary>
+    internal virtual void SessionBegan(Session session)
+    {
+    }
+
     /// <summary>The session's OnConnecting has returned, and the attempt goes on: adopt what was accepted, or dial.</summary>
     internal abstract void SessionConnecting(Connection connection);
 

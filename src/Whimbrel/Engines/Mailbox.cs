@@ -18,6 +18,7 @@ internal enum DataKind : byte
     Join,
     Leave,
     Broadcast,
+    BroadcastGate,
 }
 
 internal struct DataItem
@@ -304,7 +305,7 @@ internal sealed class Mailbox
                 item.Connection!.DrainOperation(item.Generation, (SendOperation)item.Payload!);
                 break;
             case DataKind.Close:
-                item.Connection!.DrainClose(item.Generation);
+                item.Connection!.DrainClose(item.Generation, item.Payload);
                 break;
             case DataKind.FinishSending:
                 item.Connection!.DrainFinishSending(item.Generation);
@@ -317,6 +318,9 @@ internal sealed class Mailbox
                 break;
             case DataKind.Broadcast:
                 ((GroupShard)item.Payload!).DrainBroadcast(_arenaDraining.Slice(item.Offset, item.Length), item.Extra);
+                break;
+            case DataKind.BroadcastGate:
+                item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
                 break;
         }
     }

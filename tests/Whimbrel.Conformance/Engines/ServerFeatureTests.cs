@@ -25,7 +25,25 @@ public sealed class PortableUnixServerLives() : ServerLifeSuite(Transport.Portab
 
 public sealed class PortableUnixCounters() : CounterSuite(Transport.PortableUnix);
 
+public sealed class EpollPoolAccepting() : AcceptSuite(Transport.EpollPool);
+
+public sealed class EpollPoolServerLives() : ServerLifeSuite(Transport.EpollPool);
+
+public sealed class EpollPoolCounters() : CounterSuite(Transport.EpollPool);
+
+public sealed class PortablePoolAccepting() : AcceptSuite(Transport.PortablePool);
+
+public sealed class PortablePoolServerLives() : ServerLifeSuite(Transport.PortablePool);
+
+public sealed class PortablePoolCounters() : CounterSuite(Transport.PortablePool);
+
 #if MEMORY
+public sealed class MemoryPoolAccepting() : AcceptSuite(Transport.MemoryPool);
+
+public sealed class MemoryPoolServerLives() : ServerLifeSuite(Transport.MemoryPool);
+
+public sealed class MemoryPoolCounters() : CounterSuite(Transport.MemoryPool);
+
 public sealed class MemoryTcpAccepting() : AcceptSuite(Transport.MemoryTcp);
 
 public sealed class MemoryTcpServerLives() : ServerLifeSuite(Transport.MemoryTcp);
