@@ -31,6 +31,7 @@ public partial class Server
         private long _lastRefusalNoticeMs = long.MinValue / 2;
         private long _lastDescriptorNoticeMs = long.MinValue / 2;
         private volatile bool _isStopping;
+        private volatile bool _isAborting;
 
         internal Host(Server owner, Engine engine)
             : base(engine, owner.Options, isAccepting: true)
@@ -219,13 +220,18 @@ public partial class Server
 
             Connection connection = loop.TakeConnection();
             connection.Begin(ShardOf(loop), session, Engine.NextConnectionId(), local, peer);
-            if (_isStopping) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
+            if (_isAborting) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
             connection.Connecting(socket);
         }
 
         internal override void SessionBegan(Session session) => Tell(session, static (owner, s) => owner.OnConnecting(s));
 
-        internal override void SessionConnecting(Connection connection) => connection.AdoptHeld();
+        internal override void SessionConnecting(Connection connection)
+        {
+            // OnConnecting may have taken its time (contract 14): an end of all has not met this one.
+            if (_isAborting) connection.AbortWith(new CloseReason(CloseCause.ServerStopped));
+            else connection.AdoptHeld();
+        }
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 
@@ -246,8 +252,19 @@ public partial class Server
         {
             _byId[session.Id] = session;
             Tell(session, static (owner, s) => owner.OnConnected(s));
-            // Too late to be among those that the stop closes.
-            if (_isStopping) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
+            // It may have come too late to be among those that the stop told.
+            if (_isStopping && session.Connection is { } connection)
+            {
+                connection.Loop.PostControl(
+                    static (_, c, _, g) =>
+                    {
+                        Connection late = (Connection)c!;
+                        if (late.Generation == (uint)g) late.ServerStopping();
+                    },
+                    connection,
+                    null,
+                    session.Generation);
+            }
         }
 
         internal override void SessionDisconnecting(Session session, CloseReason reason) =>
@@ -323,6 +340,8 @@ public partial class Server
 
         private void AbortAll()
         {
+            // First: who is not a member yet sees it before it becomes one.
+            _isAborting = true;
             foreach (HostShard shard in Shards)
             {
                 shard.Loop.PostControl(

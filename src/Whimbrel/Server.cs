@@ -179,7 +179,7 @@ public partial class Server : IAsyncDisposable
         async ValueTask<EndPoint> OpenAsync(Loop loop, EndPoint address, PortSharing sharing)
         {
             Listener listener = new(loop, host, Options, address, sharing);
-            if (!loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
+            if (!loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
             EndPoint real = await listener.Started.ConfigureAwait(false);
             opened.Add(listener);
             return real;

@@ -118,10 +118,10 @@ internal sealed partial class Connection
         _shard.Host.SessionDisconnecting(_session, _reason);
     }
 
-    /// <summary>The server stops. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
+    /// <summary>The server stops; once. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
     internal void ServerStopping()
     {
-        if (_state != ConnectionState.Open) return;
+        if (_state != ConnectionState.Open || _saidServerStopping) return;
         _saidServerStopping = true;
         if (_strand is { } strand)
         {
@@ -308,10 +308,9 @@ internal sealed partial class Connection
     private void StartDeadline(TimeSpan due, long progress)
     {
         // One timer for all deadlines of all tenants: short connections are many.
-        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
-        Loop.Timers.Remove(_deadline);
+        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
         _progressAtDeadline = progress;
-        Loop.StartTimer(_deadline, due);
+        _deadline.Start(due);
     }
 
     private void StartIdleChecks()

@@ -377,8 +377,10 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         }
     });
 
-    [Fact]
-    public void Who_was_connected_when_the_server_stopped_is_told_by_an_end_and_not_by_a_reset() => Run(
+    [Theory]
+    [InlineData(1)]
+    [InlineData(3)]
+    public void Who_was_connected_when_the_server_stopped_is_told_by_an_end_and_not_by_a_reset(int loops) => Run(
         rig =>
         {
             RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
@@ -396,9 +398,11 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             }
 
             rig.Until(() => stopped!.IsCompleted, "the stop to end");
-            Assert.Equal(new StopReport(5, 0), stopped!.Result);
+            // How many of them the stop met, and how many had ended before it counted, is chance; none was cut off.
+            Assert.Equal(0, stopped!.Result.Aborted);
+            Assert.Equal(5, server.AcceptedCount);
         },
-        loops: 1);
+        loops);
 
     // ------------------------------------------------------------------ stopping and starting to accept
 
