@@ -133,6 +133,7 @@ public partial class Server
             }
             catch (Exception e)
             {
+                Engine.UserCodeThrew(e);
                 Tell(e, static (owner, exception) => owner.OnError(exception));
                 NoteRefusal(e);
                 return false;
@@ -202,6 +203,8 @@ public partial class Server
             Drop(listener, socket);
         }
 
+        internal override void AcceptFailed(NetworkException fault) => Tell(fault, static (owner, exception) => owner.OnError(exception));
+
         internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
         {
             Session session;
@@ -212,6 +215,7 @@ public partial class Server
             }
             catch (Exception e)
             {
+                Engine.UserCodeThrew(e);
                 Tell(e, static (owner, exception) => owner.OnError(exception));
                 loop.Discard(socket);
                 LeaveOne();

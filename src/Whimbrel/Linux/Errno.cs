@@ -11,11 +11,14 @@ internal static class Errno
     internal const int EAGAIN = 11;
     internal const int ENOMEM = 12;
     internal const int EACCES = 13;
+    internal const int ENODEV = 19;
     internal const int EINVAL = 22;
     internal const int ENFILE = 23;
     internal const int EMFILE = 24;
     internal const int EPIPE = 32;
     internal const int EPROTO = 71;
+    internal const int ENOPROTOOPT = 92;
+    internal const int EOPNOTSUPP = 95;
     internal const int EADDRINUSE = 98;
     internal const int EADDRNOTAVAIL = 99;
     internal const int ENETUNREACH = 101;
