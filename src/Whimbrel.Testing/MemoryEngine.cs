@@ -37,7 +37,7 @@ public class MemoryEngine : Engine
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
         Seed = seed;
         Random = new Random(seed);
-        _network = new MemoryNetwork(faults ?? new MemoryFaults());
+        _network = new MemoryNetwork(faults ?? new MemoryFaults(), Random);
         // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
         _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
         WallClock = new DateTimeOffset(2000, 1, 1, 0, 0, 0, TimeSpan.Zero);
@@ -71,6 +71,8 @@ public class MemoryEngine : Engine
     internal override long CoarseMs => _nowMs;
 
     internal override DateTimeOffset UtcNow => WallClock;
+
+    internal override bool CanSharePorts => true;
 
     internal Random Random { get; }
 

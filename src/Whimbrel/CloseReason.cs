@@ -45,6 +45,9 @@ public enum CloseCause
     /// <summary>The host name has no address, or could not be looked up.</summary>
     UnknownHost,
 
+    /// <summary>No byte came or went for <see cref="ConnectionOptions.IdleTimeout"/>.</summary>
+    IdleTimeout,
+
     /// <summary>Nobody listens at the address.</summary>
     Refused,
 
@@ -95,7 +98,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
-        CloseCause.SlowConsumer or CloseCause.UnreadLimit => CloseInitiator.Library,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout => CloseInitiator.Library,
         CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
     };
@@ -111,7 +114,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.UnknownHost => ErrorCategory.UnknownHost,
         CloseCause.Refused => ErrorCategory.Refused,
         CloseCause.Unreachable => ErrorCategory.Unreachable,
-        CloseCause.TimedOut => ErrorCategory.Timeout,
+        CloseCause.TimedOut or CloseCause.IdleTimeout => ErrorCategory.Timeout,
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
@@ -140,6 +143,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.ServerStopped => "the server stopped",
             CloseCause.EngineStopped => "the engine stopped",
             CloseCause.UnknownHost => Exception is null ? "the host name is unknown" : $"the host name is unknown: {Exception.Message}",
+            CloseCause.IdleTimeout => "closed because nothing was sent or received for IdleTimeout",
             CloseCause.Refused => "connection refused: nobody listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",

@@ -50,6 +50,31 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>Delete a Unix path that is left over from a process that ended. Only sockets are deleted, and only when nobody answers there. Default true.</summary>
     public bool RemoveStaleUnixPath { get; init; } = true;
 
+    /// <summary>Stop accepting after so many connections; those that were accepted go on. 0 (the default) is no limit. <see cref="Server.StartAcceptingAsync"/> counts anew.</summary>
+    public int AcceptLimit { get; init; }
+
+    /// <summary>One listener for all loops, or one for each. Default <see cref="AcceptScheme.Auto"/>.</summary>
+    public AcceptScheme AcceptScheme { get; init; }
+
+    /// <summary>Which loop an accepted connection lives on. Default <see cref="Placement.Auto"/>.</summary>
+    public Placement Placement { get; init; }
+
+    /// <summary>
+    /// Chooses the loop of each accepted connection: one of the server's engine. Instead of <see cref="Placement"/>. Called on the
+    /// accepting loop, must not block. If it throws or gives another engine's loop, that connection is closed, and
+    /// <see cref="Server.OnError"/> is told.
+    /// </summary>
+    public Func<Arrival, Loop>? ChooseLoop { get; init; }
+
+    /// <summary>
+    /// Sees each connection before a session is made for it; false closes it at once. Called on the accepting loop, must not
+    /// block: look things up beforehand. If it throws, that connection is closed, and <see cref="Server.OnError"/> is told.
+    /// </summary>
+    public Func<Arrival, bool>? Admit { get; init; }
+
+    /// <summary>Anything that all sessions of the server share, first value of <see cref="Server.State"/>. The library does not use it.</summary>
+    public object? State { get; init; }
+
     /// <summary>A copy that listens there.</summary>
     internal ServerOptions At(string address)
     {
@@ -68,6 +93,11 @@ public sealed class ServerOptions : ConnectionOptions
         ValidateCommon(errors);
         errors.Range(nameof(Backlog), Backlog, 1, 65_535);
         errors.Range(nameof(MaxConnections), MaxConnections, 1, 10_000_000);
+        errors.Range(nameof(AcceptLimit), AcceptLimit, 0, int.MaxValue);
+        errors.Defined(nameof(AcceptScheme), AcceptScheme);
+        errors.Defined(nameof(Placement), Placement);
+        if (AcceptScheme == AcceptScheme.ListenerPerLoop && !engine.CanSharePorts) errors.Add("AcceptScheme = ListenerPerLoop, which needs SO_REUSEPORT of Linux: use OneListener");
+        if (ChooseLoop is not null && Placement != Placement.Auto) errors.Add("Placement and ChooseLoop are both given: use one of them");
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
         errors.ThrowIfAny();

@@ -129,6 +129,9 @@ public class Engine : IAsyncDisposable
     /// <summary>The wall clock.</summary>
     internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
 
+    /// <summary>Several listeners of one server can have the same TCP port, and the system spreads connections among them.</summary>
+    internal virtual bool CanSharePorts => Connections.SocketFactory.CanSharePorts;
+
     /// <summary>One of the engine's loops; the same object over stops and starts. Starts nothing.</summary>
     /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
     public Loop GetLoop(int index) => Loops[index];
