@@ -133,6 +133,95 @@ public sealed class TimersTests
         Assert.Equal(2, fired);
     }
 
+    [Fact]
+    public void A_timer_started_by_a_callback_waits_for_the_next_turn_however_many_others_are_queued()
+    {
+        Timers timers = new();
+        int fired = 0;
+        int others = 0;
+        LoopTimer? timer = null;
+        timer = Timer(_ =>
+        {
+            fired++;
+            // Even one that should have been due long ago.
+            timers.Set(timer!, fired == 1 ? 10 : 3);
+        });
+        timers.Set(timer, 10);
+        for (int i = 0; i < 50; i++) timers.Set(Timer(_ => others++), 10);
+        for (int i = 0; i < 50; i++) timers.Set(Timer(_ => others++), 1_000);
+        timers.Fire(10);
+        Assert.Equal((1, 50, 51), (fired, others, timers.Count));
+        // And the loop does not sleep until then.
+        Assert.Equal(10, timers.NextDueMs);
+        timers.Fire(10);
+        Assert.Equal((2, 50, 3), (fired, others, timers.NextDueMs));
+        timers.Fire(10);
+        Assert.Equal((3, 50), (fired, others));
+    }
+
+    [Fact]
+    public void Timers_that_start_each_other_fire_once_in_a_turn()
+    {
+        Timers timers = new();
+        int fired = 0;
+        LoopTimer? ping = null;
+        LoopTimer? pong = null;
+        ping = Timer(_ =>
+        {
+            fired++;
+            timers.Set(pong!, 5);
+        });
+        pong = Timer(_ =>
+        {
+            fired++;
+            timers.Set(ping!, 5);
+        });
+        timers.Set(ping, 5);
+        for (int i = 0; i < 50; i++) timers.Set(Timer(static _ => { }), 1_000);
+        for (int turn = 1; turn <= 10; turn++)
+        {
+            timers.Fire(5);
+            Assert.Equal(turn, fired);
+            Assert.Equal(5, timers.NextDueMs);
+        }
+
+        // One that a callback starts and a later callback of the same turn cancels is gone: ping starts pong.
+        timers.Set(Timer(_ => timers.Remove(pong)), 6);
+        timers.Fire(6);
+        Assert.Equal((11, 1_000), (fired, timers.NextDueMs));
+    }
+
+    [Fact]
+    public void A_due_timer_that_a_callback_starts_again_waits_for_its_new_start()
+    {
+        Timers timers = new();
+        List<string> fired = [];
+        LoopTimer atOnce = Timer(_ => fired.Add("at once"));
+        LoopTimer later = Timer(_ => fired.Add("later"));
+        LoopTimer twice = Timer(_ => fired.Add("twice"));
+        timers.Set(
+            Timer(_ =>
+            {
+                timers.Set(atOnce, 10);
+                timers.Set(later, 15);
+                timers.Set(twice, 10);
+                timers.Set(twice, 12);
+            }),
+            1);
+        timers.Set(atOnce, 2);
+        timers.Set(later, 2);
+        timers.Set(twice, 20);
+        for (int i = 0; i < 20; i++) timers.Set(Timer(_ => fired.Add("other")), 3);
+        timers.Fire(10);
+        Assert.Equal(Enumerable.Repeat("other", 20), fired);
+        fired.Clear();
+        timers.Fire(10);
+        Assert.Equal(["at once"], fired);
+        timers.Fire(15);
+        Assert.Equal(["at once", "twice", "later"], fired);
+        Assert.Equal(0, timers.Count);
+    }
+
     // ------------------------------------------------------------------ started again while queued
 
     [Fact]
