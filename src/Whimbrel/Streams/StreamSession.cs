@@ -30,6 +30,7 @@ internal sealed class StreamSession : Session
     private bool _isWaiting;
     private bool _isHolding;
     private bool _isFinished;
+    private volatile bool _serverStops;
     private bool _hasEnded;
     private bool _isClosed;
     private int _isReading;
@@ -214,6 +215,9 @@ internal sealed class StreamSession : Session
 
     internal override bool StaysOnLoop => true;
 
+    /// <summary>Whatever a handler still does, it ends because of that.</summary>
+    internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;
+
     /// <summary>The peer's FIN: reads give 0 from here on. This half stays open until the user ends it.</summary>
     protected override void OnPeerFinished()
     {
@@ -224,8 +228,14 @@ internal sealed class StreamSession : Session
     protected override void OnServerStopping()
     {
         // Without a handler there is nobody who could be told.
-        if (_stop is null) Close();
-        else _stop.Cancel();
+        if (_stop is null)
+        {
+            base.OnServerStopping();
+            return;
+        }
+
+        _serverStops = true;
+        _stop.Cancel();
     }
 
     protected override void OnDisconnected(CloseReason reason)
