@@ -36,6 +36,7 @@ public sealed class EngineThreadTests
         byte[] buffer = new byte[text.Length];
         for (int got = 0; got < buffer.Length;) got += socket.Receive(buffer.AsSpan(got));
         Assert.Equal(text, System.Text.Encoding.ASCII.GetString(buffer));
+        socket.Close(); // else the stop waits for it
         Wait(server.DisposeAsync());
     }
 

@@ -90,8 +90,9 @@ internal sealed partial class Connection : Resident
     /// </summary>
     internal void Connecting(RawSocket? accepted)
     {
-        _holdsSocket = accepted is not null;
-        AdoptedSocket = accepted.GetValueOrDefault();
+        _holdsSocket = accepted is not null && _state == ConnectionState.Connecting;
+        if (_holdsSocket) AdoptedSocket = accepted.GetValueOrDefault();
+        else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
         if (_strand is { } strand)
         {
             strand.PostConnecting();

@@ -85,7 +85,15 @@ public sealed class RealRig : Rig
     {
         ArgumentNullException.ThrowIfNull(endPoint);
         Socket socket = Open(endPoint);
-        socket.Connect(endPoint);
+        try
+        {
+            socket.Connect(endPoint);
+        }
+        catch (SocketException e) when (e.SocketErrorCode == SocketError.ConnectionReset)
+        {
+            // It was connected, and the server has aborted it since; its peer learns of that when it reads.
+        }
+
         return Add(new SocketPeer(this, socket));
     }
 

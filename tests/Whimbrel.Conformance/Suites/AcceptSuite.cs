@@ -336,7 +336,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         Assert.Equal(ErrorCategory.Bind, e.Error.Category);
         Assert.Equal(listeners, rig.Engine.Loops.Sum(static l => l.ResidentCount));
         for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, holder));
-        rig.Await(holder.StopAsync());
+        rig.Await(holder.StopAsync(TimeSpan.Zero));
         rig.Await(server.StartAsync());
     });
 

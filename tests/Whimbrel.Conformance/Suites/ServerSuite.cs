@@ -250,6 +250,35 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void A_connection_that_reaches_its_loop_after_an_abrupt_stop_is_closed() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "Needs a loop that is busy while the others go on.");
+        using ManualResetEventSlim release = new();
+        int chosen = 0;
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            ChooseLoop = arrival =>
+            {
+                Loop other = rig.Engine.GetLoop(1 - arrival.Loop.Index);
+                other.Post(() => release.Wait(TimeSpan.FromSeconds(15)));
+                Volatile.Write(ref chosen, 1);
+                return other;
+            },
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        rig.Until(() => Volatile.Read(ref chosen) == 1, "the connection to be on its way");
+        ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.Zero);
+        rig.Pass(TimeSpan.FromMilliseconds(50));
+        release.Set();
+        rig.Await(stopping);
+        // However it ends: it ends.
+        peer.EndsInReset();
+        Assert.Equal("connecting, connect failed ServerStopped", server.Session().Life);
+    });
+
+    [Fact]
     public void A_stop_during_start_leaves_nothing_open() => Run(rig =>
     {
         for (int round = 0; round < 20; round++)

@@ -234,7 +234,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         Assert.Equal(ErrorCategory.User, e.Error.Category);
         Assert.Contains("OnSocketCreated threw NotSupportedException: not today", e.Message, StringComparison.Ordinal);
         Assert.Equal("connecting, connect failed SocketOption", client.Attempt().Life);
-        Assert.Equal(e.Message, client.Attempt().Reason.Exception!.Message);
+        Assert.Contains(client.Attempt().Reason.Exception!.Message, e.Message, StringComparison.Ordinal);
         rig.Connect(client);
     });
 
@@ -468,9 +468,10 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             Introduce(rig, server);
             rig.Await(server.StopAsync());
             RecordingSession second = DialFast(rig, address, static s => s.AtConnected = static x => x.Send("hello"u8));
-            Assert.Equal(CloseCause.Refused, second.End());
+            // The refusal is a reset: which of the two the system tells depends on whether the first packet had left.
+            Assert.Contains(second.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);
             RecordingSession third = DialFast(rig, address, null);
-            Assert.Equal(CloseCause.Refused, third.End());
+            Assert.Contains(third.End(), (CloseCause[])[CloseCause.Refused, CloseCause.PeerReset]);
         },
         loops: 1);
 

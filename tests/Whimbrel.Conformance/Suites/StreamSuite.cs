@@ -563,6 +563,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.Throws<ArgumentOutOfRangeException>(() => here.ReadTimeout = 0);
         Assert.Throws<ArgumentOutOfRangeException>(() => here.WriteTimeout = -2);
         Assert.Throws<ArgumentOutOfRangeException>(() => here.Read(new byte[1], 1, 1));
+        here.Abort();
         rig.Await(there.DisposeAsync());
     });
 
