@@ -35,7 +35,7 @@ public class Engine : IAsyncDisposable
         errors.Range(nameof(options.BlockedLoopMs), options.BlockedLoopMs, 1, 60_000);
         errors.ThrowIfAny();
         (Kind, Reason) = EngineSelector.Choose(options.Kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
-        KindName = Kind == EngineKind.Epoll ? "epoll" : "portable";
+        KindName = Kind.ToString().ToLowerInvariant();
         BlockedLoopMs = options.BlockedLoopMs;
         _onNotice = options.OnNotice;
         _name = options.Name;

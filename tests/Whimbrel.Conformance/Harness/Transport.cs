@@ -13,6 +13,10 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     private static readonly int[] s_noSeed = [0];
 
+    public static Transport UringTcp { get; } = new("uring tcp", s_noSeed, static (_, loops) => Uring(isUnix: false, loops));
+
+    public static Transport UringUnix { get; } = new("uring unix", s_noSeed, static (_, loops) => Uring(isUnix: true, loops));
+
     public static Transport EpollTcp { get; } = new("epoll tcp", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops));
 
     public static Transport EpollUnix { get; } = new("epoll unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: true, loops));
@@ -20,6 +24,13 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
     public static Transport PortableTcp { get; } = new("portable tcp", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: false, loops));
 
     public static Transport PortableUnix { get; } = new("portable unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops));
+
+    private static RealRig Uring(bool isUnix, int loops)
+    {
+        Engines.Uring.UringSupport support = Engines.Uring.UringProbe.Here;
+        Assert.SkipUnless(support.IsOffered, support.Reason);
+        return new RealRig(EngineKind.Uring, isUnix, loops);
+    }
 
 #if MEMORY
     public static Transport MemoryTcp { get; } = new("memory tcp", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops));

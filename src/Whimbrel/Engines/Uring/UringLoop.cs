@@ -1,0 +1,434 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Buffers;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Uring;
+
+/// <summary>
+/// io_uring: one ring per loop, one enter per turn that hands over all operations, waits and brings the completions.
+/// Accepts and receives go on by themselves (multishot) into buffers that all connections of the loop share; sends point at
+/// the blocks of the queue. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; receives are in
+/// UringLoop.Receive.cs, sends in UringLoop.Send.cs, the kernel in <see cref="Ring"/>.
+/// </summary>
+/// <remarks>
+/// Lifetimes: an operation names its resident by kind, slot and generation. Each operation that was pushed is counted in
+/// its slot until its last completion, and a slot with a count is not given up: detaching cancels what runs, waits for the
+/// count to be zero, closes the descriptor by a last operation, and only then frees the slot. So nothing that the kernel may
+/// still touch (a block, a buffer, a descriptor's number) gets another owner.
+/// </remarks>
+// Safe: every pointer is memory of the ring or of a queued block; what an operation points at lives until its last completion.
+internal sealed unsafe partial class UringLoop : Loop
+{
+    private const int EndTries = 200;
+    private const int EndTryMs = 10;
+
+    private readonly Ring _ring;
+
+    // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
+    private readonly Queue<ulong> _stopped = new();
+
+    // Connections whose receive found no buffer, oldest first.
+    private readonly Queue<ulong> _parked = new();
+
+    private UringSlot[] _slots = new UringSlot[64];
+    private bool _isWakeArmed;
+
+    internal UringLoop(Engine engine, int index, Ring ring)
+        : base(engine, index) => _ring = ring;
+
+    /// <summary>A loop on a ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
+    internal static UringLoop Open(Engine engine, int index)
+    {
+        KernelRing? ring = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure);
+        if (ring is not null) return new UringLoop(engine, index, ring);
+        throw new NetworkException(new NetworkError(
+            failure.Error,
+            ErrorCategory.System,
+            $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md."));
+    }
+
+    // ------------------------------------------------------------------ naming operations
+
+    private static ulong MarkOf(RingOperation operation, int slot, uint generation) => ((ulong)operation << 56) | ((ulong)(uint)slot << 32) | generation;
+
+    private static ulong MarkOf(RingOperation operation, Resident resident) => MarkOf(operation, resident.Slot, resident.SlotGeneration);
+
+    // ------------------------------------------------------------------ waiting and delivering
+
+    private protected override void Wait(long timeoutMs)
+    {
+        if (!_isWakeArmed) ArmWake();
+        if (_stopped.Count > 0) CancelStopped();
+        if (_parked.Count > 0) Unpark();
+        if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
+        int error = _ring.SubmitAndWait(timeoutMs);
+        Woke();
+        if (error != 0) RingBroke(error);
+        // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
+        for (int budget = _ring.Ready; budget > 0; budget--)
+        {
+            _ring.Take(out CompletionEntry entry);
+            Deliver(in entry);
+        }
+    }
+
+    private protected override void Wake() => _ring.Wake();
+
+    private void ArmWake()
+    {
+        _isWakeArmed = true;
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_READ;
+        entry.Descriptor = _ring.WakeDescriptor;
+        entry.Address = (ulong)_ring.WakeWord;
+        entry.Length = sizeof(ulong);
+        entry.UserData = MarkOf(RingOperation.Wake, 0, 0);
+        _ring.Push(in entry);
+    }
+
+    private void Deliver(in CompletionEntry entry)
+    {
+        RingOperation operation = (RingOperation)(entry.UserData >> 56);
+        int slot = (int)(entry.UserData >> 32) & 0xFF_FFFF;
+        Resident? resident = ResidentAt(slot);
+        if (resident is null || resident.SlotGeneration != (uint)entry.UserData || operation == RingOperation.Wake)
+        {
+            DeliverToNobody(operation, in entry);
+            return;
+        }
+
+        bool isLast = (entry.Flags & UringAbi.IORING_CQE_F_MORE) == 0;
+        if (isLast)
+        {
+            _slots[slot].Running--;
+            _slots[slot].Has &= ~(OperationSet)(1 << (int)operation);
+        }
+
+        switch (operation)
+        {
+            case RingOperation.Receive:
+                Received((Connection)resident, slot, entry.Result, entry.Flags);
+                break;
+            case RingOperation.Send:
+                Sent((Connection)resident, slot, entry.Result);
+                break;
+            case RingOperation.Accept:
+                Accepted((Listener)resident, slot, entry.Result);
+                break;
+            case RingOperation.Poll:
+                Polled(resident, slot, entry.Result);
+                break;
+            case RingOperation.HeldError:
+                TellHeldError((Connection)resident, slot);
+                break;
+            case RingOperation.CancelReceive:
+                ReceiveCancelled(slot, resident, entry.Result);
+                break;
+            case RingOperation.Close:
+                Closed(resident, slot, entry.Result);
+                return;
+        }
+
+        if (isLast && _slots[slot].IsDetaching && _slots[slot].Running == 0) CloseDescriptor(resident, slot);
+    }
+
+    /// <summary>The wake-up, or what a kernel should not send any more: only what it holds is given back.</summary>
+    private void DeliverToNobody(RingOperation operation, in CompletionEntry entry)
+    {
+        if (operation == RingOperation.Wake)
+        {
+            _isWakeArmed = false;
+            return;
+        }
+
+        Counters.StaleCompletions++;
+        if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) != 0) _ring.ReturnBuffer((int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT));
+        if (operation == RingOperation.Accept && entry.Result >= 0) _ring.Close(entry.Result);
+    }
+
+    /// <summary>Counts an operation of a resident and queues it.</summary>
+    private void Push(Resident resident, RingOperation operation, ref SubmissionEntry entry)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        slot.Running++;
+        slot.Has |= (OperationSet)(1 << (int)operation);
+        entry.UserData = MarkOf(operation, resident);
+        _ring.Push(in entry);
+    }
+
+    /// <summary>Asks for the end of a running operation. Both complete, in either order.</summary>
+    private void PushCancel(Resident resident, RingOperation canceller, RingOperation target)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_ASYNC_CANCEL;
+        entry.Descriptor = -1;
+        entry.Address = MarkOf(target, resident);
+        Push(resident, canceller, ref entry);
+    }
+
+    private void PushPoll(Resident resident, uint events)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
+        entry.Descriptor = _slots[resident.Slot].Fd;
+        entry.OperationFlags = events;
+        Push(resident, RingOperation.Poll, ref entry);
+    }
+
+    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
+
+    // ------------------------------------------------------------------ attach and detach
+
+    private protected override void StartAttach(Resident resident)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        slot = default;
+        switch (resident)
+        {
+            case Connection connection:
+                slot.Fd = connection.AdoptedSocket.Descriptor;
+                connection.CompleteAttach(0);
+                break;
+            case Listener listener:
+                AttachListener(listener, ref slot);
+                break;
+            case Connector connector:
+                AttachConnector(connector, ref slot);
+                break;
+        }
+    }
+
+    private void AttachListener(Listener listener, ref UringSlot slot)
+    {
+        int fd = _ring.Listen(listener.EndPoint, listener.Options, out EndPoint bound);
+        if (fd < 0)
+        {
+            FreeSlot(listener);
+            listener.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        listener.EndPoint = bound;
+        listener.CompleteAttach(0);
+    }
+
+    private void AttachConnector(Connector connector, ref UringSlot slot)
+    {
+        int fd = _ring.Dial(connector.Target, connector.LocalEndPoint, connector.Options, out bool pending);
+        if (fd < 0)
+        {
+            FreeSlot(connector);
+            connector.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        if (pending)
+        {
+            PushPoll(connector, EpollAbi.EPOLLOUT);
+            return;
+        }
+
+        connector.LocalEndPoint = _ring.LocalEndPointOf(fd);
+        connector.CompleteAttach(0);
+    }
+
+    private void Polled(Resident resident, int slot, int result)
+    {
+        if (_slots[slot].IsDetaching) return;
+        if (resident is Listener listener)
+        {
+            if (_slots[slot].IsWanted) StartReceive(listener);
+            return;
+        }
+
+        Connector connector = (Connector)resident;
+        int error = result < 0 ? -result : _ring.DialErrorOf(_slots[slot].Fd);
+        if (error == 0) connector.LocalEndPoint = _ring.LocalEndPointOf(_slots[slot].Fd);
+        connector.CompleteAttach(error);
+    }
+
+    internal override RawSocket Release(Resident resident)
+    {
+        int fd = _slots[resident.Slot].Fd;
+        _ring.MakeBlocking(fd);
+        FreeSlot(resident);
+        return new RawSocket(fd, null);
+    }
+
+    internal override void Discard(RawSocket socket) => _ring.Close(socket.Descriptor);
+
+    private protected override void StartDetach(Resident resident)
+    {
+        int slot = resident.Slot;
+        ref UringSlot s = ref _slots[slot];
+        if (s.IsDetaching) return;
+        s.IsDetaching = true;
+        s.IsWanted = false;
+        if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
+        OperationSet has = s.Has;
+        if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
+        if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Send);
+        if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
+        if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Poll);
+        if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
+    }
+
+    /// <summary>Nothing refers to the descriptor any more: the last operation of a resident closes it.</summary>
+    private void CloseDescriptor(Resident resident, int slot)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_CLOSE;
+        entry.Descriptor = _slots[slot].Fd;
+        Push(resident, RingOperation.Close, ref entry);
+    }
+
+    private void Closed(Resident resident, int slot, int result)
+    {
+        // Not carried out at all, for lack of memory: otherwise the number is free, whatever it said.
+        if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _ring.Close(_slots[slot].Fd);
+        FreeSlot(resident);
+        if (resident is Listener { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) _ring.DeletePath(unix.ToString());
+        resident.CompleteClose();
+    }
+
+    private protected override void CloseQueue()
+    {
+        bool isIdle = !_isWakeArmed || EndWake();
+        _ring.Close(isIdle);
+    }
+
+    /// <summary>The one operation that belongs to nobody. False when the kernel does not give it back.</summary>
+    private bool EndWake()
+    {
+        SubmissionEntry cancel = default;
+        cancel.Opcode = UringAbi.IORING_OP_ASYNC_CANCEL;
+        cancel.Descriptor = -1;
+        cancel.Address = MarkOf(RingOperation.Wake, 0, 0);
+        cancel.UserData = MarkOf(RingOperation.CancelOther, 0, uint.MaxValue);
+        _ring.Push(in cancel);
+        bool isCancelDone = false;
+        for (int i = 0; i < EndTries && (_isWakeArmed || !isCancelDone); i++)
+        {
+            if (_ring.SubmitAndWait(EndTryMs) != 0) return false;
+            for (int budget = _ring.Ready; budget > 0; budget--)
+            {
+                _ring.Take(out CompletionEntry entry);
+                RingOperation operation = (RingOperation)(entry.UserData >> 56);
+                isCancelDone |= operation == RingOperation.CancelOther;
+                if (operation == RingOperation.Wake) _isWakeArmed = false;
+            }
+        }
+
+        return !_isWakeArmed && isCancelDone;
+    }
+
+    /// <summary>The kernel gave an answer that leaves no ring to work with.</summary>
+    private void RingBroke(int error) =>
+        throw new NetworkException(new NetworkError(error, ErrorCategory.System, $"{this}: io_uring_enter failed: {ErrorText.Of(error)}."));
+
+    // ------------------------------------------------------------------ accept
+
+    private void StartAccept(Listener listener)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_ACCEPT;
+        entry.Priority = UringAbi.IORING_ACCEPT_MULTISHOT;
+        entry.Descriptor = _slots[listener.Slot].Fd;
+        entry.OperationFlags = SocketAbi.SOCK_CLOEXEC;
+        Push(listener, RingOperation.Accept, ref entry);
+    }
+
+    private void Accepted(Listener listener, int slot, int result)
+    {
+        if (_slots[slot].IsDetaching)
+        {
+            if (result >= 0) _ring.Close(result);
+            return;
+        }
+
+        if (result >= 0)
+        {
+            // A multishot accept has one place for all addresses: each socket is asked for its own.
+            PeerAddress peer = listener.EndPoint is IPEndPoint ? _ring.PeerAddressOf(result) : default;
+            listener.CompleteAccept(new RawSocket(result, null), peer, listener.IsWildcard ? _ring.LocalEndPointOf(result) : null);
+        }
+        else
+        {
+            AcceptFailed(listener, slot, -result);
+        }
+
+        if (NeedsReceive(slot)) StartReceive(listener);
+    }
+
+    private void AcceptFailed(Listener listener, int slot, int error)
+    {
+        switch (error)
+        {
+            case Errno.ECANCELED or Errno.EINTR or Errno.ECONNABORTED:
+                return;
+            case Errno.EAGAIN:
+                _ring.MakeBlocking(_slots[slot].Fd);
+                return;
+            case Errno.EMFILE or Errno.ENFILE:
+                ShedResult shed = _ring.Shed(_slots[slot].Fd);
+                // The kernel takes a descriptor before it looks for a connection: with nobody waiting nothing is wrong yet.
+                if (shed == ShedResult.NobodyWaits) PushPoll(listener, EpollAbi.EPOLLIN);
+                else listener.CompleteAcceptError(error, shed == ShedResult.Shed);
+                return;
+            default:
+                listener.CompleteAcceptError(error, shed: false);
+                return;
+        }
+    }
+}
+
+/// <summary>What an operation is for; the top byte of its user_data.</summary>
+internal enum RingOperation : byte
+{
+    Wake,
+    Receive,
+    Send,
+    Accept,
+    Poll,
+    HeldError,
+    CancelReceive,
+    CancelOther,
+    Close,
+}
+
+/// <summary>The operations that a slot has running, by bit.</summary>
+[Flags]
+internal enum OperationSet : ushort
+{
+    None = 0,
+    Receive = 1 << RingOperation.Receive,
+    Send = 1 << RingOperation.Send,
+    Accept = 1 << RingOperation.Accept,
+    Poll = 1 << RingOperation.Poll,
+    HeldError = 1 << RingOperation.HeldError,
+    CancelReceive = 1 << RingOperation.CancelReceive,
+}
+
+/// <summary>Engine data of one resident.</summary>
+internal struct UringSlot
+{
+    internal int Fd;
+
+    /// <summary>Operations without their last completion. The descriptor stays open until it is zero.</summary>
+    internal int Running;
+
+    /// <summary>Of a receive that nobody waited for: told when somebody does.</summary>
+    internal int HeldError;
+    internal OperationSet Has;
+    internal bool IsWanted;
+    internal bool IsParked;
+    internal bool IsDetaching;
+
+    /// <summary>It has received once: from now on it is worth a multishot.</summary>
+    internal bool HasReceived;
+}
