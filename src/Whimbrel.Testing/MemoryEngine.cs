@@ -60,6 +60,8 @@ public sealed class MemoryEngine : Engine
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
+    internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
+
     private protected override void StartLoops()
     {
         // Nothing to start: whoever calls RunUntil is the thread of all of them.

@@ -409,6 +409,8 @@ internal sealed unsafe class MemoryLoop : Loop
         if (!IsCurrent) throw _engine.Violation("A verb was called off the loop's thread.");
     }
 
+    internal override void PoisonLent(Span<byte> block) => block.Fill(0xDD);
+
     private protected override void NestedCallback(string running, string starting) =>
         throw _engine.Violation($"{starting} began inside {running}.");
 }

@@ -18,6 +18,9 @@ public abstract class ConnectionOptions
     /// <summary>Natural back-pressure (contract 9). Null (the default): on for accepted connections, off for dialled ones.</summary>
     public bool? BackPressure { get; init; }
 
+    /// <summary>Where the callbacks of the sessions run. Default <see cref="Whimbrel.Scheduling.Inline"/>: on their loop, where they must not block.</summary>
+    public Scheduling Scheduling { get; init; }
+
     /// <summary>How long a closing connection may go without the peer taking a byte before it is reset. 10 ms up to an hour; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
@@ -50,5 +53,6 @@ public abstract class ConnectionOptions
         errors.Range(nameof(ReceiveBufferBytes), ReceiveBufferBytes, 0, 1 << 30);
         errors.Range(nameof(SendBufferBytes), SendBufferBytes, 0, 1 << 30);
         errors.Defined(nameof(SlowConsumer), SlowConsumer);
+        errors.Defined(nameof(Scheduling), Scheduling);
     }
 }

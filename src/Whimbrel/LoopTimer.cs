@@ -50,6 +50,12 @@ public sealed class LoopTimer
 
     internal bool IsCancelled { get; private set; }
 
+    /// <summary>Fired, and its session on the pool was not told yet. Written on both sides, at times that exclude each other.</summary>
+    internal bool IsQueued { get; set; }
+
+    /// <summary>The tenancy of the connection that it was started in.</summary>
+    internal uint TenancyGeneration { get; init; }
+
     /// <summary>Was due before its session was connected.</summary>
     internal bool IsHeld { get; set; }
 

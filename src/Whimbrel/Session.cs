@@ -29,7 +29,11 @@ namespace Whimbrel;
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets.</item>
 /// <item>A span given to a callback is valid during the call only.</item>
-/// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long.</item>
+/// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long. With
+/// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
+/// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
+/// returns, and what was awaited in a callback goes on in the session's order. "The session's thread" is then whatever
+/// thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session.</item>
 /// <item>(In-band upgrade to TLS: comes with TLS.)</item>
 /// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>).</item>
@@ -141,11 +145,22 @@ public abstract class Session : IConnection
     /// <see cref="Commit"/> before any other send. Empty when nothing may be sent now.
     /// </summary>
     /// <param name="count">Bytes needed at most, up to 32,768.</param>
-    protected Span<byte> Reserve(int count) => _connection is { } connection ? connection.Reserve(count, _generation) : default;
+    protected Span<byte> Reserve(int count)
+    {
+        if (_connection is not { } connection) return default;
+        if (Strand.CurrentOf(connection, _generation) is not { } strand) return connection.Reserve(count, _generation);
+        Connections.Connection.CheckReserve(count);
+        return strand.Reserve(count);
+    }
 
     /// <summary>Queues what was written into the span of <see cref="Reserve"/>.</summary>
     /// <param name="count">Bytes written, from its start. 0 gives the room back.</param>
-    protected void Commit(int count) => _connection?.Commit(count, _generation);
+    protected void Commit(int count)
+    {
+        if (_connection is not { } connection) return;
+        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.Commit(count);
+        else connection.Commit(count, _generation);
+    }
 
     // ------------------------------------------------------------------ ending
 
@@ -161,6 +176,7 @@ public abstract class Session : IConnection
             return;
         }
 
+        Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause);
         // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation);
@@ -176,15 +192,16 @@ public abstract class Session : IConnection
             return;
         }
 
+        bool wasClosed = Strand.CurrentOf(connection, _generation)?.EndHere(CloseCause.LocalAbort) == CloseCause.LocalClose;
         connection.CloseForeign(_generation);
         connection.Loop.PostControl(
-            static (_, c, _, g) =>
+            static (_, c, closed, g) =>
             {
                 Connection target = (Connection)c!;
-                if (target.Generation == (uint)g) target.AbortWith(new CloseReason(CloseCause.LocalAbort));
+                if (target.Generation == (uint)g) target.AbortWith(new CloseReason(closed is null ? CloseCause.LocalAbort : CloseCause.LocalClose));
             },
             connection,
-            null,
+            wasClosed ? this : null,
             _generation);
     }
 
@@ -198,6 +215,7 @@ public abstract class Session : IConnection
             return;
         }
 
+        Strand.CurrentOf(connection, _generation)?.FlushBatch();
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.FinishSending, connection, _generation);
     }
@@ -205,22 +223,32 @@ public abstract class Session : IConnection
     // ------------------------------------------------------------------ receiving
 
     /// <inheritdoc/>
-    public void PauseReceiving() => OnConnectionLoop(static c => c.PauseReceiving());
+    public void PauseReceiving()
+    {
+        if (_connection?.Strand is { } strand && strand.Serves(_generation)) strand.Pause();
+        OnConnectionLoop(static c => c.PauseReceiving());
+    }
 
     /// <inheritdoc/>
-    public void ResumeReceiving() => OnConnectionLoop(static c => c.ResumeReceiving());
+    public void ResumeReceiving()
+    {
+        OnConnectionLoop(static c => c.ResumeReceiving());
+        if (_connection?.Strand is { } strand && strand.Serves(_generation)) strand.Resume();
+    }
 
     /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
     /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
     protected void NeedBytes(int count)
     {
         if (_connection is not { } connection) return;
-        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(NeedBytes));
-        connection.NeedBytes(count);
+        Strand? strand = StrandHere(connection, nameof(NeedBytes));
+        connection.CheckNeedBytes(count);
+        if (strand is not null) strand.NeedBytes(count);
+        else connection.NeedBytes(count);
     }
 
     /// <summary>Bytes received and not taken yet. The session's thread.</summary>
-    protected int UnreadCount => _connection?.UnreadCount ?? 0;
+    protected int UnreadCount => _connection is not { } connection ? 0 : Strand.CurrentOf(connection, _generation)?.UnreadCount ?? connection.UnreadCount;
 
     // ------------------------------------------------------------------ hand-over, timers, broadcasts
 
@@ -235,8 +263,8 @@ public abstract class Session : IConnection
         ArgumentNullException.ThrowIfNull(next);
         if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
         if (_connection is not { } connection) return;
-        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(HandOver));
-        connection.HandOver(next);
+        if (StrandHere(connection, nameof(HandOver)) is { } strand) strand.HandOver(next);
+        else connection.HandOver(next);
     }
 
     /// <summary>Starts a timer that calls <see cref="OnTimer"/> until it is cancelled or the connection ends. The session's thread only.</summary>
@@ -245,19 +273,18 @@ public abstract class Session : IConnection
     protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
     {
         if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
-        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(StartTimer));
-        return connection.StartSessionTimer(due, period);
+        return StrandHere(connection, nameof(StartTimer)) is { } strand ? strand.StartTimer(due, period) : connection.StartSessionTimer(due, period);
     }
 
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
     protected BroadcastGate BroadcastGate
     {
-        get => _connection?.BroadcastGate ?? BroadcastGate.Shut;
+        get => _connection is not { } connection ? BroadcastGate.Shut : Strand.CurrentOf(connection, _generation)?.BroadcastGate ?? connection.BroadcastGate;
         set
         {
             if (_connection is not { } connection) return;
-            if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(BroadcastGate));
-            connection.BroadcastGate = value;
+            if (StrandHere(connection, nameof(BroadcastGate)) is { } strand) strand.BroadcastGate = value;
+            else connection.BroadcastGate = value;
         }
     }
 
@@ -376,6 +403,20 @@ public abstract class Session : IConnection
 
     /// <summary>True when a factory gave an object that has served before.</summary>
     internal bool IsUsed => _host is not null;
+
+    /// <summary>The strand to ask when the callbacks run on the pool, null when they run on the loop. Throws on any other thread.</summary>
+    private Strand? StrandHere(Connection connection, string member)
+    {
+        if (connection.Strand is null)
+        {
+            if (!connection.Loop.IsCurrent) Throw.NotOnLoop(member);
+            return null;
+        }
+
+        Strand? strand = Strand.CurrentOf(connection, _generation);
+        if (strand is null) Throw.NotOnLoop(member);
+        return strand;
+    }
 
     private void OnConnectionLoop(Action<Connection> action)
     {

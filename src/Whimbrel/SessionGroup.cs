@@ -61,6 +61,7 @@ public class SessionGroup
         if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
         if (session.Connection is not { } connection) return;
         GroupShard shard = ShardOf(connection.Loop);
+        Strand.Current?.FlushBatch();
         if (!connection.Loop.IsCurrent) connection.Loop.Mailbox.PostItem(change, connection, session.Generation, shard);
         else if (change == DataKind.Join) shard.DrainJoin(connection, session.Generation);
         else shard.DrainLeave(connection, session.Generation);
@@ -77,6 +78,7 @@ public class SessionGroup
     {
         SendResult result = SendResult.Queued;
         if (data.IsEmpty) return result;
+        Strand.Current?.FlushBatch();
         foreach (GroupShard shard in Volatile.Read(ref _shards))
         {
             if (shard.Loop.IsCurrent) shard.Broadcast(data, except, null);
@@ -99,6 +101,7 @@ public class SessionGroup
     {
         GroupShard[] shards = Volatile.Read(ref _shards);
         if (shards.Length == 0 || data.IsEmpty) return default;
+        Strand.Current?.FlushBatch();
         BroadcastOperation operation = new(shards[0].Loop.Engine, except, predicate);
         foreach (GroupShard shard in shards)
         {

@@ -36,6 +36,7 @@ internal sealed partial class Connection
         else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         _state = ConnectionState.Draining;
+        _strand?.EndInput();
         RefuseForeign();
         CloseFill();
         CancelSessionTimers();
@@ -96,7 +97,8 @@ internal sealed partial class Connection
         if (_finishSent || !SendQueueIsEmpty || _sendError != 0) return;
         _finishSent = true;
         Loop.FinishSend(this);
-        if (_peerFinished) CloseWith(new CloseReason(CloseCause.PeerClosed));
+        // On the pool the session may not have heard of it yet, nor got the last bytes.
+        if (_peerFinished && (_strand is null || _finishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
     // ------------------------------------------------------------------ at once
@@ -115,6 +117,7 @@ internal sealed partial class Connection
         }
 
         SetReason(reason);
+        _strand?.EndInput();
         ResetOnClose = true;
         Detach();
     }
@@ -182,10 +185,20 @@ internal sealed partial class Connection
         CloseReason reason = _reason;
         // Only a connection that was announced is said to have ended (contract 1).
         bool wasConnected = _wasConnected;
+        _shard.Closed++;
+        if (_strand is { } strand)
+        {
+            // The last callback may come much later; this object serves others then.
+            _strand = null;
+            session.DetachForGood(_bytesReceived, _bytesSent);
+            Recycle();
+            strand.End(reason, wasConnected);
+            return;
+        }
+
         host.SessionEnding(session);
         CallLast(session, reason, wasConnected);
         session.DetachForGood(_bytesReceived, _bytesSent);
-        _shard.Closed++;
         Recycle();
         host.SessionEnded(session, reason, wasConnected);
     }
@@ -243,6 +256,7 @@ internal sealed partial class Connection
         _finishRequested = false;
         _finishSent = false;
         _finishedFirst = false;
+        _finishWasTold = false;
         _sendError = 0;
         _reserved = 0;
         _sendInFlight = false;

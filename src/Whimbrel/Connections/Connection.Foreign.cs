@@ -46,6 +46,7 @@ internal sealed partial class Connection
     {
         SendResult result = TryReserveForeign(length, generation);
         if (result != SendResult.Queued) return result;
+        Strand.CurrentOf(this, generation)?.SendsOwned(length);
         if (Loop.Mailbox.PostOwned(this, generation, owner, length)) return SendResult.Queued;
         ReleaseForeign(length, generation);
         return SendResult.Closed;
@@ -76,6 +77,7 @@ internal sealed partial class Connection
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
+        if (Strand.CurrentOf(this, generation) is { } strand && strand.TryGather(head, body)) return SendResult.Queued;
         result = Loop.Mailbox.PostSend(this, generation, head, body);
         if (result != SendResult.Queued) ReleaseForeign(length, generation);
         return result;
@@ -102,7 +104,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>Nothing of other threads is under way: what waited for that goes on.</summary>
-    private void ForeignGone(uint generation)
+    internal void ForeignGone(uint generation)
     {
         if (generation != Generation) return;
         if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
@@ -141,6 +143,11 @@ internal sealed partial class Connection
     }
 
     private void RefuseForeign() => CloseForeign(Generation);
+
+    /// <summary>A strand takes room for what it gathers. Any thread.</summary>
+    internal SendResult ReserveForeign(int length, uint generation) => TryReserveForeign(length, generation);
+
+    internal void GiveBackForeign(int length, uint generation) => ReleaseForeign(length, generation);
 
     private void ReleaseForeign(int length, uint generation)
     {
@@ -204,6 +211,7 @@ internal sealed partial class Connection
             }
         }
 
+        if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(this, generation, data);
         Interlocked.Increment(ref _operationCount);

@@ -78,6 +78,12 @@ internal sealed partial class Connection
     /// <summary>One call of OnUnread, with the natural back-pressure around it (contract 9).</summary>
     private int Offer(ReadOnlySpan<byte> data)
     {
+        if (_strand is { } strand)
+        {
+            if (strand.Add(data)) Shut(ReceiveGate.Pool);
+            return data.Length;
+        }
+
         long before = _queued + _granted - _room;
         long sentBefore = _bytesSent;
         _atLeast = 0;
@@ -99,8 +105,7 @@ internal sealed partial class Connection
         long after = _queued + _granted - _room;
         if (after > BackPressureMark && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure)
         {
-            _gate |= ReceiveGate.BackPressure;
-            UpdateReceiving();
+            Shut(ReceiveGate.BackPressure);
         }
 
         return taken;
@@ -117,14 +122,14 @@ internal sealed partial class Connection
         if (_next is not null) AfterCallback();
     }
 
-    internal void NeedBytes(int count)
+    internal void NeedBytes(int count) => _atLeast = count;
+
+    internal void CheckNeedBytes(int count)
     {
         if (count < 1 || count > _shard.Options.UnreadLimitBytes)
         {
             Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({_shard.Options.UnreadLimitBytes})");
         }
-
-        _atLeast = count;
     }
 
     // ------------------------------------------------------------------ the peer's end
@@ -158,6 +163,12 @@ internal sealed partial class Connection
     {
         _peerFinished = true;
         _gate |= ReceiveGate.Finished;
+        if (_strand is { } strand)
+        {
+            strand.Finish();
+            return;
+        }
+
         // What the session wanted more of before looking at it: there is no more (contract 3).
         if (_atLeast > 0) OfferUnread();
         if (_state != ConnectionState.Open) return;
@@ -207,18 +218,14 @@ internal sealed partial class Connection
 
     internal void PauseReceiving()
     {
-        if (_state is not (ConnectionState.Open or ConnectionState.Connecting)) return;
-        _gate |= ReceiveGate.User;
-        UpdateReceiving();
+        if (_state is ConnectionState.Open or ConnectionState.Connecting) Shut(ReceiveGate.User);
     }
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
 
     internal void HoldForMailbox()
     {
-        if (_state != ConnectionState.Open) return;
-        _gate |= ReceiveGate.Mailbox;
-        UpdateReceiving();
+        if (_state == ConnectionState.Open) Shut(ReceiveGate.Mailbox);
     }
 
     internal void ReleaseMailboxHold(uint generation)
@@ -226,10 +233,17 @@ internal sealed partial class Connection
         if (generation == Generation) Open(ReceiveGate.Mailbox);
     }
 
+    private void Shut(ReceiveGate reason)
+    {
+        _gate |= reason;
+        UpdateReceiving();
+    }
+
     private void Open(ReceiveGate reason)
     {
         if ((_gate & reason) == 0) return;
         _gate &= ~reason;
+        if (reason == ReceiveGate.BackPressure) _strand?.ReleaseBackPressure();
         if (_state != ConnectionState.Open) return;
         if (reason == ReceiveGate.User && _unread.Length > 0) _offerPending = true;
         // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.

@@ -357,10 +357,15 @@ internal sealed unsafe partial class Connection
 
     // ------------------------------------------------------------------ Reserve and Commit
 
+    internal static void CheckReserve(int count)
+    {
+        if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
+    }
+
     internal Span<byte> Reserve(int count, uint generation)
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Reserve));
-        if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
+        CheckReserve(count);
         if (Admit(count, generation) != SendResult.Queued) return default;
         if (_room < count)
         {

@@ -21,6 +21,7 @@ internal sealed partial class Connection : Resident
     private Session? _next;
     private ConnectionState _state = ConnectionState.Free;
     private CloseReason _reason;
+    private Strand? _strand;
     private LoopTimer? _deadline;
     private LoopTimer? _sessionTimers;
     private bool _wasConnected;
@@ -29,6 +30,7 @@ internal sealed partial class Connection : Resident
     private bool _finishedFirst;
     private bool _finishSent;
     private bool _holdsSocket;
+    private bool _finishWasTold;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -45,7 +47,10 @@ internal sealed partial class Connection : Resident
 
     internal CloseReason Reason => _reason;
 
-    internal bool IsOpen => _state == ConnectionState.Open;
+    internal bool IsOpen => _state == ConnectionState.Open && _strand is not { IsEnded: true };
+
+    /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
+    internal Strand? Strand => _strand;
 
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
@@ -67,6 +72,7 @@ internal sealed partial class Connection : Resident
         _foreign = ForeignWord(Generation, closed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
+        if (shard.Options.Scheduling == Scheduling.ThreadPool) _strand = new Strand(this, session);
     }
 
     /// <summary>
@@ -77,6 +83,12 @@ internal sealed partial class Connection : Resident
     {
         _holdsSocket = accepted is not null;
         AdoptedSocket = accepted.GetValueOrDefault();
+        if (_strand is { } strand)
+        {
+            strand.PostConnecting();
+            return;
+        }
+
         Call("OnConnecting", static session => session.CallConnecting());
         ConnectingReturned();
     }
@@ -118,8 +130,16 @@ internal sealed partial class Connection : Resident
         _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
-        Call("OnConnected", static session => session.CallConnected());
-        _shard.Host.SessionConnected(_session);
+        if (_strand is { } strand)
+        {
+            strand.PostConnected();
+        }
+        else
+        {
+            Call("OnConnected", static session => session.CallConnected());
+            _shard.Host.SessionConnected(_session);
+        }
+
         if (_sessionTimers is not null) ReleaseHeldTimers();
         AfterCallback();
         UpdateReceiving();
@@ -238,6 +258,12 @@ internal sealed partial class Connection : Resident
 
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
         if (_state != ConnectionState.Open || timer.IsCancelled) return;
+        if (_strand is { } strand)
+        {
+            strand.PostTimer(timer);
+            return;
+        }
+
         Loop.EnterCallback(this, "OnTimer");
         try
         {

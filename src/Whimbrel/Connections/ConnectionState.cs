@@ -39,4 +39,7 @@ internal enum ReceiveGate : byte
 
     /// <summary>Not yet connected.</summary>
     NotOpen = 16,
+
+    /// <summary>As much waits for the thread pool as may wait (contract 14).</summary>
+    Pool = 32,
 }

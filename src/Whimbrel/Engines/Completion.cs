@@ -1,12 +1,13 @@
 using System.Threading.Tasks.Sources;
+using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Engines;
 
 /// <summary>
 /// The result of an operation that somebody awaits. Completed once, from any thread. The continuation runs on the loop
-/// if it was awaited there, in a turn of its own and never inside the caller's stack; else wherever the engine offloads
-/// to (the thread pool). No SynchronizationContext is used. Reusable after <see cref="GetResult"/> by <see cref="Reset"/>.
+/// if it was awaited there, in a turn of its own and never inside the caller's stack; awaited in a callback on the pool,
+/// in the order of that session's callbacks; else wherever the engine offloads to (the thread pool). No SynchronizationContext is used. Reusable after <see cref="GetResult"/> by <see cref="Reset"/>.
 /// </summary>
 internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 {
@@ -16,7 +17,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private Action<object?>? _continuation;
     private object? _state;
     private ExecutionContext? _context;
-    private Loop? _awaitedOn;
+    private object? _awaitedOn; // a loop, or the strand of a session on the pool
     private T _result = default!;
     private Exception? _exception;
     private short _version;
@@ -54,7 +55,8 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private void Schedule(Action<object?> continuation, object? state)
     {
         if (_context is not null) continuation = InContext(_context, continuation);
-        if (_awaitedOn is { } loop) loop.PostContinuation(continuation, state);
+        if (_awaitedOn is Loop loop) loop.PostContinuation(continuation, state);
+        else if (_awaitedOn is Strand strand) strand.PostContinuation(continuation, state);
         else _engine.Offload(continuation, state);
     }
 
@@ -76,7 +78,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     {
         CheckToken(token);
         _state = state;
-        _awaitedOn = Loop.Current;
+        _awaitedOn = Loop.Current ?? (object?)Strand.Current;
         if ((flags & ValueTaskSourceOnCompletedFlags.FlowExecutionContext) != 0) _context = ExecutionContext.Capture();
         Action<object?>? previous = Interlocked.CompareExchange(ref _continuation, continuation, null);
         if (previous is null) return;

@@ -52,6 +52,7 @@ public abstract class Loop
     private long _busySinceMs;
     private long _lastBlockedNoticeMs = long.MinValue / 2;
     private bool _isStopping;
+    private int _strands;
 
     private protected Loop(Engine engine, int index)
     {
@@ -81,6 +82,8 @@ public abstract class Loop
 
     internal BlockPool Blocks { get; } = new();
 
+    internal StrandBlocks StrandBlocks { get; } = new();
+
     internal LoopCounters Counters { get; } = new();
 
     internal Stack<SendOperation> FreeOperations { get; } = new();
@@ -92,7 +95,10 @@ public abstract class Loop
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
-    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || (_isStopping && ResidentCount == 0);
+    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || IsDone;
+
+    /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
+    private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
 
     internal bool IsStopped { get; private set; }
 
@@ -372,6 +378,9 @@ public abstract class Loop
     [Conditional("DEBUG")]
     private protected static void Poison(Span<byte> block) => block.Fill(0xDD);
 
+    /// <summary>The same for a block that a strand lent. The pool's thread.</summary>
+    internal virtual void PoisonLent(Span<byte> block) => Poison(block);
+
     /// <summary>The session in a callback posted more than another loop can take: it is not read until that loop caught up.</summary>
     internal void HoldActiveSession() => ActiveConnection?.HoldForMailbox();
 
@@ -458,6 +467,11 @@ public abstract class Loop
         return _freeConnections.Count > 0 ? _freeConnections.Pop() : new Connection(this);
     }
 
+    /// <summary>A session on the pool began: the loop does not end before its last callback has returned.</summary>
+    internal void StrandStarted() => _strands++;
+
+    internal void StrandEnded() => _strands--;
+
     internal void ReturnConnection(Connection connection)
     {
         Counters.ConnectionsClosed++;
@@ -473,7 +487,7 @@ public abstract class Loop
         TimeMs = Engine.NowMs;
         try
         {
-            while (!(_isStopping && ResidentCount == 0 && _scheduled.Count == 0)) Turn();
+            while (!(IsDone && _scheduled.Count == 0)) Turn();
         }
         finally
         {
@@ -493,7 +507,7 @@ public abstract class Loop
         {
             Turn();
             CheckBusyTime();
-            if (_isStopping && ResidentCount == 0 && _scheduled.Count == 0 && !IsStopped) Finish();
+            if (IsDone && _scheduled.Count == 0 && !IsStopped) Finish();
         }
         finally
         {

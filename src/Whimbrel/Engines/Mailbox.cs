@@ -18,6 +18,7 @@ internal enum DataKind : byte
     Join,
     Leave,
     Broadcast,
+    BroadcastGate,
 }
 
 internal struct DataItem
@@ -317,6 +318,9 @@ internal sealed class Mailbox
                 break;
             case DataKind.Broadcast:
                 ((GroupShard)item.Payload!).DrainBroadcast(_arenaDraining.Slice(item.Offset, item.Length), item.Extra);
+                break;
+            case DataKind.BroadcastGate:
+                item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
                 break;
         }
     }

@@ -15,8 +15,8 @@ public sealed class MemoryRig : Rig
     private readonly List<Exception> _thrown = [];
     private int _elsewhere;
 
-    public MemoryRig(int seed, bool isUnix, int loops)
-        : base(isUnix) => _engine = new MemoryEngine(seed, loops, AddNotice);
+    public MemoryRig(int seed, bool isUnix, int loops, bool isPool = false)
+        : base(isUnix, isPool) => _engine = new MemoryEngine(seed, loops, AddNotice);
 
     public override Engine Engine => _engine;
 

@@ -14,8 +14,8 @@ public sealed class RealRig : Rig
     private readonly List<string> _paths = [];
     private readonly List<IDisposable> _disposables = [];
 
-    public RealRig(EngineKind kind, bool isUnix, int loops)
-        : base(isUnix) => Engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice });
+    public RealRig(EngineKind kind, bool isUnix, int loops, bool isPool = false)
+        : base(isUnix, isPool) => Engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice });
 
     public override Engine Engine { get; }
 

@@ -15,7 +15,7 @@ public sealed class RecordingClient : Client
     }
 
     private RecordingClient(Rig rig, ClientOptions options, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
-        : base(options, () => Make(rig, setUp, made))
+        : base(rig.Scheduled(options), () => Make(rig, setUp, made))
     {
         _rig = rig;
         _made = made;

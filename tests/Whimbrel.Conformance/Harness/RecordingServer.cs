@@ -16,14 +16,14 @@ public sealed class RecordingServer : Server
 
     /// <summary>With a factory of the test's own.</summary>
     public RecordingServer(Rig rig, ServerOptions options, Func<SessionContext, Session> factory)
-        : base(options, factory)
+        : base(rig.Scheduled(options), factory)
     {
         _rig = rig;
         _made = new ConcurrentQueue<RecordingSession>();
     }
 
     private RecordingServer(Rig rig, ServerOptions options, Action<RecordingSession>? setUp, ConcurrentQueue<RecordingSession> made)
-        : base(options, () => Make(rig, setUp, made))
+        : base(rig.Scheduled(options), () => Make(rig, setUp, made))
     {
         _rig = rig;
         _made = made;

@@ -257,7 +257,7 @@ public sealed class RecordingSession : Session
         if (Interlocked.Exchange(ref _inside, 1) == 1) _rig.Violation($"{name ?? "received"} began inside or beside another callback: {Life}");
         if (t_running is not null) _rig.Violation($"{name ?? "received"} began inside a callback of {t_running}");
         t_running = this;
-        if (!Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
+        if (_rig.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
         lock (_gate)
         {
             // What OnDisconnected throws is told to OnError: the one thing that may follow the end (contract 4).

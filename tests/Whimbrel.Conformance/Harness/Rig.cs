@@ -19,11 +19,29 @@ public abstract class Rig
     private readonly ConcurrentQueue<Notice> _notices = new();
     private readonly List<string> _allowed = [];
 
-    protected Rig(bool isUnix) => IsUnix = isUnix;
+    protected Rig(bool isUnix, bool isPool)
+    {
+        IsUnix = isUnix;
+        IsPool = isPool;
+    }
 
     public abstract Engine Engine { get; }
 
     public bool IsUnix { get; }
+
+    /// <summary>Callbacks run on the thread pool (contract 14).</summary>
+    public bool IsPool { get; }
+
+    /// <summary>The options as the transport of this test wants them.</summary>
+    public T Scheduled<T>(T options)
+        where T : ConnectionOptions
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        if (!IsPool) return options;
+        T copy = (T)options.Clone();
+        typeof(ConnectionOptions).GetProperty(nameof(ConnectionOptions.Scheduling))!.SetValue(copy, Scheduling.ThreadPool);
+        return copy;
+    }
 
     /// <summary>Time costs nothing and passes only when the test says so.</summary>
     public abstract bool IsVirtual { get; }
@@ -88,19 +106,31 @@ public abstract class Rig
         task.GetAwaiter().GetResult();
     }
 
-    /// <summary>Runs it on the session's loop, outside of any callback, and waits for it.</summary>
+    /// <summary>Runs it where the session's callbacks run, outside of any callback, and waits for it.</summary>
     public void OnLoop(Session session, Action action)
     {
         ArgumentNullException.ThrowIfNull(session);
-        OnLoop(session.Loop, action);
+        if (session.Connection?.Strand is { } strand) Run(action, a => Post(strand, a));
+        else OnLoop(session.Loop, action);
+
+        static bool Post(Connections.Strand strand, Action action)
+        {
+            strand.PostContinuation(static a => ((Action)a!)(), action);
+            return true;
+        }
     }
 
     public void OnLoop(Loop loop, Action action)
     {
         ArgumentNullException.ThrowIfNull(loop);
+        Run(action, loop.Post);
+    }
+
+    private void Run(Action action, Func<Action, bool> post)
+    {
         Exception? thrown = null;
         int done = 0;
-        bool posted = loop.Post(() =>
+        bool posted = post(() =>
         {
             try
             {
@@ -206,9 +236,9 @@ public abstract class Rig
         for (int i = 0; Nth(_servers, i) is { } server; i++) Await(server.StopAsync(TimeSpan.Zero), "the server to stop");
         for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
         Until(() => _sessions.All(static s => !s.IsAlive), "every session to get its last callback");
-        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());
+        Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());
         Await(Engine.DisposeAsync(), "the engine to end");
-        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0), "nothing to be left after the engine: " + Leftovers());
+        Until(() => Engine.Loops.All(static l => l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0), "nothing to be left after the engine: " + Leftovers());
         foreach (Server server in _servers) Assert.Equal(0, server.SessionCount);
         foreach (RecordingSession session in _sessions) session.CheckLife();
         Release();
@@ -248,5 +278,5 @@ public abstract class Rig
     }
 
     private string Leftovers() =>
-        string.Join(", ", Engine.Loops.Select(static l => $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding} blocks"));
+        string.Join(", ", Engine.Loops.Select(static l => $"loop {l.Index} has {l.ResidentCount} residents and {l.Blocks.Outstanding}+{l.StrandBlocks.Outstanding} blocks"));
 }

@@ -25,14 +25,22 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport PortableUnix { get; } = new("portable unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops));
 
-    private static RealRig Uring(bool isUnix, int loops)
+    public static Transport UringPool { get; } = new("uring pool", s_noSeed, static (_, loops) => Uring(isUnix: false, loops, isPool: true));
+
+    private static RealRig Uring(bool isUnix, int loops, bool isPool = false)
     {
         Engines.Uring.UringSupport support = Engines.Uring.UringProbe.Here;
         Assert.SkipUnless(support.IsOffered, support.Reason);
-        return new RealRig(EngineKind.Uring, isUnix, loops);
+        return new RealRig(EngineKind.Uring, isUnix, loops, isPool);
     }
 
+    public static Transport EpollPool { get; } = new("epoll pool", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true));
+
+    public static Transport PortablePool { get; } = new("portable pool", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops, isPool: true));
+
 #if MEMORY
+    public static Transport MemoryPool { get; } = new("memory pool", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops, isPool: true));
+
     public static Transport MemoryTcp { get; } = new("memory tcp", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops));
 
     public static Transport MemoryUnix { get; } = new("memory unix", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: true, loops));

@@ -103,6 +103,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => group.Join(session));
             foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => group.Leave(session));
             rig.OnLoop(pairs[1].Session, () => group.Join(pairs[1].Session));
+            rig.Until(() => group.Changes.Count == 3, "the last join");
             pairs[1].Session.Abort();
             pairs[1].Session.End();
             rig.Until(() => group.Count == 0, "the ended session to leave");
@@ -123,7 +124,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             });
         }
 
-        Assert.All(groups, static g => Assert.Equal(2, g.Count));
+        rig.Until(() => groups.All(static g => g.Count == 2), "all to have joined");
         rig.OnLoop(pairs[0].Session, () => groups[2].Leave(pairs[0].Session));
         for (int i = 0; i < 5; i++) groups[i].Broadcast([(byte)('0' + i)]);
         Assert.Equal("0134", pairs[0].Peer.ReadText(4));
@@ -241,8 +242,14 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             session.Gate = BroadcastGate.Held;
             server.Broadcast(Filled('a', Limit - 10));
             server.Broadcast(Filled('b', 10));
-            Assert.Equal(Limit, session.BytesPending);
-            server.Broadcast("c"u8);
+            // On the pool a broadcast counts when the loop has drained it (contract 8).
+            if (!rig.IsPool) Assert.Equal(Limit, session.BytesPending);
+        });
+        rig.Settle();
+        rig.OnLoop(session, () => server.Broadcast("c"u8));
+        rig.Settle();
+        rig.OnLoop(session, () =>
+        {
             isOpen = session.IsConnected;
             if (isOpen) session.Gate = BroadcastGate.Open;
         });

@@ -27,7 +27,8 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         // In one or several pieces, but never a byte less than before.
         Assert.Equal(session.Offers.Order().Distinct(), session.Offers);
         Assert.Equal(6, session.Offers[^1]);
-        Assert.Contains(3, session.Offers);
+        // On the pool both may have arrived before the first callback ran.
+        if (!rig.IsPool) Assert.Contains(3, session.Offers);
     });
 
     [Fact, Contract(3)]

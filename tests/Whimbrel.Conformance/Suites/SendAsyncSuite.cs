@@ -316,7 +316,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
             for (int i = 0; i < 3; i++)
             {
                 await self.SendAsync(Filled('a', 50_000)).ConfigureAwait(false);
-                string where = self.Loop.IsCurrent && self.Loop.ActiveConnection is null ? "on loop" : "astray";
+                string where = (rig.IsPool ? Connections.Strand.Current is not null : self.Loop.IsCurrent && self.Loop.ActiveConnection is null) ? "on loop" : "astray";
                 story.Add($"sent {i} {where}");
             }
         }

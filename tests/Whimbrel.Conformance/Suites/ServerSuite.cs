@@ -189,7 +189,8 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             int before = x.Loop.Index;
             await server!.StopAsync();
             loopBefore = before;
-            Volatile.Write(ref loopAfter, Loop.Current?.Index ?? -3);
+            bool isThere = rig.IsPool ? Connections.Strand.Current is not null : x.Loop.IsCurrent;
+            Volatile.Write(ref loopAfter, isThere ? before : -3);
         }
 
         Peer peer = rig.Dial(server.EndPoint!);

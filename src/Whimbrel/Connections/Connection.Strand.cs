@@ -1,0 +1,69 @@
+namespace Whimbrel.Connections;
+
+/// <summary>What comes back from a strand: its session's callbacks run on the pool, everything else here (contract 14). Loop's thread.</summary>
+internal sealed partial class Connection
+{
+    /// <summary>OnConnecting has returned.</summary>
+    internal void StrandConnecting(uint generation, bool hasEnded)
+    {
+        if (generation != Generation || _state != ConnectionState.Connecting) return;
+        if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
+        ConnectingReturned();
+    }
+
+    /// <summary>OnPeerFinished has returned, and all bytes before it were delivered.</summary>
+    internal void StrandFinished(uint generation)
+    {
+        if (generation != Generation) return;
+        _finishWasTold = true;
+        if (_state == ConnectionState.Open && _finishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+    }
+
+    /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>
+    internal void HoldForStrand(uint generation)
+    {
+        if (generation != Generation || _state != ConnectionState.Open) return;
+        Shut(ReceiveGate.BackPressure);
+        // It may have drained already.
+        Loop.Schedule(this);
+    }
+
+    /// <summary>So little waits for the pool that reading goes on.</summary>
+    internal void ReleaseStrandHold(uint generation)
+    {
+        if (generation == Generation) Open(ReceiveGate.Pool);
+    }
+
+    /// <summary>The next session takes over; its strand waits for that. When the connection is ending, it ends with the old one.</summary>
+    internal void SwitchForStrand(Session next, uint generation)
+    {
+        if (generation != Generation || _state != ConnectionState.Open) return;
+        Session old = _session;
+        CancelSessionTimers();
+        old.DetachForHandOver();
+        next.AttachByHandOver(this, old);
+        _session = next;
+        _shard.Host.SessionReplaced(old, next);
+        _strand!.PostHandedOver(next);
+    }
+
+    /// <summary>A timer that was started in a callback.</summary>
+    internal void AddStrandTimer(LoopTimer timer, long dueMs)
+    {
+        bool isLate = timer.TenancyGeneration != Generation || _state is not (ConnectionState.Connecting or ConnectionState.Open);
+        if (isLate || timer.IsCancelled)
+        {
+            timer.IsStarting = false;
+            return;
+        }
+
+        timer.NextOfSession = _sessionTimers;
+        _sessionTimers = timer;
+        Loop.Timers.Add(timer, dueMs);
+    }
+
+    internal void DrainBroadcastGate(uint generation, BroadcastGate gate)
+    {
+        if (generation == Generation) BroadcastGate = gate;
+    }
+}

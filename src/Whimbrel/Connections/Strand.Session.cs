@@ -1,0 +1,151 @@
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Connections;
+
+/// <summary>What a session does inside its callbacks on the pool: sends are gathered, and leave as one mailbox item when the callback returns (contract 14).</summary>
+internal sealed partial class Strand
+{
+    private StrandBlock? _batch;
+    private int _reserved;
+    private bool _gaveBack;
+    private long _sentBytes;
+    private BroadcastGate _broadcastGate;
+
+    internal BroadcastGate BroadcastGate
+    {
+        get => _broadcastGate;
+        set
+        {
+            _broadcastGate = value;
+            // Behind what this callback has sent, in front of what it sends next.
+            FlushBatch();
+            _loop.Mailbox.PostItem(DataKind.BroadcastGate, _connection, _generation, value switch
+            {
+                BroadcastGate.Held => s_held,
+                BroadcastGate.Shut => s_shut,
+                _ => s_open,
+            });
+        }
+    }
+
+    private static readonly object s_open = BroadcastGate.Open;
+    private static readonly object s_held = BroadcastGate.Held;
+    private static readonly object s_shut = BroadcastGate.Shut;
+
+    // ------------------------------------------------------------------ sending, inside a callback
+
+    /// <summary>Room was reserved on the connection by the caller. False: it does not fit into a block and goes its own way, after what was gathered.</summary>
+    internal bool TryGather(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
+        int length = head.Length + body.Length;
+        _sentBytes += length;
+        if (length > StrandBlock.Capacity)
+        {
+            FlushBatch();
+            return false;
+        }
+
+        StrandBlock batch = BatchFor(length);
+        head.CopyTo(batch.Room);
+        batch.Length += head.Length;
+        body.CopyTo(batch.Room);
+        batch.Length += body.Length;
+        return true;
+    }
+
+    /// <summary>One send lies in one block: between two items those of other threads may come.</summary>
+    private StrandBlock BatchFor(int length)
+    {
+        if (_batch is not null && StrandBlock.Capacity - _batch.Length < length) FlushBatch();
+        return _batch ??= _loop.StrandBlocks.Take();
+    }
+
+    /// <summary>Posts what was gathered. Before anything else of this callback that goes to the loop, so that call order holds (contract 7).</summary>
+    internal bool FlushBatch()
+    {
+        // While something is reserved there may be somebody writing into it.
+        if (_batch is not { } batch || _reserved > 0) return false;
+        _batch = null;
+        int length = batch.Length;
+        if (length > 0 && _loop.Mailbox.PostOwned(_connection, _generation, batch, length)) return true;
+        _connection.GiveBackForeign(length, _generation);
+        batch.Dispose();
+        return false;
+    }
+
+    /// <summary>The connection is being aborted: what was gathered does not leave.</summary>
+    private void DropBatch()
+    {
+        if (_batch is not { } batch) return;
+        _batch = null;
+        _gaveBack = true;
+        _connection.GiveBackForeign(batch.Length, _generation);
+        batch.Dispose();
+    }
+
+    /// <summary>The callback has returned: what was reserved and not committed is given back, and what was sent leaves.</summary>
+    private void FlushAtEnd()
+    {
+        GiveBackReserved();
+        if (!FlushBatch() && _gaveBack)
+        {
+            // Somebody may wait until nothing of other threads is under way, and no item will come to tell.
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ForeignGone((uint)g), _connection, null, _generation);
+        }
+
+        _gaveBack = false;
+    }
+
+    /// <summary>Memory of its own goes behind what was gathered.</summary>
+    internal void SendsOwned(int length)
+    {
+        _sentBytes += length;
+        FlushBatch();
+    }
+
+    internal Span<byte> Reserve(int count)
+    {
+        GiveBackReserved();
+        if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
+        _reserved = 0;
+        StrandBlock batch = BatchFor(count);
+        _reserved = count;
+        return batch.Room[..count];
+    }
+
+    internal void Commit(int count)
+    {
+        if (count < 0 || count > _reserved) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_reserved} reserved");
+        if (_batch is { } batch) batch.Length += count;
+        _sentBytes += count;
+        int rest = _reserved - count;
+        _reserved = 0;
+        if (rest == 0) return;
+        _gaveBack = true;
+        _connection.GiveBackForeign(rest, _generation);
+    }
+
+    private void GiveBackReserved()
+    {
+        if (_reserved == 0) return;
+        _gaveBack = true;
+        _connection.GiveBackForeign(_reserved, _generation);
+        _reserved = 0;
+    }
+
+    // ------------------------------------------------------------------ the rest, inside a callback
+
+    internal void NeedBytes(int count) => _atLeast = count;
+
+    internal void HandOver(Session next) => _next = next;
+
+    internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
+    {
+        if (due < TimeSpan.Zero) Throw.OutOfRange(nameof(due), due, "zero or positive");
+        LoopTimer timer = new(_loop, _connection, Loop.PeriodMsOf(period)) { IsStarting = true, TenancyGeneration = _generation };
+        long dueMs = _loop.Engine.NowMs + (long)Math.Ceiling(due.TotalMilliseconds);
+        _loop.PostControl(static (_, c, t, at) => ((Connection)c!).AddStrandTimer((LoopTimer)t!, at), _connection, timer, dueMs);
+        return timer;
+    }
+}

@@ -1,0 +1,642 @@
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// The callbacks of one connection's sessions on the thread pool, one after the other (contract 14). The loop puts in
+/// what has happened; a pool thread takes it out in order and runs the session; sends of one callback go back as one
+/// mailbox item when it returns. Serves one tenancy of a connection and is not used again.
+/// </summary>
+/// <remarks>
+/// Order: events (connected, timers, continuations) first, then received bytes, then the peer's FIN, then the end.
+/// Bytes that wait when the peer resets are delivered before the end, unless the session paused or ended it.
+/// Limit: with <see cref="HoldAboveBytes"/> undelivered the connection is not read; it is read again below half.
+/// Threads: members say who calls them. What <c>_gate</c> guards is written by both sides; the rest belongs to the pool
+/// thread that runs the strand now.
+/// </remarks>
+internal sealed partial class Strand : IThreadPoolWorkItem
+{
+    internal const int HoldAboveBytes = 64 * 1024;
+    private const int ReleaseBelowBytes = HoldAboveBytes / 2;
+
+    /// <summary>Then others have a turn.</summary>
+    private const int StepsPerRun = 64;
+
+    [ThreadStatic]
+    private static Strand? t_current;
+
+    private readonly Connection _connection;
+    private readonly uint _generation;
+    private readonly ConnectionHost _host;
+    private readonly Loop _loop;
+    private readonly Lock _gate = new();
+
+    // ---- guarded by _gate
+    private StrandEvent[] _events = new StrandEvent[2];
+    private int _firstEvent;
+    private int _eventCount;
+    private StrandBlock? _firstBlock;
+    private StrandBlock? _lastBlock;
+    private int _waitingBytes;
+    private Holds _holds;
+    private bool _isScheduled;
+    private bool _gateIsShut;
+    private bool _offerPending;
+    private bool _finishPending;
+    private bool _lastPending;
+    private bool _wasConnected;
+    private CloseReason _reason;
+    private volatile bool _isEnded;
+
+    // ---- the running pool thread's
+    private Session _session;
+    private Session? _next;
+    private UnreadBytes _unread;
+    private int _atLeast;
+    private bool _finishWasTold;
+    private bool _isSwitching;
+    private CloseCause _firstEnd;
+
+    internal Strand(Connection connection, Session session)
+    {
+        _connection = connection;
+        _generation = connection.Generation;
+        _host = connection.Host;
+        _loop = connection.Loop;
+        _session = session;
+        _loop.StrandStarted();
+    }
+
+    /// <summary>Why received bytes are not delivered.</summary>
+    [Flags]
+    private enum Holds : byte
+    {
+        None = 0,
+        User = 1,
+        BackPressure = 2,
+        HandOver = 4,
+    }
+
+    private enum Step : byte
+    {
+        None,
+        Event,
+        Block,
+        Offer,
+        Finish,
+        Last,
+    }
+
+    /// <summary>The strand that runs on this thread, or null.</summary>
+    internal static Strand? Current => t_current;
+
+    /// <summary>The session ended the connection: nothing but the last callback follows. Any thread.</summary>
+    internal bool IsEnded => _isEnded;
+
+    internal int UnreadCount => _unread.Length;
+
+    /// <summary>The running strand, if it is the one of this tenancy.</summary>
+    internal static Strand? CurrentOf(Connection connection, uint generation) =>
+        t_current is { } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
+
+    internal bool Serves(uint generation) => _generation == generation;
+
+    // ------------------------------------------------------------------ what the loop puts in
+
+    internal void PostConnecting() => Post(new StrandEvent(StrandEventKind.Connecting, null, null));
+
+    internal void PostConnected() => Post(new StrandEvent(StrandEventKind.Connected, null, null));
+
+    internal void PostHandedOver(Session next) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null));
+
+    /// <summary>A timer that still waits for its last firing to be told is not queued again.</summary>
+    internal void PostTimer(LoopTimer timer)
+    {
+        if (timer.IsQueued) return;
+        timer.IsQueued = true;
+        Post(new StrandEvent(StrandEventKind.Timer, timer, null));
+    }
+
+    /// <summary>Something awaited in a callback goes on. Any thread.</summary>
+    internal void PostContinuation(Action<object?> continuation, object? state) => Post(new StrandEvent(StrandEventKind.Continuation, continuation, state));
+
+    private void Post(StrandEvent item)
+    {
+        bool start;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            if (_eventCount == _events.Length) GrowEvents();
+            _events[(_firstEvent + _eventCount++) % _events.Length] = item;
+            start = TrySchedule();
+        }
+
+        if (start) _loop.Engine.Offload(this);
+    }
+
+    private void GrowEvents()
+    {
+        StrandEvent[] larger = new StrandEvent[_events.Length * 2];
+        for (int i = 0; i < _eventCount; i++) larger[i] = _events[(_firstEvent + i) % _events.Length];
+        _events = larger;
+        _firstEvent = 0;
+    }
+
+    /// <summary>Copies what was received. True when so much waits that the connection must not be read; <c>ReleaseStrandHold</c> ends that. Loop's thread.</summary>
+    internal bool Add(ReadOnlySpan<byte> data)
+    {
+        bool start;
+        bool shut;
+        // tidy: allowed because this is where a loop and the pool meet; a copy of one receive at most, never nested
+        lock (_gate)
+        {
+            if (_isEnded) return false;
+            _waitingBytes += data.Length;
+            while (!data.IsEmpty)
+            {
+                if (_lastBlock is null || _lastBlock.Length == StrandBlock.Capacity) AddBlock();
+                int count = Math.Min(data.Length, StrandBlock.Capacity - _lastBlock!.Length);
+                data[..count].CopyTo(_lastBlock.Room);
+                _lastBlock.Length += count;
+                data = data[count..];
+            }
+
+            shut = _waitingBytes >= HoldAboveBytes && !_gateIsShut;
+            if (shut) _gateIsShut = true;
+            start = (_holds == Holds.None) && TrySchedule();
+        }
+
+        if (start) _loop.Engine.Offload(this);
+        return shut;
+    }
+
+    private void AddBlock()
+    {
+        StrandBlock block = _loop.StrandBlocks.Take();
+        if (_lastBlock is null) _firstBlock = block;
+        else _lastBlock.Next = block;
+        _lastBlock = block;
+    }
+
+    /// <summary>The peer's FIN, after all bytes. Loop's thread.</summary>
+    internal void Finish()
+    {
+        bool start;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            _finishPending = true;
+            start = TrySchedule();
+        }
+
+        if (start) _loop.Engine.Offload(this);
+    }
+
+    /// <summary>The connection is gone: the last callback. Loop's thread.</summary>
+    internal void End(CloseReason reason, bool wasConnected)
+    {
+        bool start;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            _reason = reason;
+            _wasConnected = wasConnected;
+            _lastPending = true;
+            _holds &= ~Holds.HandOver; // it came too late
+            start = TrySchedule();
+        }
+
+        if (start) _loop.Engine.Offload(this);
+    }
+
+    /// <summary>Nothing is delivered any more but the last callback. Any thread.</summary>
+    internal void EndInput() => _isEnded = true;
+
+    /// <summary>
+    /// The session ends the connection in a callback: what it sent goes first, or is discarded by an abort, and no other
+    /// callback but the last one comes after it. The first cause wins, though an abort passes a close on its way to the loop.
+    /// </summary>
+    internal CloseCause EndHere(CloseCause cause)
+    {
+        if (cause == CloseCause.LocalClose) FlushBatch();
+        else DropBatch();
+        EndInput();
+        if (_firstEnd == CloseCause.None) _firstEnd = cause;
+        return _firstEnd;
+    }
+
+    // ------------------------------------------------------------------ pause and back-pressure
+
+    /// <summary>The session paused. Any thread.</summary>
+    internal void Pause() => Hold(Holds.User);
+
+    /// <summary>The session resumed: what is unread comes again. Any thread.</summary>
+    internal void Resume() => Release(Holds.User);
+
+    /// <summary>The send queue has drained. Loop's thread.</summary>
+    internal void ReleaseBackPressure() => Release(Holds.BackPressure);
+
+    private void Hold(Holds reason)
+    {
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate) _holds |= reason;
+    }
+
+    private void Release(Holds reason)
+    {
+        bool start;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            if ((_holds & reason) == 0) return;
+            _holds &= ~reason;
+            if (reason != Holds.BackPressure) _offerPending = true;
+            start = TrySchedule();
+        }
+
+        if (start) _loop.Engine.Offload(this);
+    }
+
+    private bool TrySchedule()
+    {
+        if (_isScheduled) return false;
+        _isScheduled = true;
+        return true;
+    }
+
+    // ------------------------------------------------------------------ the pool's side
+
+    void IThreadPoolWorkItem.Execute()
+    {
+        t_current = this;
+        try
+        {
+            for (int i = 0; i < StepsPerRun; i++)
+            {
+                if (!RunNext()) return;
+            }
+        }
+        finally
+        {
+            t_current = null;
+        }
+
+        _loop.Engine.Offload(this);
+    }
+
+    private bool RunNext()
+    {
+        Step step;
+        StrandEvent item = default;
+        StrandBlock? block = null;
+        bool open = false;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            step = Next();
+            switch (step)
+            {
+                case Step.None:
+                    _isScheduled = false;
+                    return false;
+                case Step.Event:
+                    item = TakeEvent();
+                    break;
+                case Step.Block:
+                    block = TakeBlock(out open);
+                    break;
+                case Step.Offer:
+                    _offerPending = false;
+                    break;
+                case Step.Finish:
+                    _finishPending = false;
+                    break;
+                case Step.Last:
+                    _lastPending = false;
+                    break;
+            }
+        }
+
+        if (open) _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null, _generation);
+        Run(step, item, block);
+        return true;
+    }
+
+    private Step Next()
+    {
+        if (_eventCount > 0) return Step.Event;
+        if (!_isEnded && _holds == Holds.None)
+        {
+            if (_offerPending && _unread.Length > 0) return Step.Offer;
+            _offerPending = false;
+            if (_firstBlock is not null) return Step.Block;
+            if (_finishPending) return Step.Finish;
+        }
+
+        return _lastPending ? Step.Last : Step.None;
+    }
+
+    private StrandEvent TakeEvent()
+    {
+        StrandEvent item = _events[_firstEvent];
+        _events[_firstEvent] = default;
+        _firstEvent = (_firstEvent + 1) % _events.Length;
+        _eventCount--;
+        return item;
+    }
+
+    private StrandBlock TakeBlock(out bool open)
+    {
+        StrandBlock block = _firstBlock!;
+        _firstBlock = block.Next;
+        if (_firstBlock is null) _lastBlock = null;
+        block.Next = null;
+        _waitingBytes -= block.Length;
+        open = _gateIsShut && _waitingBytes <= ReleaseBelowBytes;
+        if (open) _gateIsShut = false;
+        return block;
+    }
+
+    private void Run(Step step, StrandEvent item, StrandBlock? block)
+    {
+        switch (step)
+        {
+            case Step.Event:
+                Run(item);
+                break;
+            case Step.Block:
+                Deliver(block!);
+                break;
+            case Step.Offer:
+                OfferUnread(isEnd: false);
+                break;
+            case Step.Finish:
+                RunFinish();
+                break;
+            case Step.Last:
+                RunLast();
+                break;
+        }
+    }
+
+    private void Run(StrandEvent item)
+    {
+        switch (item.Kind)
+        {
+            case StrandEventKind.Connecting:
+                Call(static (s, _) => s.CallConnecting());
+                // With what the callback asked for: its Close is in the data lane, and the control lane is quicker.
+                _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandConnecting((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
+                break;
+            case StrandEventKind.Connected:
+                Call(static (s, _) => s.CallConnected());
+                _host.SessionConnected(_session);
+                break;
+            case StrandEventKind.Timer:
+                LoopTimer timer = (LoopTimer)item.First!;
+                timer.IsQueued = false;
+                if (!_isEnded && !timer.IsCancelled) Call(static (s, t) => s.CallTimer((LoopTimer)t!), timer);
+                break;
+            case StrandEventKind.HandedOver:
+                RunHandedOver((Session)item.First!);
+                break;
+            case StrandEventKind.Continuation:
+                RunContinuation((Action<object?>)item.First!, item.Second);
+                break;
+        }
+    }
+
+    private void RunContinuation(Action<object?> continuation, object? state)
+    {
+        try
+        {
+            continuation(state);
+        }
+        catch (Exception e)
+        {
+            _loop.Engine.NoteException("a continuation", e);
+        }
+
+        CallReturned();
+    }
+
+    // ------------------------------------------------------------------ callbacks
+
+    private void Call(Action<Session, object?> callback, object? argument = null)
+    {
+        try
+        {
+            callback(_session, argument);
+        }
+        catch (Exception e)
+        {
+            FailWith(e);
+            return;
+        }
+
+        CallReturned();
+    }
+
+    /// <summary>What the callback sent leaves; what it asked for and must not happen inside it happens.</summary>
+    private void CallReturned()
+    {
+        FlushAtEnd();
+        if (_next is null || _isEnded) return;
+        Hold(Holds.HandOver);
+        Session next = _next;
+        _next = null;
+        _isSwitching = true;
+        _loop.PostControl(static (_, c, n, g) => ((Connection)c!).SwitchForStrand((Session)n!, (uint)g), _connection, next, _generation);
+    }
+
+    /// <summary>The session threw: it is told, then the connection ends (contract 4).</summary>
+    private void FailWith(Exception exception)
+    {
+        TellError(_session, exception);
+        DropBatch();
+        FlushAtEnd();
+        _next = null;
+        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+    }
+
+    private void TellError(Session session, Exception exception)
+    {
+        try
+        {
+            session.CallError(exception);
+        }
+        catch (Exception second)
+        {
+            _loop.Engine.NoteException("OnError", second);
+        }
+    }
+
+    private void AbortWith(CloseReason reason)
+    {
+        if (EndHere(reason.Cause) is CloseCause first && first != reason.Cause) reason = new CloseReason(first);
+        _connection.CloseForeign(_generation);
+        _loop.PostControl(
+            static (_, c, r, g) =>
+            {
+                Connection connection = (Connection)c!;
+                if (connection.Generation == (uint)g) connection.AbortWith((CloseReason)r!);
+            },
+            _connection,
+            reason,
+            _generation);
+    }
+
+    // ------------------------------------------------------------------ received bytes (contract 3)
+
+    private void Deliver(StrandBlock block)
+    {
+        ReadOnlySpan<byte> data = block.Written;
+        if (_unread.Length == 0 && data.Length >= _atLeast)
+        {
+            int taken = Offer(data);
+            if (!_isEnded)
+            {
+                _unread.Append(data[taken..]);
+                CheckUnreadLimit(taken);
+            }
+        }
+        else
+        {
+            _unread.Append(data);
+            OfferUnread(isEnd: false);
+        }
+
+        _loop.PoisonLent(block.Bytes.AsSpan(0, block.Length));
+        block.Dispose();
+    }
+
+    private void OfferUnread(bool isEnd)
+    {
+        if (_unread.Length == 0 || (_unread.Length < _atLeast && !isEnd && !_finishWasTold)) return;
+        int taken = Offer(_unread.Span);
+        if (_isEnded) return;
+        _unread.Consume(taken);
+        CheckUnreadLimit(taken);
+    }
+
+    private int Offer(ReadOnlySpan<byte> data)
+    {
+        _atLeast = 0;
+        _sentBytes = 0;
+        int taken;
+        try
+        {
+            taken = _session.CallUnread(data);
+            if ((uint)taken > (uint)data.Length) Throw.State($"OnUnread returned {taken} for {data.Length} bytes.");
+        }
+        catch (Exception e)
+        {
+            FailWith(e);
+            return 0;
+        }
+
+        CallReturned();
+        // Natural back-pressure (contract 9): what this callback sent is more than the peer takes.
+        if (_sentBytes > 0 && _host.BackPressure && !_isEnded && _connection.BytesPending > Connection.BackPressureMark)
+        {
+            Hold(Holds.BackPressure);
+            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).HoldForStrand((uint)g), _connection, null, _generation);
+        }
+
+        return taken;
+    }
+
+    private void CheckUnreadLimit(int taken)
+    {
+        if (taken == 0 && _unread.Length >= _host.Options.UnreadLimitBytes) AbortWith(new CloseReason(CloseCause.UnreadLimit));
+    }
+
+    private void RunFinish()
+    {
+        // What the session wanted more of before looking at it: there is no more (contract 3).
+        if (_atLeast > 0) OfferUnread(isEnd: true);
+        if (_isEnded) return;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            if (_holds != Holds.None)
+            {
+                // It was paused, or handed over, by that: the end waits.
+                _finishPending = true;
+                return;
+            }
+        }
+
+        _finishWasTold = true;
+        Call(static (s, _) => s.CallPeerFinished());
+        _loop.PostControl(static (_, c, _, g) => ((Connection)c!).StrandFinished((uint)g), _connection, null, _generation);
+    }
+
+    // ------------------------------------------------------------------ hand-over and end
+
+    private void RunHandedOver(Session next)
+    {
+        Session old = _session;
+        _session = next;
+        _isSwitching = false;
+        _atLeast = 0;
+        Exception? thrown = null;
+        try
+        {
+            old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+            TellError(old, e);
+        }
+
+        Call(static (s, _) => s.CallConnected());
+        if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+        // It may have handed over at once.
+        if (!_isSwitching) Release(Holds.HandOver);
+    }
+
+    private void RunLast()
+    {
+        _isEnded = true;
+        Session session = _session;
+        _host.SessionEnding(session);
+        try
+        {
+            if (_wasConnected) session.CallDisconnected(_reason);
+            else session.CallConnectFailed(_reason);
+        }
+        catch (Exception e)
+        {
+            TellError(session, e);
+        }
+
+        FlushAtEnd();
+        _unread.Clear();
+        DropBlocks();
+        _host.SessionEnded(session, _reason, _wasConnected);
+        // The loop waits for this before it ends: no callback comes after its engine was disposed.
+        _loop.PostControl(static (loop, _, _, _) => loop.StrandEnded());
+    }
+
+    private void DropBlocks()
+    {
+        StrandBlock? block;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            block = _firstBlock;
+            _firstBlock = null;
+            _lastBlock = null;
+            _waitingBytes = 0;
+        }
+
+        while (block is not null)
+        {
+            StrandBlock? next = block.Next;
+            block.Dispose();
+            block = next;
+        }
+    }
+}

@@ -1,0 +1,36 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Connections;
+
+/// <summary>Bytes between a loop and the pool: received ones on their way to a callback, or the sends of one callback on their way back. One owner at a time; disposing gives it back.</summary>
+internal sealed class StrandBlock : IMemoryOwner<byte>
+{
+    internal const int Capacity = 32 * 1024;
+
+    private readonly StrandBlocks _home;
+
+    internal StrandBlock(StrandBlocks home)
+    {
+        _home = home;
+        // Pinned from birth: pinning it for a send costs nothing then.
+        Bytes = GC.AllocateUninitializedArray<byte>(Capacity, pinned: true);
+    }
+
+    /// <summary>All of its memory.</summary>
+    public Memory<byte> Memory => MemoryMarshal.CreateFromPinnedArray(Bytes, 0, Capacity);
+
+    internal byte[] Bytes { get; }
+
+    /// <summary>How many bytes are written, from the start.</summary>
+    internal int Length { get; set; }
+
+    internal StrandBlock? Next { get; set; }
+
+    internal ReadOnlySpan<byte> Written => Bytes.AsSpan(0, Length);
+
+    internal Span<byte> Room => Bytes.AsSpan(Length);
+
+    /// <summary>Gives it back. Any thread.</summary>
+    public void Dispose() => _home.Return(this);
+}

@@ -1,0 +1,14 @@
+namespace Whimbrel.Connections;
+
+/// <summary>What waits for a strand besides received bytes.</summary>
+internal enum StrandEventKind : byte
+{
+    Connecting,
+    Connected,
+    Timer,
+    HandedOver,
+    Continuation,
+}
+
+/// <summary>One thing that waits for a strand besides received bytes.</summary>
+internal readonly record struct StrandEvent(StrandEventKind Kind, object? First, object? Second);
