@@ -7,6 +7,8 @@ public sealed class BenchTests
 {
     [Theory]
     [InlineData("whimbrel-epoll")]
+    [InlineData("whimbrel-uring")]
+    [InlineData("c-uring")]
     [InlineData("whimbrel-portable")]
     public async Task Every_byte_of_a_short_benchmark_is_right(string peer)
     {
