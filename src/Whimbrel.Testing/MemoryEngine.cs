@@ -6,16 +6,18 @@ namespace Whimbrel.Testing;
 /// <summary>
 /// A whole network in one thread: loops, wires, clock, other threads and the thread pool are all run by the caller of
 /// <see cref="RunUntil"/>, in an order that the seed decides. The same seed gives the same run. It is a checking
-/// engine: it throws <see cref="ContractViolationException"/> when the library breaks its own contract.
+/// engine: it throws <see cref="ContractViolationException"/> when the library breaks its own contract. Derive from it for the events
+/// of its life, as from <see cref="Engine"/>; it can be stopped and started again.
 /// Not thread-safe: one test, one thread.
 /// </summary>
-public sealed class MemoryEngine : Engine
+public class MemoryEngine : Engine
 {
     private readonly List<(Action<object?> Action, object? State)> _pool = [];
     private readonly List<Action> _elsewhere = [];
     private readonly List<Loop> _runnable = [];
     private readonly MemoryNetwork _network;
     private ContractViolationException? _violation;
+    private DateTimeOffset _wallClockAtZero;
     private long _nowMs;
 
     /// <summary>Makes an engine.</summary>
@@ -24,8 +26,10 @@ public sealed class MemoryEngine : Engine
     /// <param name="onNotice">Gets the notices.</param>
     /// <param name="faults">Null takes the defaults of <see cref="MemoryFaults"/>.</param>
     /// <param name="blockedLoopMs">A turn that takes longer, in virtual time, is reported.</param>
-    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 10)
-        : base("memory", $"a simulation with seed {seed}", blockedLoopMs, onNotice)
+    /// <param name="onLoopStarted">As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop; what it throws is a notice.</param>
+    /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
+    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 10, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null)
+        : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnNotice = onNotice, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping })
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(loops, 1);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
@@ -34,6 +38,7 @@ public sealed class MemoryEngine : Engine
         _network = new MemoryNetwork(faults ?? new MemoryFaults());
         // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
         _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
+        WallClock = new DateTimeOffset(2000, 1, 1, 0, 0, 0, TimeSpan.Zero);
         Loops = new Loop[loops];
         for (int i = 0; i < loops; i++) Loops[i] = new MemoryLoop(this, i, _network);
     }
@@ -50,7 +55,18 @@ public sealed class MemoryEngine : Engine
     /// <summary>Virtual time since an arbitrary start, in milliseconds.</summary>
     public long VirtualTimeMs => _nowMs;
 
+    /// <summary>The virtual wall clock, which starts at 2000-01-01 and goes with the virtual time. Setting it is a clock that jumps: timers must not care.</summary>
+    public DateTimeOffset WallClock
+    {
+        get => _wallClockAtZero.AddMilliseconds(_nowMs);
+        set => _wallClockAtZero = value.AddMilliseconds(-_nowMs);
+    }
+
     internal override long NowMs => _nowMs;
+
+    internal override long CoarseMs => _nowMs;
+
+    internal override DateTimeOffset UtcNow => WallClock;
 
     internal Random Random { get; }
 
@@ -65,6 +81,22 @@ public sealed class MemoryEngine : Engine
     private protected override void StartLoops()
     {
         // Nothing to start: whoever calls RunUntil is the thread of all of them.
+    }
+
+    /// <summary>Runs everything else meanwhile; the timeout is virtual time.</summary>
+    internal override bool Block(ManualResetEventSlim ended, TimeSpan timeout)
+    {
+        long end = timeout < TimeSpan.Zero ? long.MaxValue : _nowMs + Loop.WholeMs(timeout);
+        while (!ended.IsSet)
+        {
+            if (RunReady()) continue;
+            if (_nowMs >= end) return false;
+            if (AdvanceToNextTimer(end)) continue;
+            if (end == long.MaxValue) throw new SimulationStalledException($"Something blocks, and nothing is left to happen (seed {Seed}, {StepCount} steps). The last steps:\n{Trace}");
+            _nowMs = end;
+        }
+
+        return true;
     }
 
     /// <summary>Remembers the violation: a fence around user code may swallow the exception, the run must not.</summary>
@@ -154,7 +186,8 @@ public sealed class MemoryEngine : Engine
     /// <summary>One step. False when nothing is ready and no timer is armed.</summary>
     public bool RunOne() => RunReady() || AdvanceToNextTimer();
 
-    private bool AdvanceToNextTimer()
+    /// <summary>False when there is no timer up to then.</summary>
+    private bool AdvanceToNextTimer(long most = long.MaxValue)
     {
         long due = long.MaxValue;
         foreach (Loop loop in Loops)
@@ -162,7 +195,7 @@ public sealed class MemoryEngine : Engine
             if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
         }
 
-        if (due == long.MaxValue) return false;
+        if (due == long.MaxValue || due > most) return false;
         Trace.Add("clock", 0, Math.Max(0, due - _nowMs));
         _nowMs = Math.Max(_nowMs, due);
         return true;

@@ -78,7 +78,7 @@ internal sealed unsafe class MemoryLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override void Wait(long timeoutMs)
+    private protected override bool Wait(long timeoutMs)
     {
         CheckThread();
         TrySleep();
@@ -101,6 +101,8 @@ internal sealed unsafe class MemoryLoop : Loop
             delivered = true;
             Deliver(slot);
         }
+
+        return delivered;
     }
 
     private protected override void Wake()
@@ -291,6 +293,11 @@ internal sealed unsafe class MemoryLoop : Loop
     {
         _slots[resident.Slot] = default;
         FreeSlot(resident);
+    }
+
+    private protected override void OpenQueue()
+    {
+        // The network is the queue, and there is only one.
     }
 
     private protected override void CloseQueue()

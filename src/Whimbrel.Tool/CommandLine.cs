@@ -20,6 +20,7 @@ internal static class CommandLine
     private static readonly Option<string?> s_unix = Value<string?>("--unix", "PATH", "Use a Unix socket.", "a path", static text => text.Length > 0 ? text : null);
     private static readonly Option<EngineKind?> s_engine = Value("--engine", s_engines, "Which engine. Default auto: the best that works here, or what WHIMBREL_ENGINE says.", s_engines, static text => Word<EngineKind>(text));
     private static readonly Option<int?> s_loops = Value("--loops", "N", "Number of loops, each with a thread. Default: one for each core.", "a number from 1 to 256", static text => Number(text, 1, 256));
+    private static readonly Option<Scheduling?> s_scheduling = Value("--scheduling", "inline|pool", "Where callbacks run: on their loop (default) or on the thread pool.", "inline or pool", static text => text switch { "inline" => Scheduling.Inline, "pool" => Scheduling.ThreadPool, _ => (Scheduling?)null });
     private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: connections, messages or receives, MB/s in and out." };
     private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "Drain and end by itself after this time.", "seconds, for example 10 or 0.5", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is > 0 and <= 1e8 ? seconds : null);
     private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
@@ -76,7 +77,7 @@ internal static class CommandLine
     private static Command ServeOne(ServeKind kind, string description, params Option[] more)
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
-        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_stats, s_for, .. more]) command.Add(option);
+        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_scheduling, s_stats, s_for, .. more]) command.Add(option);
         command.Validators.Add(static result =>
         {
             int places = (IsGiven(result, s_listen) ? 1 : 0) + (IsGiven(result, s_port) ? 1 : 0) + (IsGiven(result, s_unix) ? 1 : 0);
@@ -104,7 +105,7 @@ internal static class CommandLine
             ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
             : default;
         TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-        return new ServeSettings(kind, endPoint, parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_stats), duration, push);
+        return new ServeSettings(kind, endPoint, parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, push);
     }
 
     private static Command Connect()

@@ -28,6 +28,6 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
         }
 
         ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect) =>
-            new() { EndPoint = settings.EndPoint, Engine = engine, SlowConsumer = slowConsumer };
+            new() { EndPoint = settings.EndPoint, Engine = engine, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling };
     }
 }

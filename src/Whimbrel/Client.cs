@@ -77,7 +77,7 @@ public class Client : IAsyncDisposable
         if (!engine.NextLoop().PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), attempt))
         {
             Leave(attempt);
-            Throw.Disposed(nameof(Whimbrel.Engine));
+            throw engine.EndedError();
         }
 
         ValueTask<Session> task = attempt.Result.Task;

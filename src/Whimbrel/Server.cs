@@ -136,7 +136,7 @@ public class Server : IAsyncDisposable
         foreach (EndPoint endPoint in Options.AllEndPoints)
         {
             Listener listener = new(engine.NextLoop(), host, Options, endPoint);
-            if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) Throw.Disposed(nameof(Whimbrel.Engine));
+            if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
             bound.Add(await listener.Started.ConfigureAwait(false));
             opened.Add(listener);
         }
@@ -386,7 +386,12 @@ public class Server : IAsyncDisposable
             connection.Connecting(socket);
         }
 
-        internal override void SessionConnecting(Connection connection) => connection.AdoptHeld();
+        internal override void SessionConnecting(Connection connection)
+        {
+            // OnConnecting may have taken its time (contract 14): a stop that began meanwhile has not met this one.
+            if (_isStopping) connection.AbortWith(new CloseReason(CloseCause.ServerStopped));
+            else connection.AdoptHeld();
+        }
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 

@@ -169,7 +169,12 @@ public abstract class Session : IConnection
 
     internal void CloseWith(CloseReason reason)
     {
-        if (_connection is not { } connection) return;
+        if (_connection is not { } connection)
+        {
+            RunningStrand?.EndInput();
+            return;
+        }
+
         if (connection.Loop.IsCurrent)
         {
             if (connection.Generation == _generation) connection.CloseWith(reason);
@@ -185,7 +190,12 @@ public abstract class Session : IConnection
     /// <inheritdoc/>
     public void Abort()
     {
-        if (_connection is not { } connection) return;
+        if (_connection is not { } connection)
+        {
+            RunningStrand?.EndInput();
+            return;
+        }
+
         if (connection.Loop.IsCurrent)
         {
             if (connection.Generation == _generation) connection.AbortWith(new CloseReason(CloseCause.LocalAbort));
@@ -225,7 +235,7 @@ public abstract class Session : IConnection
     /// <inheritdoc/>
     public void PauseReceiving()
     {
-        if (_connection?.Strand is { } strand && strand.Serves(_generation)) strand.Pause();
+        StrandOfThis()?.Pause();
         OnConnectionLoop(static c => c.PauseReceiving());
     }
 
@@ -233,18 +243,22 @@ public abstract class Session : IConnection
     public void ResumeReceiving()
     {
         OnConnectionLoop(static c => c.ResumeReceiving());
-        if (_connection?.Strand is { } strand && strand.Serves(_generation)) strand.Resume();
+        StrandOfThis()?.Resume();
     }
 
     /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
     /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
     protected void NeedBytes(int count)
     {
+        if (RunningStrand is { } strand)
+        {
+            strand.NeedBytes(count);
+            return;
+        }
+
         if (_connection is not { } connection) return;
-        Strand? strand = StrandHere(connection, nameof(NeedBytes));
-        connection.CheckNeedBytes(count);
-        if (strand is not null) strand.NeedBytes(count);
-        else connection.NeedBytes(count);
+        StrandHere(connection, nameof(NeedBytes));
+        connection.NeedBytes(count);
     }
 
     /// <summary>Bytes received and not taken yet. The session's thread.</summary>
@@ -272,8 +286,21 @@ public abstract class Session : IConnection
     /// <param name="period">Distance between firings; zero for one shot.</param>
     protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
     {
+        if (RunningStrand is { } running) return running.StartTimer(due, period);
         if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
-        return StrandHere(connection, nameof(StartTimer)) is { } strand ? strand.StartTimer(due, period) : connection.StartSessionTimer(due, period);
+        StrandHere(connection, nameof(StartTimer));
+        return connection.StartSessionTimer(due, period);
+    }
+
+    /// <summary>Starts a timer for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. The session's thread only.</summary>
+    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default)
+    {
+        if (RunningStrand is { } running) return running.StartTimer(due, period);
+        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+        StrandHere(connection, nameof(StartTimer));
+        return connection.StartSessionTimer(due, period);
     }
 
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
@@ -331,7 +358,7 @@ public abstract class Session : IConnection
     }
 
     /// <summary>A timer of this session fired.</summary>
-    /// <param name="timer">The one that <see cref="StartTimer"/> gave.</param>
+    /// <param name="timer">The one that <see cref="StartTimer(TimeSpan, TimeSpan)"/> gave. It may be started again.</param>
     protected virtual void OnTimer(LoopTimer timer)
     {
     }
@@ -403,6 +430,12 @@ public abstract class Session : IConnection
 
     /// <summary>True when a factory gave an object that has served before.</summary>
     internal bool IsUsed => _host is not null;
+
+    /// <summary>The strand that runs a callback of this session on this thread. On the pool the connection may end meanwhile: then this is all that is left of it.</summary>
+    private Strand? RunningStrand => Strand.Current is { } strand && strand.Runs(this) ? strand : null;
+
+    private Strand? StrandOfThis() =>
+        RunningStrand ?? (_connection?.Strand is { } strand && strand.Serves(_generation) ? strand : null);
 
     /// <summary>The strand to ask when the callbacks run on the pool, null when they run on the loop. Throws on any other thread.</summary>
     private Strand? StrandHere(Connection connection, string member)

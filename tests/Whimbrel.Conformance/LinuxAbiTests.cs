@@ -23,6 +23,7 @@ public sealed class LinuxAbiTests
         Assert.Equal(16, Unsafe.SizeOf<ProvidedBuffer>());
         Assert.Equal(40, Unsafe.SizeOf<BufferRingRegistration>());
         Assert.Equal(16, Unsafe.SizeOf<RingDescriptorUpdate>());
+        Assert.Equal(64, Unsafe.SizeOf<CancelRegistration>());
         Assert.Equal(8, Unsafe.SizeOf<ProbedOpcode>());
     }
 

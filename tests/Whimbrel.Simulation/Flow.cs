@@ -46,7 +46,7 @@ internal sealed class Flow(World world, int key)
         byte[] message = new byte[length];
         message[0] = 0xC3;
         message[1] = (byte)kind;
-        message[2] = (byte)lane;
+        BinaryPrimitives.WriteUInt16LittleEndian(message.AsSpan(2), (ushort)lane);
         BinaryPrimitives.WriteInt32LittleEndian(message.AsSpan(4), length);
         BinaryPrimitives.WriteInt32LittleEndian(message.AsSpan(8), key);
         BinaryPrimitives.WriteInt32LittleEndian(message.AsSpan(12), number);
@@ -149,7 +149,7 @@ internal sealed class Flow(World world, int key)
         }
     }
 
-    private string Describe() => $"kind {_header[1]}, caller {_header[2]}, key {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8))}, number {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12))}";
+    private string Describe() => $"kind {_header[1]}, caller {BinaryPrimitives.ReadUInt16LittleEndian(_header.AsSpan(2))}, key {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8))}, number {BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12))}";
 
     private bool BeginMessage()
     {
@@ -168,7 +168,7 @@ internal sealed class Flow(World world, int key)
     private void EndMessage()
     {
         int kind = _header[1];
-        int lane = _header[2];
+        int lane = BinaryPrimitives.ReadUInt16LittleEndian(_header.AsSpan(2));
         int key = BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(8));
         int number = BinaryPrimitives.ReadInt32LittleEndian(_header.AsSpan(12));
         _headerCount = 0;

@@ -96,6 +96,7 @@ internal static class Scenario
             if (!loop.IsStopped) world.Fail($"{loop} runs on");
             if (loop.ResidentCount != 0) world.Fail($"{loop} has {loop.ResidentCount} residents");
             if (loop.Blocks.Outstanding != 0) world.Fail($"{loop} misses {loop.Blocks.Outstanding} blocks");
+            if (loop.StrandBlocks.Outstanding != 0) world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
             if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed) world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed {loop.Counters.ConnectionsClosed}");
         }
 

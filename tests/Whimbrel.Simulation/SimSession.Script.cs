@@ -1,3 +1,5 @@
+using Whimbrel.Connections;
+
 namespace Whimbrel.Simulation;
 
 // What a session does when it is its turn, and what other threads do to it.
@@ -93,6 +95,9 @@ internal sealed partial class SimSession
 
     // ------------------------------------------------------------------ sending
 
+    // Where this session's callbacks run.
+    private bool IsHere => _world.IsPool ? Connection is { } connection && Strand.CurrentOf(connection, Generation) is not null : Loop.IsCurrent;
+
     private SendResult SendNothing() => Send(ReadOnlySpan<byte>.Empty);
 
     private int Size() => Flow.HeaderBytes + _world.Random.Next(4) switch
@@ -106,10 +111,10 @@ internal sealed partial class SimSession
     private void SendSomething()
     {
         if (_outgoing is null) return;
-        int lane = World.Lane;
+        int lane = _world.Lane;
         byte[] message = Flow.Message(World.Direct, lane, _outgoing.Key, _world.NextNumber(lane), Size());
         int number = BitConverter.ToInt32(message, 12);
-        bool mayReserve = lane != 0 && Loop.IsCurrent && message.Length <= 32 * 1024;
+        bool mayReserve = lane != 0 && IsHere && message.Length <= 32 * 1024;
         SendResult result;
         string how;
         // In time, before anybody can read it.
@@ -139,7 +144,7 @@ internal sealed partial class SimSession
         _world.Log($"{this} sends {promise.Length} bytes {how}, caller {lane}, number {number}: {result}, {BytesPending} pending");
         _outgoing.Resolve(promise, result);
         if (result == SendResult.Closed) return;
-        if (_hasFinishedHere && lane != 0 && Loop.IsCurrent) _world.Fail($"{this}: a send after its close gave {result}");
+        if (_hasFinishedHere && lane != 0 && IsHere) _world.Fail($"{this}: a send after its close gave {result}");
         if (_foreignHasEnded && lane == 0) _world.Fail($"{this}: a send of another thread after its close gave {result}");
         if (BytesPending > _world.SendLimit + (64 * 1024)) _world.Fail($"{this} has {BytesPending} bytes pending");
     }
@@ -166,7 +171,7 @@ internal sealed partial class SimSession
     private void SendWaiting()
     {
         if (_outgoing is null) return;
-        int lane = World.Lane;
+        int lane = _world.Lane;
         int size = _world.Chance(200) ? Math.Min(_world.SendLimit + Size(), 200_000) : Size();
         if (_world.LargestMessage < 10_000) size = Math.Min(size, 10_000);
         byte[] message = Flow.Message(World.Direct, lane, _outgoing.Key, _world.NextNumber(lane), size);
@@ -185,6 +190,7 @@ internal sealed partial class SimSession
         bool cancelled = false;
         SendResult result = SendResult.Closed;
         Loop? awaitedOn = Loop.Current;
+        Strand? awaitedIn = Strand.Current;
         bool waits = !sending.IsCompleted;
         string what = $"SendAsync {promise.Number} of {this}";
         _world.Awaited.Add(what);
@@ -202,6 +208,7 @@ internal sealed partial class SimSession
         }
 
         if (waits && awaitedOn is { IsStopped: false } && !ReferenceEquals(Loop.Current, awaitedOn)) _world.Fail($"{this}: SendAsync went on off its loop");
+        if (waits && awaitedIn is not null && !ReferenceEquals(Strand.Current, awaitedIn)) _world.Fail($"{this}: SendAsync went on outside of its session's order");
         if (waits && _world.Running is not null) _world.Fail($"{this}: SendAsync went on inside {_world.Running}");
         _world.Log($"{this}: waiting send {promise.Number} ended: {(cancelled ? "cancelled" : result.ToString())}");
         promise.MayArrive = !cancelled && result == SendResult.Closed;
@@ -211,7 +218,7 @@ internal sealed partial class SimSession
 
     private void BroadcastSomething()
     {
-        int lane = World.Lane;
+        int lane = _world.Lane;
         int group = _world.Random.Next(World.GroupCount);
         int size = Math.Min(Size(), _world.Chance(900) ? 2_000 : 60_000);
         SimSession? except = _world.Chance(300) ? this : null;

@@ -60,7 +60,7 @@ internal sealed partial class SimSession : Session
         _world.Log($"{this}.{name}");
         if (_world.Running is { } running) _world.Fail($"{this}.{name} inside {running}");
         _world.Running = $"{this}.{name}";
-        if (!Loop.IsCurrent) _world.Fail($"{this}.{name} came off its loop");
+        if (_world.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _world.Fail($"{this}.{name} came off its thread");
         if (!legal.Contains(_life)) _world.Fail($"{this}.{name} came when it was {_life}");
         if (_thrown is not null && name != "OnError") _world.Fail($"{this}.{name} came between an exception and OnError");
         if (_finishMustFollow && name == "OnUnread") _world.Fail($"{this}.{name}: fewer bytes than needed were offered, and it was not the end");
@@ -222,7 +222,8 @@ internal sealed partial class SimSession : Session
             }
             else
             {
-                if (_firstEnd == CloseCause.LocalAbort && reason.Cause != CloseCause.LocalAbort) _world.Fail($"{this}: aborted first, ended as {reason}");
+                // On the pool the loop may have had another cause before it heard of the abort.
+                if (!_world.IsPool && _firstEnd == CloseCause.LocalAbort && reason.Cause != CloseCause.LocalAbort) _world.Fail($"{this}: aborted first, ended as {reason}");
                 if (LocalEndPoint is null) _world.Fail($"{this} has forgotten its address");
                 Gone(reason);
                 if (_world.Chance(600)) _client?.Connect(false);

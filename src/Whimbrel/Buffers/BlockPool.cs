@@ -27,6 +27,9 @@ internal sealed unsafe class BlockPool
     private Run? _freeRun;
     private int _freeRunCount;
 
+    /// <summary>Called with the number of a receive buffer for each block of it that is returned. The engine that lends sets it.</summary>
+    internal Action<int>? LentReturned { get; set; }
+
     /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
     internal int Outstanding { get; private set; }
 
@@ -81,6 +84,17 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
+    /// <summary>Queues a stretch of a receive buffer, which comes back by <see cref="LentReturned"/>.</summary>
+    internal Block TakeLent(byte* memory, int length, int buffer)
+    {
+        Block block = TakeHeader(BlockKind.Lent);
+        block.Memory = memory;
+        block.Capacity = length;
+        block.End = length;
+        block.LentBuffer = buffer;
+        return block;
+    }
+
     private Block TakeHeader(BlockKind kind)
     {
         Outstanding++;
@@ -128,6 +142,9 @@ internal sealed unsafe class BlockPool
             case BlockKind.Run:
                 Release(block.Run!);
                 block.Run = null;
+                break;
+            case BlockKind.Lent:
+                LentReturned!(block.LentBuffer);
                 break;
         }
 

@@ -271,10 +271,9 @@ internal sealed partial class Connection
     private void StartDeadline(TimeSpan due)
     {
         // One timer for all deadlines of all tenants: short connections are many.
-        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this, 0);
-        Loop.Timers.Remove(_deadline);
+        _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
         _progressAtDeadline = _bytesSent;
-        Loop.StartTimer(_deadline, due);
+        _deadline.Start(due);
     }
 
     private void DeadlinePassed()

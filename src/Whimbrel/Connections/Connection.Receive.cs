@@ -122,14 +122,15 @@ internal sealed partial class Connection
         if (_next is not null) AfterCallback();
     }
 
-    internal void NeedBytes(int count) => _atLeast = count;
-
-    internal void CheckNeedBytes(int count)
+    internal void NeedBytes(int count)
     {
-        if (count < 1 || count > _shard.Options.UnreadLimitBytes)
-        {
-            Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({_shard.Options.UnreadLimitBytes})");
-        }
+        CheckNeedBytes(count, _shard.Options);
+        _atLeast = count;
+    }
+
+    internal static void CheckNeedBytes(int count, ConnectionOptions options)
+    {
+        if (count < 1 || count > options.UnreadLimitBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and UnreadLimitBytes ({options.UnreadLimitBytes})");
     }
 
     // ------------------------------------------------------------------ the peer's end

@@ -47,21 +47,6 @@ internal sealed partial class Connection
         _strand!.PostHandedOver(next);
     }
 
-    /// <summary>A timer that was started in a callback.</summary>
-    internal void AddStrandTimer(LoopTimer timer, long dueMs)
-    {
-        bool isLate = timer.TenancyGeneration != Generation || _state is not (ConnectionState.Connecting or ConnectionState.Open);
-        if (isLate || timer.IsCancelled)
-        {
-            timer.IsStarting = false;
-            return;
-        }
-
-        timer.NextOfSession = _sessionTimers;
-        _sessionTimers = timer;
-        Loop.Timers.Add(timer, dueMs);
-    }
-
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)
     {
         if (generation == Generation) BroadcastGate = gate;

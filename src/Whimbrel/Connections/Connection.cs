@@ -241,10 +241,27 @@ internal sealed partial class Connection : Resident
 
     internal LoopTimer StartSessionTimer(TimeSpan due, TimeSpan period)
     {
-        LoopTimer timer = new(Loop, this, Loop.PeriodMsOf(period)) { NextOfSession = _sessionTimers };
-        _sessionTimers = timer;
-        Loop.StartTimer(timer, due);
+        LoopTimer timer = new(Loop, _session);
+        timer.Start(due, period);
         return timer;
+    }
+
+    internal LoopTimer StartSessionTimer(DateTimeOffset due, TimeSpan period)
+    {
+        LoopTimer timer = new(Loop, _session);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    /// <summary>It ends with the session. False when the session is ending already, and a timer would outlive it.</summary>
+    internal bool RememberSessionTimer(LoopTimer timer)
+    {
+        if (_state is not (ConnectionState.Connecting or ConnectionState.Open)) return false;
+        if (timer.IsListed) return true;
+        timer.IsListed = true;
+        timer.NextOfSession = _sessionTimers;
+        _sessionTimers = timer;
+        return true;
     }
 
     internal void FireSessionTimer(LoopTimer timer)
@@ -282,6 +299,7 @@ internal sealed partial class Connection : Resident
 
     internal void ForgetSessionTimer(LoopTimer timer)
     {
+        timer.IsListed = false;
         if (ReferenceEquals(_sessionTimers, timer))
         {
             _sessionTimers = timer.NextOfSession;
@@ -303,15 +321,19 @@ internal sealed partial class Connection : Resident
         {
             if (!t.IsHeld) continue;
             t.IsHeld = false;
-            if (t.PeriodMs == 0) Loop.Timers.Add(t, Loop.TimeMs);
+            if (t.PeriodMs == 0) Loop.Timers.Set(t, Loop.TimeMs);
         }
     }
 
     private void CancelSessionTimers()
     {
         LoopTimer? timers = _sessionTimers;
-        _sessionTimers = null; // each cancelled timer takes itself out of the list: there is none to search
-        for (LoopTimer? t = timers; t is not null; t = t.NextOfSession) t.Cancel();
+        _sessionTimers = null; // each is out of the list before it is cancelled: there is none to search
+        for (LoopTimer? t = timers; t is not null; t = t.NextOfSession)
+        {
+            t.IsListed = false;
+            t.Cancel();
+        }
     }
 
     // ------------------------------------------------------------------ noted work

@@ -206,7 +206,7 @@ internal sealed class GroupShard
         if (_isCongested) return;
         Volatile.Write(ref _isCongested, true);
         _sentAtCongestion = Loop.Counters.BytesSent;
-        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1), static state => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1));
+        _congestionTimer = Loop.StartTimer(TimeSpan.FromMilliseconds(1), static (state, _) => ((GroupShard)state!).LookAgain(), this, TimeSpan.FromMilliseconds(1)); // also when the engine is stopped: nobody may wait for ever
         _stillTurns = 0;
     }
 
@@ -214,6 +214,7 @@ internal sealed class GroupShard
 
     private void LookAgain()
     {
+        if (_congestionTimer is null) return;
         long backlog = 0;
         foreach (Connection member in Members) backlog += Math.Min(member.BytesPending, BacklogClip);
         _stillTurns = Loop.Counters.BytesSent == _sentAtCongestion ? _stillTurns + 1 : 0;

@@ -46,7 +46,7 @@ internal sealed class Listener : Resident
         if (Loop.IsStopping)
         {
             _isDetaching = true;
-            _started.SetException(new ObjectDisposedException(nameof(Engine)));
+            _started.SetException(Loop.Engine.EndedError());
             return;
         }
 

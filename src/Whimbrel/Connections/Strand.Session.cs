@@ -136,16 +136,25 @@ internal sealed partial class Strand
 
     // ------------------------------------------------------------------ the rest, inside a callback
 
-    internal void NeedBytes(int count) => _atLeast = count;
+    internal void NeedBytes(int count)
+    {
+        Connection.CheckNeedBytes(count, _host.Options);
+        _atLeast = count;
+    }
 
     internal void HandOver(Session next) => _next = next;
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
     {
-        if (due < TimeSpan.Zero) Throw.OutOfRange(nameof(due), due, "zero or positive");
-        LoopTimer timer = new(_loop, _connection, Loop.PeriodMsOf(period)) { IsStarting = true, TenancyGeneration = _generation };
-        long dueMs = _loop.Engine.NowMs + (long)Math.Ceiling(due.TotalMilliseconds);
-        _loop.PostControl(static (_, c, t, at) => ((Connection)c!).AddStrandTimer((LoopTimer)t!, at), _connection, timer, dueMs);
+        LoopTimer timer = new(_loop, _session);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    internal LoopTimer StartTimer(DateTimeOffset due, TimeSpan period)
+    {
+        LoopTimer timer = new(_loop, _session);
+        timer.Start(due, period);
         return timer;
     }
 }

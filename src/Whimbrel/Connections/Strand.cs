@@ -99,6 +99,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
         t_current is { } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
 
+    internal bool Runs(Session session) => ReferenceEquals(_session, session);
+
     internal bool Serves(uint generation) => _generation == generation;
 
     // ------------------------------------------------------------------ what the loop puts in
@@ -394,8 +396,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 break;
             case StrandEventKind.Timer:
                 LoopTimer timer = (LoopTimer)item.First!;
+                bool isDue = timer.IsQueued;
                 timer.IsQueued = false;
-                if (!_isEnded && !timer.IsCancelled) Call(static (s, t) => s.CallTimer((LoopTimer)t!), timer);
+                if (isDue && !_isEnded && !_isSwitching && !timer.IsCancelled) Call(static (s, t) => s.CallTimer((LoopTimer)t!), timer);
                 break;
             case StrandEventKind.HandedOver:
                 RunHandedOver((Session)item.First!);

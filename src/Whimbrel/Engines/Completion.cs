@@ -13,7 +13,6 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 {
     private static readonly Action<object?> s_done = static _ => { };
 
-    private readonly Engine _engine;
     private Action<object?>? _continuation;
     private object? _state;
     private ExecutionContext? _context;
@@ -23,7 +22,9 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private short _version;
     private volatile bool _completed;
 
-    internal Completion(Engine engine) => _engine = engine;
+    internal Completion(Engine engine) => Engine = engine;
+
+    internal Engine Engine { get; }
 
     internal ValueTask<T> Task => new(this, _version);
 
@@ -57,7 +58,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
         if (_context is not null) continuation = InContext(_context, continuation);
         if (_awaitedOn is Loop loop) loop.PostContinuation(continuation, state);
         else if (_awaitedOn is Strand strand) strand.PostContinuation(continuation, state);
-        else _engine.Offload(continuation, state);
+        else Engine.Offload(continuation, state);
     }
 
     // A method of its own: where it stands in another, the closure is made even when it is not needed.
@@ -89,7 +90,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     public T GetResult(short token)
     {
         CheckToken(token);
-        if (!_completed) Throw.WouldBlockLoop();
+        if (!_completed) Throw.NotCompleted();
         T result = _result;
         Exception? exception = _exception;
         Consumed();

@@ -1,13 +1,25 @@
+using System.Diagnostics;
 using System.Net;
+using System.Runtime.ExceptionServices;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Linux;
 
 namespace Whimbrel;
 
 /// <summary>
-/// A set of loops on one kernel interface; servers and clients share it. Starts its threads on first use. A server or
-/// client never disposes an engine: who made it does.
+/// A set of loops on one kernel interface; servers and clients share it. Starts on first use. A server or client never stops
+/// an engine: who made it does. Derive from it for the events of its life.
 /// </summary>
+/// <remarks>
+/// <para>Life: stopped, starting, started, stopping, stopped, and so on until it is disposed. A first use (a server that starts, a client
+/// that connects, <see cref="Post(Action)"/>, <see cref="Loop.Run"/>) starts it; <see cref="StartAsync"/> does so explicitly. After an explicit
+/// stop only an explicit start begins again, and uses throw <see cref="InvalidOperationException"/>; after dispose they throw
+/// <see cref="ObjectDisposedException"/>. Posting throws in neither case: it gives false.</para>
+/// <para>The loops stay the same objects over stops and starts, and keep their counters and group memberships' place; connections,
+/// listeners and timers end with a stop. Servers on it are told by the end of their sessions (<see cref="CloseCause.EngineStopped"/>), and
+/// listen again when they are stopped and started; clients may dial again.</para>
+/// </remarks>
 public class Engine : IAsyncDisposable
 {
     private static readonly Lock s_defaultGate = new();
@@ -15,46 +27,53 @@ public class Engine : IAsyncDisposable
     private static long s_lastId;
 
     private readonly Lock _gate = new();
-    private readonly Action<Notice>? _onNotice;
-    private readonly string _name;
-    private readonly List<Completion<bool>> _alsoWaiting = [];
-    private Completion<bool>? _ended;
+    private readonly Lock _startGate = new(); // held during a start, so that others can wait for it
+    private readonly List<Completion<bool>> _waiting = []; // for the end
+    private ManualResetEventSlim? _threadsBegan;
+    private ManualResetEventSlim? _failedStartEnded;
+    private Exception? _startFailure;
+    private int _threadsToBegin;
     private int _loopsRunning;
     private int _nextLoop = -1;
-    private bool _isStarted;
-    private bool _isDisposed;
+    private volatile Life _life;
+    private volatile bool _wasStopped;
+    private volatile bool _isDisposed;
 
-    /// <summary>Makes an engine. Throws when the options have a mistake or ask for what this system does not have.</summary>
+    /// <summary>Makes an engine; nothing is opened before it starts. Throws when the options have a mistake or ask for what this system does not have.</summary>
     /// <param name="options">Null takes the defaults.</param>
     public Engine(EngineOptions? options = null)
     {
         options ??= new EngineOptions();
-        OptionErrors errors = new(nameof(EngineOptions));
-        errors.Defined(nameof(options.Kind), options.Kind);
-        errors.Range(nameof(options.Loops), options.Loops, 0, 256);
-        errors.Range(nameof(options.BlockedLoopMs), options.BlockedLoopMs, 1, 60_000);
-        errors.ThrowIfAny();
+        options.Validate();
+        Options = options;
+        Cpus = options.Cpus is null ? null : [.. options.Cpus];
         (Kind, Reason) = EngineSelector.Choose(options.Kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
         KindName = Kind.ToString().ToLowerInvariant();
-        BlockedLoopMs = options.BlockedLoopMs;
-        _onNotice = options.OnNotice;
-        _name = options.Name;
-        int count = options.Loops == 0 ? Environment.ProcessorCount : options.Loops;
-        Loops = new Loop[count];
-        // Made here, on the caller's thread, so that a lack of descriptors is the caller's error.
-        for (int i = 0; i < count; i++) Loops[i] = EngineSelector.Create(Kind, this, i);
+        Loops = new Loop[options.LoopCount];
+        for (int i = 0; i < Loops.Length; i++)
+        {
+            Loops[i] = EngineSelector.Create(Kind, this, i);
+            Loops[i].IsAdopted = i < options.AdoptedLoops;
+        }
     }
 
     /// <summary>For engines that run their loops themselves (the memory engine).</summary>
-    internal Engine(string kindName, string reason, int blockedLoopMs, Action<Notice>? onNotice)
+    internal Engine(string kindName, string reason, EngineOptions options)
     {
+        options.Validate();
+        Options = options;
         Kind = EngineKind.Auto;
         KindName = kindName;
         Reason = reason;
-        BlockedLoopMs = blockedLoopMs;
-        _onNotice = onNotice;
-        _name = kindName;
         Loops = [];
+    }
+
+    private enum Life
+    {
+        Stopped,
+        Starting,
+        Started,
+        Stopping,
     }
 
     /// <summary>The process-wide engine: a background thread for each core, started on first use, never disposed.</summary>
@@ -81,12 +100,31 @@ public class Engine : IAsyncDisposable
 
     internal Loop[] Loops { get; private protected set; }
 
-    internal int BlockedLoopMs { get; }
+    /// <summary>True from the end of a start to the beginning of a stop.</summary>
+    public bool IsStarted => _life == Life.Started;
+
+    /// <summary>The options it was made with.</summary>
+    public EngineOptions Options { get; }
+
+    internal bool IsStopping => _life == Life.Stopping;
+
+    internal int BlockedLoopMs => Options.BlockedLoopMs;
+
+    private int[]? Cpus { get; }
 
     /// <summary>Monotonic milliseconds.</summary>
-    internal virtual long NowMs => Environment.TickCount64;
+    internal virtual long NowMs => Stopwatch.GetTimestamp() / (Stopwatch.Frequency / 1000);
 
-    /// <summary>One of the engine's loops.</summary>
+    /// <summary>The same clock, up to <see cref="CoarseLagMs"/> behind, for a third of the price: what a turn looks at though no timer is near.</summary>
+    internal virtual long CoarseMs => KernelProbe.HasCoarseClock ? Environment.TickCount64 : NowMs;
+
+    /// <summary>One tick of the slowest kernel that is built (100 Hz), and some.</summary>
+    internal const int CoarseLagMs = 16;
+
+    /// <summary>The wall clock.</summary>
+    internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
+
+    /// <summary>One of the engine's loops; the same object over stops and starts. Starts nothing.</summary>
     /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
     public Loop GetLoop(int index) => Loops[index];
 
@@ -104,78 +142,419 @@ public class Engine : IAsyncDisposable
     /// <summary>The same for what runs itself, without an allocation.</summary>
     internal virtual void Offload(IThreadPoolWorkItem item) => ThreadPool.UnsafeQueueUserWorkItem(item, preferLocal: false);
 
-    // ------------------------------------------------------------------ life
+    /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed.</summary>
+    internal virtual bool Block(ManualResetEventSlim ended, TimeSpan timeout)
+    {
+        // Longer than the wait can be asked for is as good as no limit.
+        return ended.Wait(timeout.TotalMilliseconds > int.MaxValue ? Timeout.InfiniteTimeSpan : timeout);
+    }
 
-    internal void Start()
+    // ------------------------------------------------------------------ posting to any loop
+
+    /// <summary>Posts to the next loop in turn. See <see cref="Loop.Post(Action)"/>. Starts the engine if it was never started.</summary>
+    /// <param name="action">What to run.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Post(Action action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        return TryStart() && NextLoop().Post(action);
+    }
+
+    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync(Action)"/>. Starts the engine if it was never started.</summary>
+    /// <param name="action">What to run. What it throws goes to who awaits.</param>
+    public ValueTask PostAsync(Action action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        return TryStart() ? NextLoop().PostAsync(action) : ValueTask.FromException(EndedError());
+    }
+
+    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync{T}(Func{T})"/>. Starts the engine if it was never started.</summary>
+    /// <param name="function">What to run. What it throws goes to who awaits.</param>
+    public ValueTask<T> PostAsync<T>(Func<T> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        return TryStart() ? NextLoop().PostAsync(function) : ValueTask.FromException<T>(EndedError());
+    }
+
+    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync(Func{Task})"/>. Starts the engine if it was never started.</summary>
+    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    public ValueTask PostAsync(Func<Task> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        return TryStart() ? NextLoop().PostAsync(function) : ValueTask.FromException(EndedError());
+    }
+
+    /// <summary>Posts to the next loop in turn. See <see cref="Loop.PostAsync{T}(Func{Task{T}})"/>. Starts the engine if it was never started.</summary>
+    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    public ValueTask<T> PostAsync<T>(Func<Task<T>> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        return TryStart() ? NextLoop().PostAsync(function) : ValueTask.FromException<T>(EndedError());
+    }
+
+    /// <summary>Why nothing can be posted.</summary>
+    internal Exception EndedError() => _isDisposed
+        ? new ObjectDisposedException(nameof(Engine))
+        : new InvalidOperationException("The engine was stopped: start it again with StartAsync.");
+
+    // ------------------------------------------------------------------ start
+
+    /// <summary>
+    /// Opens the kernel queues, starts the threads and completes when all of them run; with adopted loops their callers may come later.
+    /// It blocks its caller for that moment, unless that is a loop's thread. Not needed: the first use starts too.
+    /// </summary>
+    /// <exception cref="InvalidOperationException">It is started, starting or stopping; or it was stopped or disposed meanwhile.</exception>
+    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    /// <exception cref="NetworkException">The system refused a kernel queue, a cpu or a priority. All is closed again.</exception>
+    public ValueTask StartAsync()
+    {
+        if (Loop.Current is not null)
+        {
+            Completion<bool> done = new(this);
+            ValueTask task = done.PlainTask;
+            Offload(static d => StartFor((Completion<bool>)d!), done);
+            return task;
+        }
+
+        try
+        {
+            Start(isImplicit: false);
+            return default;
+        }
+        catch (Exception e)
+        {
+            return ValueTask.FromException(e);
+        }
+    }
+
+    private static void StartFor(Completion<bool> done)
+    {
+        try
+        {
+            done.Engine.Start(isImplicit: false);
+        }
+        catch (Exception e)
+        {
+            done.SetException(e);
+            return;
+        }
+
+        done.SetResult(true);
+    }
+
+    /// <summary>By use. Nothing when it is started; after a stop, and while it is stopping, it throws.</summary>
+    internal void Start() => Start(isImplicit: true);
+
+    /// <summary>By use, where the caller tells that it cannot be used in another way than by an exception. True while loops may run.</summary>
+    internal bool TryStart()
+    {
+        if (_life is Life.Started or Life.Stopping) return true;
+        if (_life == Life.Stopped && (_wasStopped || _isDisposed)) return false;
+        try
+        {
+            Start(isImplicit: true);
+            return true;
+        }
+        catch (ObjectDisposedException)
+        {
+            return false;
+        }
+    }
+
+    private void Start(bool isImplicit)
+    {
+        if (isImplicit && _life == Life.Started) return;
+        // A hook of a loop that begins, while the starter waits for it: the engine is as good as started.
+        if (isImplicit && _life == Life.Starting && Loop.Current?.Engine == this) return;
+        // tidy: allowed because it runs at start, stop and dispose only
+        lock (_startGate)
+        {
+            if (!BeginStart(isImplicit)) return;
+            try
+            {
+                OnStarting();
+                StartAllLoops();
+            }
+            catch
+            {
+                EndFailedStart();
+                throw;
+            }
+
+            bool endAtOnce;
+            // tidy: allowed because it runs at start, stop and dispose only
+            lock (_gate)
+            {
+                endAtOnce = _waiting.Count > 0;
+                _life = endAtOnce ? Life.Stopping : Life.Started;
+                _wasStopped = endAtOnce;
+            }
+
+            WhimbrelEventSource.Log.EngineStarted(KindName, Reason, Loops.Length);
+            if (endAtOnce)
+            {
+                EndLoops();
+                Throw.State("The engine was stopped while it started.");
+            }
+        }
+
+        Watchdog.Watch(this);
+        CallEvent(nameof(OnStarted), static engine => engine.OnStarted());
+    }
+
+    /// <summary>False when there is nothing to do.</summary>
+    private bool BeginStart(bool isImplicit)
     {
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Engine));
-            if (_isStarted) return;
-            _isStarted = true;
-            _loopsRunning = Loops.Length;
-            WhimbrelEventSource.Log.EngineStarted(KindName, Reason, Loops.Length);
-            StartLoops();
-        }
-    }
-
-    private protected virtual void StartLoops()
-    {
-        foreach (Loop loop in Loops)
-        {
-            Thread thread = new(static state => ((Loop)state!).RunThread()) { IsBackground = true, Name = $"{_name}-{loop.Index}" };
-            thread.Start(loop);
-        }
-
-        Watchdog.Watch(this);
-    }
-
-    /// <summary>Aborts every connection with <see cref="CloseCause.EngineStopped"/>, ends the threads, closes the kernel queues. Completes when all is given back.</summary>
-    public ValueTask DisposeAsync()
-    {
-        Completion<bool> ended;
-        // tidy: allowed because it runs at start, stop and dispose only
-        lock (_gate)
-        {
-            if (_isDisposed)
+            switch (_life)
             {
-                if (_ended is null or { IsCompleted: true }) return default;
-                Completion<bool> other = new(this);
-                _alsoWaiting.Add(other);
-                return other.PlainTask;
+                case Life.Started when isImplicit:
+                    return false;
+                case Life.Started:
+                    Throw.State("The engine is started already.");
+                    break;
+                case Life.Starting:
+                    // Only from inside OnStarting: others wait for the gate.
+                    Throw.State("The engine is starting: nothing runs on it before OnStarting has returned.");
+                    break;
+                case Life.Stopping:
+                    Throw.State("The engine is stopping: await StopAsync, then start it again.");
+                    break;
+                case Life.Stopped when isImplicit && _wasStopped:
+                    throw EndedError();
             }
 
-            _isDisposed = true;
-            Watchdog.Forget(this);
-            if (!_isStarted)
-            {
-                foreach (Loop loop in Loops) loop.CloseUnused();
-                GC.SuppressFinalize(this);
-                return default;
-            }
-
-            ended = _ended = new Completion<bool>(this);
+            _life = Life.Starting;
+            return true;
         }
-
-        foreach (Loop loop in Loops) loop.PostControl(static (l, _, _, _) => l.Stop());
-        GC.SuppressFinalize(this);
-        return ended.PlainTask;
     }
 
-    internal void LoopEnded(Loop loop)
+    /// <summary>Back to where it was; who waits for an end has it.</summary>
+    private void EndFailedStart()
     {
-        if (Interlocked.Decrement(ref _loopsRunning) > 0) return;
         Completion<bool>[] waiting;
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
-            if (_ended is null) return;
-            waiting = [_ended, .. _alsoWaiting];
-            _alsoWaiting.Clear();
+            _life = Life.Stopped;
+            waiting = [.. _waiting];
+            _waiting.Clear();
         }
 
+        if (_isDisposed) CloseUnused();
         foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+    }
+
+    private void StartAllLoops()
+    {
+        int opened = 0;
+        try
+        {
+            for (; opened < Loops.Length; opened++) Loops[opened].Open();
+        }
+        catch
+        {
+            for (int i = 0; i < opened; i++) Loops[i].CloseUnstarted();
+            throw;
+        }
+
+        _loopsRunning = Loops.Length;
+        _startFailure = null;
+        StartLoops();
+        if (_startFailure is not { } failure) return;
+        // The loops run, and end as in any stop; nobody is told, because nobody was told of a start.
+        _failedStartEnded = new ManualResetEventSlim();
+        EndLoops();
+        _failedStartEnded.Wait();
+        _failedStartEnded = null;
+        ExceptionDispatchInfo.Throw(failure);
+    }
+
+    /// <summary>Starts the threads and waits until each has begun; <see cref="LoopBegan"/> is told of what failed.</summary>
+    private protected virtual void StartLoops()
+    {
+        Loop[] own = Array.FindAll(Loops, static loop => !loop.IsAdopted);
+        if (own.Length == 0) return;
+        _threadsToBegin = own.Length;
+        _threadsBegan = new ManualResetEventSlim();
+        foreach (Loop loop in own)
+        {
+            try
+            {
+                Thread thread = new(static state => ((Loop)state!).RunThread()) { IsBackground = true, Name = $"{Options.Name}-{loop.Index}" };
+                if (Options.Priority != ThreadPriority.Normal && !KernelProbe.HasEpoll) thread.Priority = Options.Priority;
+                thread.Start(loop);
+            }
+            catch (Exception e)
+            {
+                // Out of threads. Without one, nobody else can end this loop.
+                LoopBegan(e);
+                loop.IsAbandoned = true;
+            }
+        }
+
+        _threadsBegan.Wait();
+    }
+
+    /// <summary>A thread of the engine's has begun, or could not.</summary>
+    internal void LoopBegan(Exception? failure)
+    {
+        if (failure is not null) Interlocked.CompareExchange(ref _startFailure, failure, null);
+        if (Interlocked.Decrement(ref _threadsToBegin) == 0) _threadsBegan!.Set();
+    }
+
+    /// <summary>Cpu and priority of the calling thread, which is a loop's. Throws when the system refuses.</summary>
+    internal void PlaceThread(int index)
+    {
+        if (Cpus is not null)
+        {
+            int cpu = Cpus[index % Cpus.Length];
+            int error = CurrentThread.Pin(cpu);
+            if (error != 0) throw NotPlaced($"Cannot bind loop {index} to cpu {cpu} (EngineOptions.Cpus)", error);
+        }
+
+        if (Options.Priority == ThreadPriority.Normal || !KernelProbe.HasEpoll) return;
+        int nice = Options.Priority switch
+        {
+            ThreadPriority.Lowest => 10,
+            ThreadPriority.BelowNormal => 5,
+            ThreadPriority.AboveNormal => -5,
+            _ => -10,
+        };
+        int refused = CurrentThread.SetNice(nice);
+        if (refused != 0) throw NotPlaced($"Cannot give loop {index} the priority {Options.Priority} (nice {nice}; less than 0 needs CAP_SYS_NICE)", refused);
+    }
+
+    private static NetworkException NotPlaced(string what, int error) =>
+        new(new NetworkError(error, ErrorCategory.System, $"{what}: {ErrorText.Of(error)}."));
+
+    // ------------------------------------------------------------------ stop
+
+    /// <summary>
+    /// Aborts every connection with <see cref="CloseCause.EngineStopped"/>, ends the threads, gives everything back and completes then. It
+    /// can be started again. Nothing when it is not started. May be awaited in a callback; any number at once.
+    /// </summary>
+    /// <remarks>
+    /// An adopted loop ends in the turns that its thread still runs: <see cref="Loop.Run"/> returns, <see cref="Loop.Turn"/> gives false. When the
+    /// thread that runs it calls this outside of a turn, or nobody ever ran it, it is ended inside of this call.
+    /// </remarks>
+    public ValueTask StopAsync() => End(isFinal: false);
+
+    /// <summary>Stops it if it is started, and starts it. Servers on it are to be stopped and started again by their owner.</summary>
+    /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    // tidy: allowed because it runs at start, stop and dispose only
+    public async ValueTask RestartAsync()
+    {
+        await StopAsync().ConfigureAwait(false);
+        await StartAsync().ConfigureAwait(false);
+    }
+
+    /// <summary>As <see cref="StopAsync"/>, for good.</summary>
+    public ValueTask DisposeAsync()
+    {
+        GC.SuppressFinalize(this);
+        return End(isFinal: true);
+    }
+
+    private ValueTask End(bool isFinal)
+    {
+        Completion<bool> ended = new(this);
+        ValueTask task = ended.PlainTask;
+        // tidy: allowed because it runs at start, stop and dispose only
+        lock (_gate)
+        {
+            if (isFinal) _isDisposed = true;
+            if (_life == Life.Stopped)
+            {
+                if (isFinal) CloseUnused();
+                return default;
+            }
+
+            _waiting.Add(ended);
+            // While it starts: the starter sees that somebody waits. While it stops: there is one stop for all.
+            if (_life != Life.Started) return task;
+            _life = Life.Stopping;
+            _wasStopped = true;
+        }
+
+        Watchdog.Forget(this);
+        CallEvent(nameof(OnStopping), static engine => engine.OnStopping());
+        EndLoops();
+        return task;
+    }
+
+    private void CloseUnused()
+    {
+        foreach (Loop loop in Loops) loop.CloseUnused();
+    }
+
+    private void EndLoops()
+    {
+        foreach (Loop loop in Loops) loop.PostControl(static (l, _, _, _) => l.Stop());
+        foreach (Loop loop in Loops)
+        {
+            if (loop.IsAdopted || loop.IsAbandoned) loop.EndAdopted();
+        }
+    }
+
+    /// <summary>By the thread that ran the loop, when it is that loop's no more.</summary>
+    internal void LoopEnded(Loop loop)
+    {
+        if (Interlocked.Decrement(ref _loopsRunning) > 0) return;
+        if (_failedStartEnded is { } failed)
+        {
+            failed.Set();
+            return;
+        }
+
+        Completion<bool>[] waiting;
+        // tidy: allowed because it runs at start, stop and dispose only
+        lock (_gate)
+        {
+            _life = Life.Stopped;
+            waiting = [.. _waiting];
+            _waiting.Clear();
+        }
+
+        CallEvent(nameof(OnStopped), static engine => engine.OnStopped());
+        foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+    }
+
+    // ------------------------------------------------------------------ events
+
+    /// <summary>A start began, nothing is open yet. On the thread that starts it. What it throws fails the start.</summary>
+    protected virtual void OnStarting()
+    {
+    }
+
+    /// <summary>All loops run. On the thread that started it. What it throws is a notice.</summary>
+    protected virtual void OnStarted()
+    {
+    }
+
+    /// <summary>A stop began, connections are still open. On the thread that stops it. What it throws is a notice.</summary>
+    protected virtual void OnStopping()
+    {
+    }
+
+    /// <summary>All loops have ended, everything is given back; it may be started again from here. On the thread of the last loop, which is a loop's no more. What it throws is a notice.</summary>
+    protected virtual void OnStopped()
+    {
+    }
+
+    private void CallEvent(string name, Action<Engine> call)
+    {
+        try
+        {
+            call(this);
+        }
+        catch (Exception e)
+        {
+            NoteException(name, e);
+        }
     }
 
     // ------------------------------------------------------------------ notices
@@ -185,7 +564,7 @@ public class Engine : IAsyncDisposable
         WhimbrelEventSource.Log.Notice(notice.Kind.ToString(), notice.Message, notice.Page);
         try
         {
-            (handler ?? _onNotice)?.Invoke(notice);
+            (handler ?? Options.OnNotice)?.Invoke(notice);
         }
         catch (Exception)
         {

@@ -54,7 +54,7 @@ internal static class EngineSelector
 
     internal static Loop Create(EngineKind kind, Engine engine, int index) => kind switch
     {
-        EngineKind.Uring => UringLoop.Open(engine, index),
+        EngineKind.Uring => new UringLoop(engine, index, UringLoop.OpenRing),
         EngineKind.Epoll => new EpollLoop(engine, index),
         _ => new PortableLoop(engine, index),
     };

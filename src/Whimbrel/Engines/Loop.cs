@@ -8,30 +8,30 @@ namespace Whimbrel;
 
 /// <summary>
 /// One thread, one kernel queue, and the connections that live on it. START READING HERE; then Connections/Connection.cs.
+/// Posting is in Loop.Posting.cs, timers in Loop.Timers.cs, the life of the thread in Loop.Thread.cs.
 /// </summary>
 /// <remarks>
 /// The contract between a loop and an engine, cut at completions (docs/design/0001):
 /// <list type="number">
 /// <item>Everything about a resident happens on its loop's thread. Only <see cref="Wake"/> may be called from elsewhere.</item>
 /// <item>The engine reports completions and holds no policy: it never decides to close, pause or retry for a session.</item>
-/// <item>A received block is valid until the complete-call returns.</item>
+/// <item>A received block is valid until the complete-call returns; a send queue may keep it longer, by <see cref="TryLend"/>.</item>
 /// <item>One send is in flight per connection.</item>
 /// <item>After <see cref="Detach"/> has completed, the descriptor is closed and no completion follows.</item>
 /// <item>No verb calls a session. What a verb finds out early (a send that fails) is noted and delivered from the
 /// completion phase, never inside another callback.</item>
 /// <item>A loop never waits for another loop: posts are taken above the limit up to four times it, then refused.</item>
-/// <item>The order of a turn is written once, in <see cref="Turn"/>: mailbox, continuations, timers, noted work, flush, wait.</item>
+/// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, continuations, timers, noted work, flush, wait.</item>
 /// <item>A stale completion (other generation) releases resources only.</item>
+/// <item>A loop may be started again after it ended, and stays the same object: <see cref="OpenQueue"/> and <see cref="CloseQueue"/>
+/// come in pairs, with nothing attached before the one and after the other.</item>
 /// </list>
 /// </remarks>
-public abstract class Loop
+public abstract partial class Loop
 {
     private const int FlushEveryBytes = 64 * 1024;
     private const int FlushEveryBlocks = 64;
     private const int StartSlots = 64;
-
-    /// <summary>Rounds of continuations that a loop at its end still runs itself, each made ready by the one before.</summary>
-    private const int LastContinuations = 64;
 
     [ThreadStatic]
     private static Loop? t_current;
@@ -53,6 +53,7 @@ public abstract class Loop
     private long _lastBlockedNoticeMs = long.MinValue / 2;
     private bool _isStopping;
     private int _strands;
+    private bool _isStopped;
 
     private protected Loop(Engine engine, int index)
     {
@@ -73,7 +74,7 @@ public abstract class Loop
     /// <summary>True on this loop's own thread.</summary>
     public bool IsCurrent => ReferenceEquals(t_current, this);
 
-    /// <summary>Monotonic milliseconds when the loop last stopped waiting. The loop's thread only.</summary>
+    /// <summary>Monotonic milliseconds when the loop last stopped waiting, from a cheap clock that may be some milliseconds behind. The loop's thread only.</summary>
     public long TimeMs { get; private set; }
 
     internal Mailbox Mailbox { get; }
@@ -100,91 +101,11 @@ public abstract class Loop
     /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
     private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
 
-    internal bool IsStopped { get; private set; }
+    /// <summary>Has ended, or its engine was disposed before it ran. False again when the engine is started again.</summary>
+    internal bool IsStopped => Volatile.Read(ref _isStopped);
 
-    /// <summary>The engine was disposed: all is being ended, and nothing new begins.</summary>
+    /// <summary>The engine was stopped or disposed: all is being ended, and nothing new begins.</summary>
     internal bool IsStopping => _isStopping;
-
-    // ------------------------------------------------------------------ public: posting and timers, any thread
-
-    /// <summary>Runs <paramref name="action"/> on the loop's thread in a later turn; never inside the caller's stack. Any thread.</summary>
-    /// <param name="action">What to run. If it throws, the engine gives a notice and the loop goes on.</param>
-    /// <returns>False when the engine is disposed: it will not run.</returns>
-    public bool Post(Action action)
-    {
-        ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (loop, a, _, _) => ((Action)a!)(), action);
-    }
-
-    /// <summary>Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a closure. Any thread.</summary>
-    /// <param name="action">What to run.</param>
-    /// <param name="state">Its argument.</param>
-    /// <returns>False when the engine is disposed: it will not run.</returns>
-    public bool Post(Action<object?> action, object? state)
-    {
-        ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (_, a, s, _) => ((Action<object?>)a!)(s), action, state);
-    }
-
-    /// <summary>Runs <paramref name="action"/> at once when this is the loop's thread, else posts it.</summary>
-    /// <param name="action">What to run.</param>
-    /// <returns>False when the engine is disposed: it will not run.</returns>
-    public bool Dispatch(Action action)
-    {
-        ArgumentNullException.ThrowIfNull(action);
-        if (!IsCurrent) return Post(action);
-        action();
-        return true;
-    }
-
-    /// <summary>Starts a timer whose callback runs on this loop. Any thread.</summary>
-    /// <param name="due">Time until the first firing; zero means the next turn.</param>
-    /// <param name="callback">What to run.</param>
-    /// <param name="state">Its argument.</param>
-    /// <param name="period">Distance between firings; zero for one shot.</param>
-    public LoopTimer StartTimer(TimeSpan due, Action<object?> callback, object? state = null, TimeSpan period = default)
-    {
-        ArgumentNullException.ThrowIfNull(callback);
-        LoopTimer timer = new(this, callback, state, PeriodMsOf(period));
-        StartTimer(timer, due);
-        return timer;
-    }
-
-    internal static long PeriodMsOf(TimeSpan period)
-    {
-        if (period < TimeSpan.Zero) Throw.OutOfRange(nameof(period), period, "zero or positive");
-        return period == TimeSpan.Zero ? 0 : Math.Max(1, (long)Math.Ceiling(period.TotalMilliseconds));
-    }
-
-    internal void StartTimer(LoopTimer timer, TimeSpan due)
-    {
-        if (due < TimeSpan.Zero) Throw.OutOfRange(nameof(due), due, "zero or positive");
-        // From now, not from the start of the turn: a timer never fires early.
-        long dueMs = Engine.NowMs + (long)Math.Ceiling(due.TotalMilliseconds);
-        if (IsCurrent)
-        {
-            Timers.Add(timer, dueMs);
-            return;
-        }
-
-        timer.IsStarting = true;
-        PostControl(static (loop, t, _, at) => loop.Timers.Add((LoopTimer)t!, at), timer, null, dueMs);
-    }
-
-    internal bool PostControl(ControlAction action, object? first = null, object? second = null, long value = 0) =>
-        Mailbox.PostControl(action, first, second, value);
-
-    internal void PostContinuation(Action<object?> continuation, object? state)
-    {
-        if (IsCurrent && !IsStopped)
-        {
-            _ready.Add((continuation, state));
-            return;
-        }
-
-        // A loop that has ended runs nothing: the awaiting code goes on wherever the engine offloads to.
-        if (!PostControl(static (loop, c, s, _) => ((Action<object?>)c!)(s), continuation, state)) Engine.Offload(continuation, state);
-    }
 
     // ------------------------------------------------------------------ the verbs, supplied by an engine
 
@@ -203,6 +124,12 @@ public abstract class Loop
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
 
+    /// <summary>
+    /// A block that holds these bytes where they are, when they lie in the buffer that is being delivered and the engine can leave
+    /// it to the queue until they are sent; else null. With nothing queued only.
+    /// </summary>
+    internal virtual Block? TryLend(Connection connection, ReadOnlySpan<byte> data) => null;
+
     /// <summary>Send FIN.</summary>
     internal abstract void FinishSend(Connection connection);
 
@@ -215,8 +142,8 @@ public abstract class Loop
     /// <summary>Closes a socket that no resident owns yet.</summary>
     internal abstract void Discard(RawSocket socket);
 
-    /// <summary>Submit, block for at most <paramref name="timeoutMs"/> (-1: no limit), deliver.</summary>
-    private protected abstract void Wait(long timeoutMs);
+    /// <summary>Submit, block for at most <paramref name="timeoutMs"/> (-1: no limit), deliver. True when something was delivered.</summary>
+    private protected abstract bool Wait(long timeoutMs);
 
     /// <summary>Ends a wait. Any thread.</summary>
     private protected abstract void Wake();
@@ -224,29 +151,49 @@ public abstract class Loop
     /// <summary>Makes room for engine data of slots below <paramref name="capacity"/>.</summary>
     private protected abstract void GrowSlots(int capacity);
 
+    /// <summary>
+    /// Makes the kernel queue, at each start of the engine. On the thread that starts the engine, before the loop's own runs.
+    /// Throws <see cref="NetworkException"/> when the system refuses, and has then nothing open.
+    /// </summary>
+    private protected abstract void OpenQueue();
+
     /// <summary>Closes the kernel queue. Nothing is attached any more.</summary>
     private protected abstract void CloseQueue();
+
+    /// <summary>Hands over what the verbs have queued, for an engine that does so in <see cref="Wait"/>. Nobody may wait for some time.</summary>
+    private protected virtual void Submit()
+    {
+    }
 
     internal void WakeUp() => Wake();
 
     // ------------------------------------------------------------------ the turn
 
-    internal void Turn()
+    /// <summary>One turn that waits for at most <paramref name="mostMs"/>. True when the wait brought something.</summary>
+    private bool RunTurn(long mostMs = long.MaxValue)
+    {
+        RunWork();
+        CheckBusyTime();
+        long timeoutMs = HasWork ? 0 : Math.Min(MsUntilNextTimer(), mostMs);
+        bool delivered = Wait(timeoutMs == long.MaxValue ? -1 : timeoutMs);
+        if (_scheduled.Count > 0) RunScheduled();
+        return delivered;
+    }
+
+    /// <summary>All of a turn but the wait.</summary>
+    private void RunWork()
     {
         if (Mailbox.Any) Mailbox.Drain();
         if (_ready.Count > 0) RunReady();
-        if (Timers.NextDueMs <= TimeMs) Timers.Fire(TimeMs, this);
+        if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) Timers.Fire(Engine.NowMs);
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
-        CheckBusyTime();
-        Wait(HasWork ? 0 : MsUntilNextTimer());
-        if (_scheduled.Count > 0) RunScheduled();
     }
 
     private long MsUntilNextTimer()
     {
         long due = Timers.NextDueMs;
-        return due == long.MaxValue ? -1 : Math.Max(0, due - Engine.NowMs);
+        return due == long.MaxValue ? long.MaxValue : Math.Max(0, due - Engine.NowMs);
     }
 
     /// <summary>The engine calls this right before it blocks. False: something was posted, do not block.</summary>
@@ -256,7 +203,7 @@ public abstract class Loop
     private protected void Woke()
     {
         Mailbox.Woke();
-        TimeMs = _busySinceMs = Engine.NowMs;
+        TimeMs = _busySinceMs = Engine.CoarseMs;
         IsBusy = true;
     }
 
@@ -278,7 +225,7 @@ public abstract class Loop
     private void CheckBusyTime()
     {
         IsBusy = false;
-        long busyMs = Engine.NowMs - _busySinceMs;
+        long busyMs = Engine.CoarseMs - _busySinceMs;
         if (busyMs > Engine.BlockedLoopMs && _busySinceMs != 0) NoteBlocked(busyMs);
         Suspect = null;
     }
@@ -321,18 +268,6 @@ public abstract class Loop
         catch (Exception e)
         {
             Engine.NoteException("a posted action", e);
-        }
-    }
-
-    internal void RunTimer(LoopTimer timer)
-    {
-        try
-        {
-            timer.Run();
-        }
-        catch (Exception e)
-        {
-            Engine.NoteException("a timer", e);
         }
     }
 
@@ -476,106 +411,6 @@ public abstract class Loop
     {
         Counters.ConnectionsClosed++;
         if (_freeConnections.Count < 1024) _freeConnections.Push(connection);
-    }
-
-    // ------------------------------------------------------------------ life of the thread
-
-    /// <summary>Runs turns until the engine stops the loop. The loop's own thread.</summary>
-    internal void RunThread()
-    {
-        t_current = this;
-        TimeMs = Engine.NowMs;
-        try
-        {
-            while (!(IsDone && _scheduled.Count == 0)) Turn();
-        }
-        finally
-        {
-            Finish();
-            t_current = null;
-        }
-    }
-
-    /// <summary>One turn on the caller's thread (the memory engine).</summary>
-    internal void RunTurnHere()
-    {
-        Loop? outer = t_current;
-        t_current = this;
-        // Other loops moved the clock meanwhile: that was not this one's doing.
-        TimeMs = _busySinceMs = Engine.NowMs;
-        try
-        {
-            Turn();
-            CheckBusyTime();
-            if (IsDone && _scheduled.Count == 0 && !IsStopped) Finish();
-        }
-        finally
-        {
-            t_current = outer;
-        }
-    }
-
-    /// <summary>Runs <paramref name="action"/> as no loop's thread (the memory engine's foreign callers).</summary>
-    internal static void RunOffLoop(Action<object?> action, object? state)
-    {
-        Loop? outer = t_current;
-        t_current = null;
-        try
-        {
-            action(state);
-        }
-        finally
-        {
-            t_current = outer;
-        }
-    }
-
-    private void Finish()
-    {
-        Mailbox.Close();
-        // Attempts that were still in the mailbox have failed, and are owed their last callback.
-        while (_scheduled.Count > 0) RunScheduled();
-        for (int i = 0; i < LastContinuations && _ready.Count > 0; i++) RunReady();
-        foreach ((Action<object?> continuation, object? state) in _ready) Engine.Offload(continuation, state);
-        _ready.Clear();
-        CloseQueue();
-        Blocks.Clear();
-        IsStopped = true;
-        Engine.LoopEnded(this);
-    }
-
-    /// <summary>For a loop whose thread was never started.</summary>
-    internal void CloseUnused()
-    {
-        Mailbox.Close();
-        CloseQueue();
-        IsStopped = true;
-    }
-
-    /// <summary>Ends everything on this loop: aborts all, reaps to zero, then the thread returns. Loop's thread.</summary>
-    internal void Stop()
-    {
-        _isStopping = true;
-        for (int i = 0; i < _usedSlots; i++)
-        {
-            if (_residents[i] is { } resident) Stop(resident);
-        }
-    }
-
-    private static void Stop(Resident resident)
-    {
-        switch (resident)
-        {
-            case Connection connection:
-                connection.AbortWith(new CloseReason(CloseCause.EngineStopped));
-                break;
-            case Connector connector:
-                connector.Cancel(new CloseReason(CloseCause.EngineStopped));
-                break;
-            case Listener listener:
-                listener.Stop();
-                break;
-        }
     }
 
     /// <summary>Name and number, as in messages.</summary>

@@ -61,6 +61,7 @@ internal sealed class Mailbox
     private int _runBytes;
 
     private int _sleeping;
+    private int _waking;
     private volatile bool _any;
     private volatile bool _isClosed;
 
@@ -209,11 +210,20 @@ internal sealed class Mailbox
     {
         // The item must be visible before the flag is looked at, or the loop could miss both (see TrySleep).
         Interlocked.MemoryBarrier();
-        if (Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _sleeping, 0) == 1)
+        if (Volatile.Read(ref _sleeping) == 1) Wake();
+    }
+
+    private void Wake()
+    {
+        // Counted before the flag is taken, so that the queue is not closed under a wake (see Close).
+        Interlocked.Increment(ref _waking);
+        if (Interlocked.Exchange(ref _sleeping, 0) == 1)
         {
             Wakes++;
             _loop.WakeUp();
         }
+
+        Interlocked.Decrement(ref _waking);
     }
 
     // ------------------------------------------------------------------ waiting for room, any thread but a loop's
@@ -333,7 +343,10 @@ internal sealed class Mailbox
         }
     }
 
-    /// <summary>The loop has ended: refuses everything from now on and runs what is left, so that nobody waits for ever.</summary>
+    /// <summary>
+    /// The loop has ended: refuses everything from now on and runs what is left, so that nobody waits for ever. When it
+    /// returns, no other thread is about to wake the loop: the descriptor that wakes it may be closed.
+    /// </summary>
     internal void Close()
     {
         lock (_gate) _isClosed = true;
@@ -343,5 +356,15 @@ internal sealed class Mailbox
             _arena.Free();
             _arenaDraining.Free();
         }
+
+        Interlocked.Exchange(ref _sleeping, 0);
+        SpinWait spin = default;
+        while (Volatile.Read(ref _waking) != 0) spin.SpinOnce();
+    }
+
+    /// <summary>The engine is started again.</summary>
+    internal void Open()
+    {
+        lock (_gate) _isClosed = false;
     }
 }

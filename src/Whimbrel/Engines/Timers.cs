@@ -4,25 +4,49 @@ namespace Whimbrel.Engines;
 /// The timers of one loop: a four-way heap on the due time in monotonic milliseconds, with each timer knowing its
 /// place, so that cancelling costs as little as firing. Loop's thread only.
 /// </summary>
+/// <remarks>
+/// A timer that is started again for a later time stays where it is, and is put where it belongs when it comes to the top: a
+/// timeout that is pushed back with each message costs a store, and a move once per timeout. The price is a wake-up that
+/// finds nothing due. The times stand in the heap itself: the four children of a place are one cache line.
+/// </remarks>
 internal sealed class Timers
 {
     private const int Arity = 4;
 
-    private LoopTimer[] _heap = new LoopTimer[16];
+    private Entry[] _heap = new Entry[16];
     private int _count;
+    private bool _isClosed;
+
+    /// <summary><see cref="Ms"/> is at most the timer's own due time.</summary>
+    private struct Entry
+    {
+        internal long Ms;
+        internal LoopTimer Timer;
+    }
 
     internal int Count => _count;
 
-    /// <summary>When the next timer is due, or <see cref="long.MaxValue"/>.</summary>
-    internal long NextDueMs => _count == 0 ? long.MaxValue : _heap[0].DueMs;
+    /// <summary>When the next timer may be due, or <see cref="long.MaxValue"/>. None is due before.</summary>
+    internal long NextDueMs => _count == 0 ? long.MaxValue : _heap[0].Ms;
 
-    internal void Add(LoopTimer timer, long dueMs)
+    /// <summary>Queues it, or moves it. False when the loop has ended.</summary>
+    internal bool Set(LoopTimer timer, long dueMs)
     {
-        timer.IsStarting = false;
-        if (timer.IsCancelled) return;
+        if (_isClosed) return false;
         timer.DueMs = dueMs;
-        if (_count == _heap.Length) Array.Resize(ref _heap, _count * 2);
-        SiftUp(_count++, timer);
+        int index = timer.QueueIndex;
+        if (index == LoopTimer.NotQueued)
+        {
+            if (_count == _heap.Length) Array.Resize(ref _heap, _count * 2);
+            index = _count++;
+        }
+        else if (dueMs >= _heap[index].Ms)
+        {
+            return true;
+        }
+
+        SiftUp(index, new Entry { Ms = dueMs, Timer = timer });
+        return true;
     }
 
     internal void Remove(LoopTimer timer)
@@ -30,45 +54,73 @@ internal sealed class Timers
         int index = timer.QueueIndex;
         if (index == LoopTimer.NotQueued) return;
         timer.QueueIndex = LoopTimer.NotQueued;
-        LoopTimer last = _heap[--_count];
-        _heap[_count] = null!;
-        if (ReferenceEquals(last, timer)) return;
-        if (index > 0 && last.DueMs < _heap[(index - 1) / Arity].DueMs) SiftUp(index, last);
+        Entry last = _heap[--_count];
+        _heap[_count] = default;
+        if (ReferenceEquals(last.Timer, timer)) return;
+        if (index > 0 && last.Ms < _heap[(index - 1) / Arity].Ms) SiftUp(index, last);
         else SiftDown(index, last);
     }
 
     /// <summary>Runs all timers due at <paramref name="nowMs"/>. A timer started by a callback waits for the next turn.</summary>
-    internal void Fire(long nowMs, Loop loop)
+    internal void Fire(long nowMs)
     {
-        // Bounded by the number that was there: a callback that re-arms with zero cannot hold the loop.
-        for (int budget = _count; budget > 0 && _count > 0 && _heap[0].DueMs <= nowMs; budget--)
+        // Bounded by the number that was there: a callback that starts a timer with zero cannot hold the loop. Moving is
+        // bounded by itself, because a moved timer stands at its own time.
+        int fires = _count;
+        while (fires > 0 && _count > 0 && _heap[0].Ms <= nowMs)
         {
-            LoopTimer timer = _heap[0];
-            Remove(timer);
+            LoopTimer timer = _heap[0].Timer;
+            if (timer.DueMs > _heap[0].Ms)
+            {
+                SiftDown(0, new Entry { Ms = timer.DueMs, Timer = timer });
+                continue;
+            }
+
+            fires--;
             if (timer.PeriodMs > 0)
             {
                 long next = timer.DueMs + timer.PeriodMs;
-                Add(timer, next > nowMs ? next : nowMs + timer.PeriodMs);
+                timer.DueMs = next > nowMs ? next : nowMs + timer.PeriodMs;
+                SiftDown(0, new Entry { Ms = timer.DueMs, Timer = timer });
+            }
+            else
+            {
+                Remove(timer);
             }
 
-            loop.RunTimer(timer);
+            timer.Fire();
         }
     }
 
-    private void SiftUp(int index, LoopTimer timer)
+    /// <summary>The loop ends: everything that is queued is cancelled, and nothing is queued any more.</summary>
+    internal void Close()
+    {
+        _isClosed = true;
+        while (_count > 0)
+        {
+            LoopTimer timer = _heap[--_count].Timer;
+            _heap[_count] = default;
+            timer.QueueIndex = LoopTimer.NotQueued;
+            timer.TellCancelled();
+        }
+    }
+
+    internal void Open() => _isClosed = false;
+
+    private void SiftUp(int index, in Entry entry)
     {
         while (index > 0)
         {
             int parent = (index - 1) / Arity;
-            if (_heap[parent].DueMs <= timer.DueMs) break;
+            if (_heap[parent].Ms <= entry.Ms) break;
             Place(index, _heap[parent]);
             index = parent;
         }
 
-        Place(index, timer);
+        Place(index, entry);
     }
 
-    private void SiftDown(int index, LoopTimer timer)
+    private void SiftDown(int index, in Entry entry)
     {
         for (int child = (index * Arity) + 1; child < _count; child = (index * Arity) + 1)
         {
@@ -76,20 +128,20 @@ internal sealed class Timers
             int least = child;
             for (int i = child + 1; i < end; i++)
             {
-                if (_heap[i].DueMs < _heap[least].DueMs) least = i;
+                if (_heap[i].Ms < _heap[least].Ms) least = i;
             }
 
-            if (_heap[least].DueMs >= timer.DueMs) break;
+            if (_heap[least].Ms >= entry.Ms) break;
             Place(index, _heap[least]);
             index = least;
         }
 
-        Place(index, timer);
+        Place(index, entry);
     }
 
-    private void Place(int index, LoopTimer timer)
+    private void Place(int index, in Entry entry)
     {
-        _heap[index] = timer;
-        timer.QueueIndex = index;
+        _heap[index] = entry;
+        entry.Timer.QueueIndex = index;
     }
 }

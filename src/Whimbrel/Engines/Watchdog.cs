@@ -66,7 +66,7 @@ internal static class Watchdog
     private static bool Look(Engine engine, Loop loop)
     {
         if (!loop.IsBusy) return false;
-        if (engine.NowMs - loop.BusySinceMs < engine.BlockedLoopMs / 2) return true;
+        if (engine.CoarseMs - loop.BusySinceMs < engine.BlockedLoopMs / 2) return true;
         loop.NoteSuspect();
         return true;
     }

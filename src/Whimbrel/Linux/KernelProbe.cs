@@ -8,4 +8,12 @@ internal static class KernelProbe
     /// <summary>Linux on a machine whose structure layouts are known and tested.</summary>
     internal static bool HasEpoll { get; } =
         OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64;
+
+    /// <summary>Environment.TickCount64 reads the same clock as Stopwatch, and is only coarser.</summary>
+    internal static bool HasCoarseClock { get; } = OperatingSystem.IsLinux();
+
+    internal static bool HasThreadAffinity => HasEpoll;
+
+    /// <summary>Linux by nice values, Windows by the runtime; elsewhere the runtime ignores it.</summary>
+    internal static bool HasThreadPriority { get; } = HasEpoll || OperatingSystem.IsWindows();
 }

@@ -36,6 +36,10 @@ internal static class UringAbi
     internal const uint IORING_REGISTER_RING_FDS = 20;
     internal const uint IORING_UNREGISTER_RING_FDS = 21;
     internal const uint IORING_REGISTER_PBUF_RING = 22;
+    internal const uint IORING_REGISTER_SYNC_CANCEL = 24;
+
+    internal const uint IORING_ASYNC_CANCEL_ALL = 1 << 0;
+    internal const uint IORING_ASYNC_CANCEL_ANY = 1 << 2;
 
     internal const long IORING_OFF_SQ_RING = 0;
     internal const long IORING_OFF_SQES = 0x10000000;
@@ -198,6 +202,20 @@ internal struct RingDescriptorUpdate
     internal uint Offset;
     internal uint Reserved;
     internal ulong Data;
+}
+
+/// <summary>struct io_uring_sync_cancel_reg, 64 bytes.</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal struct CancelRegistration
+{
+    internal ulong Address;
+    internal int Descriptor;
+    internal uint Flags;
+    internal KernelTime Timeout;
+    internal ulong Reserved0;
+    internal ulong Reserved1;
+    internal ulong Reserved2;
+    internal ulong Reserved3;
 }
 
 /// <summary>struct io_uring_probe_op, 8 bytes; behind a head of 16 bytes that begins with the last opcode known.</summary>

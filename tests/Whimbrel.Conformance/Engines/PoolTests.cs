@@ -1,6 +1,8 @@
 namespace Whimbrel.Conformance;
 
 // Callbacks on the thread pool (contract 14): the same suites, on every engine.
+public sealed class EpollPoolPool() : PoolSuite(Transport.EpollPool);
+
 public sealed class EpollPoolLifecycle() : LifecycleSuite(Transport.EpollPool);
 
 public sealed class EpollPoolReceiving() : ReceivingSuite(Transport.EpollPool);
@@ -34,6 +36,8 @@ public sealed class EpollPoolTimers() : TimerSuite(Transport.EpollPool);
 public sealed class EpollPoolTraffic() : TrafficSuite(Transport.EpollPool);
 
 public sealed class EpollPoolStress() : StressSuite(Transport.EpollPool);
+
+public sealed class PortablePoolPool() : PoolSuite(Transport.PortablePool);
 
 public sealed class PortablePoolLifecycle() : LifecycleSuite(Transport.PortablePool);
 
@@ -70,6 +74,8 @@ public sealed class PortablePoolTraffic() : TrafficSuite(Transport.PortablePool)
 public sealed class PortablePoolStress() : StressSuite(Transport.PortablePool);
 
 #if MEMORY
+public sealed class MemoryPoolPool() : PoolSuite(Transport.MemoryPool);
+
 public sealed class MemoryPoolLifecycle() : LifecycleSuite(Transport.MemoryPool);
 
 public sealed class MemoryPoolReceiving() : ReceivingSuite(Transport.MemoryPool);

@@ -16,7 +16,7 @@ public sealed class MemoryRig : Rig
     private int _elsewhere;
 
     public MemoryRig(int seed, bool isUnix, int loops, bool isPool = false)
-        : base(isUnix, isPool) => _engine = new MemoryEngine(seed, loops, AddNotice);
+        : base(isUnix, isPool) => _engine = new RecordingMemoryEngine(seed, loops, AddNotice, LoopStarted, LoopStopping, AddEngineEvent);
 
     public override Engine Engine => _engine;
 
@@ -43,6 +43,8 @@ public sealed class MemoryRig : Rig
     public override void Settle() => _engine.RunUntilIdle();
 
     public override bool HasResets => true;
+
+    public override void SetWallClock(DateTimeOffset now) => _engine.WallClock = now;
 
     public override void Pass(TimeSpan time)
     {

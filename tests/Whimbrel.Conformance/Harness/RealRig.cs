@@ -15,7 +15,9 @@ public sealed class RealRig : Rig
     private readonly List<IDisposable> _disposables = [];
 
     public RealRig(EngineKind kind, bool isUnix, int loops, bool isPool = false)
-        : base(isUnix, isPool) => Engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice });
+        : base(isUnix, isPool) => Engine = new RecordingEngine(
+            new EngineOptions { Kind = kind, Loops = loops, Name = "conformance", OnNotice = AddNotice, OnLoopStarted = LoopStarted, OnLoopStopping = LoopStopping },
+            AddEngineEvent);
 
     public override Engine Engine { get; }
 

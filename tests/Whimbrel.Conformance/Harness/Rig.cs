@@ -18,6 +18,7 @@ public abstract class Rig
     private readonly ConcurrentQueue<string> _violations = new();
     private readonly ConcurrentQueue<Notice> _notices = new();
     private readonly List<string> _allowed = [];
+    private readonly ConcurrentQueue<string> _engineEvents = new();
 
     protected Rig(bool isUnix, bool isPool)
     {
@@ -52,6 +53,9 @@ public abstract class Rig
     /// <summary>Everything that the engine and its servers had to say.</summary>
     public IReadOnlyList<Notice> Notices => [.. _notices];
 
+    /// <summary>The events of the engine and the hooks of its loops, in order: "starting", "started", "loop 0 started", "loop 0 stopping".</summary>
+    public IReadOnlyList<string> EngineEvents => [.. _engineEvents];
+
     /// <summary>Every session that was made for this rig.</summary>
     public IReadOnlyList<RecordingSession> Sessions => [.. _sessions];
 
@@ -68,6 +72,9 @@ public abstract class Rig
 
     /// <summary>Lets time pass.</summary>
     public abstract void Pass(TimeSpan time);
+
+    /// <summary>Makes the wall clock jump. Virtual time only.</summary>
+    public virtual void SetWallClock(DateTimeOffset now) => throw new InvalidOperationException("Real clocks are left alone.");
 
     /// <summary>Runs it on another thread, at the same time. It must not wait. See <see cref="Join"/>.</summary>
     public abstract void Elsewhere(Action action);
@@ -203,6 +210,22 @@ public abstract class Rig
     }
 
     public void AddNotice(Notice notice) => _notices.Enqueue(notice);
+
+    protected void AddEngineEvent(string what) => _engineEvents.Enqueue(what);
+
+    protected void LoopStarted(Loop loop)
+    {
+        ArgumentNullException.ThrowIfNull(loop);
+        if (!loop.IsCurrent) Violation($"OnLoopStarted of {loop} came on another thread");
+        AddEngineEvent($"loop {loop.Index} started");
+    }
+
+    protected void LoopStopping(Loop loop)
+    {
+        ArgumentNullException.ThrowIfNull(loop);
+        if (!loop.IsCurrent) Violation($"OnLoopStopping of {loop} came on another thread");
+        AddEngineEvent($"loop {loop.Index} stopping");
+    }
 
     internal void Add(RecordingSession session) => _sessions.Enqueue(session);
 

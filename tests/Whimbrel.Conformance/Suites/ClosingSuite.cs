@@ -263,7 +263,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         // Until the ways of the kernel are full, so that the rest can only wait.
         rig.OnLoop(session, static () => { });
         long pending = -1;
-        while (pending != session.BytesPending)
+        while (pending <= 0 || pending != session.BytesPending)
         {
             pending = session.BytesPending;
             if (pending < 900_000) session.Send(new byte[100_000]);

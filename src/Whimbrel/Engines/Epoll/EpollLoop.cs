@@ -22,12 +22,12 @@ internal sealed unsafe class EpollLoop : Loop
     private const int AcceptsPerTurn = 64;
     private const ulong WakeMark = ulong.MaxValue;
 
-    private readonly int _epoll;
-    private readonly int _wakeFd;
-    private readonly byte* _events;
-    private readonly byte* _buffer;
+    private int _epoll = -1;
+    private int _wakeFd = -1;
+    private int _reserveFd = -1;
+    private byte* _events;
+    private byte* _buffer;
     private EpollSlot[] _slots = new EpollSlot[64];
-    private int _reserveFd;
 
     /// <summary>Engine data of one resident.</summary>
     private struct EpollSlot
@@ -40,6 +40,10 @@ internal sealed unsafe class EpollLoop : Loop
 
     internal EpollLoop(Engine engine, int index)
         : base(engine, index)
+    {
+    }
+
+    private protected override void OpenQueue()
     {
         _epoll = Syscall.EpollCreate(EpollAbi.EPOLL_CLOEXEC);
         if (_epoll < 0) throw NoQueue(Syscall.LastError);
@@ -62,12 +66,13 @@ internal sealed unsafe class EpollLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override void Wait(long timeoutMs)
+    private protected override bool Wait(long timeoutMs)
     {
         int timeout = timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue);
         if (timeout != 0 && !TrySleep()) timeout = 0;
         int count = Syscall.EpollWait(_epoll, _events, EventCount, timeout);
         Woke();
+        bool delivered = false;
         // EINTR is the only error that can come here; the next turn waits again.
         for (int i = 0; i < count; i++)
         {
@@ -79,8 +84,11 @@ internal sealed unsafe class EpollLoop : Loop
                 continue;
             }
 
+            delivered = true;
             Deliver(mask, (int)(uint)data, (uint)(data >> 32));
         }
+
+        return delivered;
     }
 
     private protected override void Wake()

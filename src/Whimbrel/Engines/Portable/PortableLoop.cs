@@ -27,8 +27,8 @@ internal sealed unsafe partial class PortableLoop : Loop
     private readonly Stack<PortableOperation> _freeReceives = new();
     private readonly Stack<PortableOperation> _freeSends = new();
     private readonly Stack<Socket> _reserve = new(ReserveDescriptors);
-    private readonly byte* _buffer;
-    private readonly byte* _gather;
+    private byte* _buffer;
+    private byte* _gather;
     private PortableSlot[] _slots = new PortableSlot[64];
 
     // Operations that completed before the call returned, and connections to be read on: delivered in order, a turn's worth at a time.
@@ -49,11 +49,12 @@ internal sealed unsafe partial class PortableLoop : Loop
     }
 
     internal PortableLoop(Engine engine, int index)
-        : base(engine, index)
+        : base(engine, index) => LoadWhatReceivingNeeds();
+
+    private protected override void OpenQueue()
     {
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
         _gather = (byte*)NativeMemory.AlignedAlloc(GatherBytes, 4096);
-        LoadWhatReceivingNeeds();
     }
 
     /// <summary>The runtime opens an assembly at its first use: a first receive with no descriptor left would end the process.</summary>
@@ -67,14 +68,16 @@ internal sealed unsafe partial class PortableLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override void Wait(long timeoutMs)
+    private protected override bool Wait(long timeoutMs)
     {
         // With something to deliver there is no need to look at the mailbox either; TrySleep measures the turn in any case.
         if (timeoutMs != 0 && TrySleep() && _readyCount == 0) _completions.Sleep(timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue));
         Woke();
         TakeCompletions();
         // What gets ready meanwhile waits for the next turn: a busy connection leaves room for the mailbox and the others.
-        for (int budget = _readyCount; budget > 0; budget--) Deliver(NextReady());
+        int count = _readyCount;
+        for (int budget = count; budget > 0; budget--) Deliver(NextReady());
+        return count > 0;
     }
 
     private protected override void Wake() => _completions.Wake();

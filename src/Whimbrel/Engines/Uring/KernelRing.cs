@@ -17,6 +17,7 @@ internal sealed unsafe class KernelRing : Ring
     private const uint CompletionFactor = 4;
     private const int MemoryRetries = 5;
     private const int MemoryRetryMs = 10;
+    private const long CancelMs = 100;
     private const int ReadWrite = 3;
     private const int SharedPopulated = 0x8001;
 
@@ -231,6 +232,14 @@ internal sealed unsafe class KernelRing : Ring
 
     internal override void Close(bool isIdle)
     {
+        if (!isIdle && _isEnabled)
+        {
+            // The kernel takes its time with a closed ring, and meanwhile an old accept would be woken instead of the new one.
+            CancelRegistration all = new() { Descriptor = -1, Flags = UringAbi.IORING_ASYNC_CANCEL_ANY | UringAbi.IORING_ASYNC_CANCEL_ALL };
+            all.Timeout.Nanoseconds = CancelMs * 1_000_000;
+            _ = _calls.Register(_fd, UringAbi.IORING_REGISTER_SYNC_CANCEL, &all, 1);
+        }
+
         if (_isRegistered)
         {
             // Or the thread would keep the ring until it ends.
@@ -241,8 +250,9 @@ internal sealed unsafe class KernelRing : Ring
         Syscall.Unmap(_queues, _queueBytes);
         Syscall.Unmap(_entries, _entryBytes);
         Syscall.Close(_fd);
-        if (isIdle) FreeMemory();
         if (_reserveFd >= 0) Syscall.Close(_reserveFd);
+        if (!isIdle) return;
+        FreeMemory();
         // Last: its number must not be reused while another thread may still wake us.
         Syscall.Close(_wakeFd);
     }

@@ -136,6 +136,13 @@ internal abstract unsafe class Ring
         return Submit(waits ? 1U : 0, takesEvents: true, waits ? timeoutMs : 0);
     }
 
+    /// <summary>Hands over what is queued; brings no completions. Like <see cref="SubmitAndWait"/> otherwise.</summary>
+    internal int Submit()
+    {
+        MoveWaiting();
+        return Submit(0, takesEvents: false, 0);
+    }
+
     private int Submit(uint complete, bool takesEvents, long timeoutMs)
     {
         Volatile.Write(ref *(ushort*)((byte*)_bufferRing + UringAbi.BufferRingTailOffset), _bufferTail);
@@ -183,12 +190,8 @@ internal abstract unsafe class Ring
 
     internal byte* BufferAt(int id) => _buffers + ((long)id * _bufferBytes);
 
-    /// <summary>True for a span that lies in one of the receive buffers.</summary>
-    internal int BufferOf(byte* pointer)
-    {
-        nint offset = (nint)(pointer - _buffers);
-        return (nuint)offset < (nuint)(_bufferCount * _bufferBytes) ? (int)(offset / _bufferBytes) : -1;
-    }
+    /// <summary>True for bytes that lie in this receive buffer.</summary>
+    internal bool IsIn(int id, byte* pointer, int length) => pointer >= BufferAt(id) && pointer + length <= BufferAt(id) + _bufferBytes;
 
     /// <summary>The kernel may receive into it again, from the next submit on.</summary>
     internal void ReturnBuffer(int id)
@@ -256,7 +259,7 @@ internal abstract unsafe class Ring
     /// <summary>Out of descriptors: takes one connection off the listener's queue with the reserve, and closes it.</summary>
     internal abstract ShedResult Shed(int listener);
 
-    /// <summary>Ends the ring. Its memory is freed only when no operation is running: the kernel may still write to it.</summary>
+    /// <summary>Ends the ring. Its memory and eventfd are given back only when no operation is running and nobody may wake it: the kernel may still write to the one, another thread to the other.</summary>
     internal abstract void Close(bool isIdle);
 }
 

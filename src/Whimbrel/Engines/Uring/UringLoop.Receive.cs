@@ -98,9 +98,15 @@ internal sealed unsafe partial class UringLoop
             _slots[slot].HasReceived = true;
             uint generation = connection.SlotGeneration;
             byte* bytes = _ring.BufferAt(buffer);
+            _delivering = buffer;
             connection.CompleteReceive(new ReadOnlySpan<byte>(bytes, result));
-            Poison(new Span<byte>(bytes, result));
-            _ring.ReturnBuffer(buffer);
+            _delivering = -1;
+            if (_lends[buffer] == 0)
+            {
+                Poison(new Span<byte>(bytes, result));
+                _ring.ReturnBuffer(buffer);
+            }
+
             // The callback may have ended it. A receive that has not ended goes on by itself.
             if (connection.Slot == slot && connection.SlotGeneration == generation && NeedsReceive(slot)) StartReceive(connection);
             return;

@@ -25,7 +25,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private const int EndTries = 200;
     private const int EndTryMs = 10;
 
-    private readonly Ring _ring;
+    private readonly Func<Ring> _open;
 
     // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
     private readonly Queue<ulong> _stopped = new();
@@ -33,21 +33,32 @@ internal sealed unsafe partial class UringLoop : Loop
     // Connections whose receive found no buffer, oldest first.
     private readonly Queue<ulong> _parked = new();
 
+    private Ring _ring = null!;
     private UringSlot[] _slots = new UringSlot[64];
     private bool _isWakeArmed;
 
-    internal UringLoop(Engine engine, int index, Ring ring)
-        : base(engine, index) => _ring = ring;
+    internal UringLoop(Engine engine, int index, Func<Ring> open)
+        : base(engine, index)
+    {
+        _open = open;
+        Blocks.LentReturned = TakeBack;
+    }
 
-    /// <summary>A loop on a ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
-    internal static UringLoop Open(Engine engine, int index)
+    /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
+    internal static Ring OpenRing()
     {
         KernelRing? ring = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure);
-        if (ring is not null) return new UringLoop(engine, index, ring);
+        if (ring is not null) return ring;
         throw new NetworkException(new NetworkError(
             failure.Error,
             ErrorCategory.System,
             $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md."));
+    }
+
+    private protected override void OpenQueue()
+    {
+        Volatile.Write(ref _ring, _open());
+        _lends = new byte[_ring.BufferCount];
     }
 
     // ------------------------------------------------------------------ naming operations
@@ -58,7 +69,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override void Wait(long timeoutMs)
+    private protected override bool Wait(long timeoutMs)
     {
         if (!_isWakeArmed) ArmWake();
         if (_stopped.Count > 0) CancelStopped();
@@ -68,14 +79,23 @@ internal sealed unsafe partial class UringLoop : Loop
         Woke();
         if (error != 0) RingBroke(error);
         // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
-        for (int budget = _ring.Ready; budget > 0; budget--)
+        int ready = _ring.Ready;
+        for (int budget = ready; budget > 0; budget--)
         {
             _ring.Take(out CompletionEntry entry);
             Deliver(in entry);
         }
+
+        return ready > (_isWakeArmed ? 0 : 1);
     }
 
-    private protected override void Wake() => _ring.Wake();
+    private protected override void Wake() => Volatile.Read(ref _ring).Wake();
+
+    private protected override void Submit()
+    {
+        if (_stopped.Count > 0) CancelStopped();
+        if (_ring.Submit() is not 0 and int error) RingBroke(error);
+    }
 
     private void ArmWake()
     {
@@ -300,6 +320,9 @@ internal sealed unsafe partial class UringLoop : Loop
     {
         bool isIdle = !_isWakeArmed || EndWake();
         _ring.Close(isIdle);
+        _isWakeArmed = false;
+        _stopped.Clear();
+        _parked.Clear();
     }
 
     /// <summary>The one operation that belongs to nobody. False when the kernel does not give it back.</summary>
@@ -327,9 +350,63 @@ internal sealed unsafe partial class UringLoop : Loop
         return !_isWakeArmed && isCancelDone;
     }
 
-    /// <summary>The kernel gave an answer that leaves no ring to work with.</summary>
-    private void RingBroke(int error) =>
-        throw new NetworkException(new NetworkError(error, ErrorCategory.System, $"{this}: io_uring_enter failed: {ErrorText.Of(error)}."));
+    // ------------------------------------------------------------------ a ring that cannot be used any more
+
+    /// <summary>
+    /// The kernel gave an answer that leaves nothing to work with, or lost completions. What was running on the old ring is given
+    /// up, with all connections; listeners listen on with a new ring.
+    /// </summary>
+    private void RingBroke(int error)
+    {
+        Ring broken = _ring;
+        // What it still told is true: above all which descriptors are closed.
+        for (int budget = broken.Ready; budget > 0; budget--)
+        {
+            broken.Take(out CompletionEntry entry);
+            Deliver(in entry);
+        }
+
+        Ring fresh = _open();
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            // Before the old one ends: its sends must not find blocks that belong to others by then.
+            if (ResidentAt(slot) is not Connection) continue;
+            broken.ResetOnClose(_slots[slot].Fd);
+            broken.FinishSend(_slots[slot].Fd);
+        }
+
+        Volatile.Write(ref _ring, fresh);
+        broken.Close(isIdle: false);
+        _isWakeArmed = false;
+        _stopped.Clear();
+        _parked.Clear();
+        Array.Clear(_lends);
+        _lentBuffers = 0;
+        _ringNumber++;
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            if (ResidentAt(slot) is { } resident) GiveUp(resident, slot);
+        }
+
+        Engine.Note(new Notice(
+            NoticeKind.System,
+            $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
+            "no-io-uring.md"));
+    }
+
+    /// <summary>Nothing that ran for it will complete.</summary>
+    private void GiveUp(Resident resident, int slot)
+    {
+        bool wasClosing = (_slots[slot].Has & OperationSet.Close) != 0;
+        _slots[slot].Running = 0;
+        _slots[slot].Has = OperationSet.None;
+        _slots[slot].IsParked = false;
+        if (wasClosing) Closed(resident, slot, 0);
+        else if (_slots[slot].IsDetaching) CloseDescriptor(resident, slot);
+        else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
+        else if (resident is Connector connector) connector.CompleteAttach(Errno.EIO);
+        else if (NeedsReceive(slot)) StartReceive(resident);
+    }
 
     // ------------------------------------------------------------------ accept
 
@@ -412,6 +489,7 @@ internal enum OperationSet : ushort
     Poll = 1 << RingOperation.Poll,
     HeldError = 1 << RingOperation.HeldError,
     CancelReceive = 1 << RingOperation.CancelReceive,
+    Close = 1 << RingOperation.Close,
 }
 
 /// <summary>Engine data of one resident.</summary>
@@ -428,6 +506,10 @@ internal struct UringSlot
     internal bool IsWanted;
     internal bool IsParked;
     internal bool IsDetaching;
+
+    /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
+    internal long Offered;
+    internal bool WasShort;
 
     /// <summary>It has received once: from now on it is worth a multishot.</summary>
     internal bool HasReceived;

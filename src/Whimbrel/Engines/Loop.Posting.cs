@@ -1,0 +1,178 @@
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <summary>
+/// Giving the loop something to run, from any thread. Always in the order of the caller. What is posted before the engine is
+/// started waits for the start; after a stop it is refused until the engine is started again; what was taken runs, also when
+/// the engine is stopped meanwhile (then last of all, on the loop's thread).
+/// </summary>
+public abstract partial class Loop
+{
+    /// <summary>Runs <paramref name="action"/> on the loop's thread in a later turn; never inside the caller's stack. Any thread.</summary>
+    /// <param name="action">What to run. If it throws, the engine gives a notice and the loop goes on.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Post(Action action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        return PostControl(static (_, a, _, _) => ((Action)a!)(), action);
+    }
+
+    /// <summary>Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a closure. Any thread.</summary>
+    /// <param name="action">What to run.</param>
+    /// <param name="state">Its argument.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Post(Action<object?> action, object? state)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        return PostControl(static (_, a, s, _) => ((Action<object?>)a!)(s), action, state);
+    }
+
+    /// <summary>Runs <paramref name="action"/> at once when this is the loop's thread (then what it throws goes to the caller), else posts it.</summary>
+    /// <param name="action">What to run.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Dispatch(Action action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        if (!IsCurrent) return Post(action);
+        action();
+        return true;
+    }
+
+    // ------------------------------------------------------------------ awaitable
+
+    /// <summary>
+    /// As <see cref="Post(Action)"/>, and completes when it has run. The awaiting code goes on on the loop it awaits on, else on
+    /// the thread pool. Blocking on it on a loop's thread throws; elsewhere use <c>AsTask().Wait()</c>.
+    /// </summary>
+    /// <param name="action">What to run. What it throws goes to who awaits, and not into a notice.</param>
+    /// <exception cref="InvalidOperationException">(To who awaits.) The engine is stopped: it will not run.</exception>
+    /// <exception cref="ObjectDisposedException">(To who awaits.) The engine is disposed: it will not run.</exception>
+    public ValueTask PostAsync(Action action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        Completion<bool> done = new(Engine);
+        ValueTask task = done.PlainTask;
+        if (PostControl(static (_, a, d, _) => CallTo((Completion<bool>)d!, (Action)a!), action, done)) return task;
+        return ValueTask.FromException(Engine.EndedError());
+    }
+
+    /// <summary>As <see cref="PostAsync(Action)"/>, without a closure.</summary>
+    /// <param name="action">What to run. What it throws goes to who awaits.</param>
+    /// <param name="state">Its argument.</param>
+    public ValueTask PostAsync(Action<object?> action, object? state)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
+        return PostAsync(() => action(state));
+    }
+
+    /// <summary>As <see cref="PostAsync(Action)"/>, and brings back what it returned.</summary>
+    /// <param name="function">What to run. What it throws goes to who awaits.</param>
+    public ValueTask<T> PostAsync<T>(Func<T> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        Completion<T> done = new(Engine);
+        ValueTask<T> task = done.Task;
+        if (PostControl(static (_, f, d, _) => CallTo((Completion<T>)d!, (Func<T>)f!), function, done)) return task;
+        return ValueTask.FromException<T>(Engine.EndedError());
+    }
+
+    /// <summary>
+    /// Starts an async function on the loop, and completes when it has ended. Awaits of this library inside of it go on on the
+    /// loop; those of others go on wherever they do, mostly on the thread pool: come back by awaiting another PostAsync.
+    /// </summary>
+    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    public ValueTask PostAsync(Func<Task> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        Completion<bool> done = new(Engine);
+        ValueTask task = done.PlainTask;
+        if (PostControl(static (_, f, d, _) => Follow((Completion<bool>)d!, (Func<Task>)f!), function, done)) return task;
+        return ValueTask.FromException(Engine.EndedError());
+    }
+
+    /// <summary>As <see cref="PostAsync(Func{Task})"/>, and brings back the result.</summary>
+    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    public ValueTask<T> PostAsync<T>(Func<Task<T>> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        Completion<T> done = new(Engine);
+        ValueTask<T> task = done.Task;
+        if (PostControl(static (_, f, d, _) => Follow((Completion<T>)d!, (Func<Task<T>>)f!), function, done)) return task;
+        return ValueTask.FromException<T>(Engine.EndedError());
+    }
+
+    private static void CallTo(Completion<bool> done, Action action)
+    {
+        try
+        {
+            action();
+        }
+        catch (Exception e)
+        {
+            done.SetException(e);
+            return;
+        }
+
+        done.SetResult(true);
+    }
+
+    private static void CallTo<T>(Completion<T> done, Func<T> function)
+    {
+        T result;
+        try
+        {
+            result = function();
+        }
+        catch (Exception e)
+        {
+            done.SetException(e);
+            return;
+        }
+
+        done.SetResult(result);
+    }
+
+    private static void Follow<T>(Completion<T> done, Func<Task> function)
+    {
+        Task task;
+        try
+        {
+            task = function() ?? throw new InvalidOperationException("The function gave no task.");
+        }
+        catch (Exception e)
+        {
+            done.SetException(e);
+            return;
+        }
+
+        if (task.IsCompleted) Followed(task, done);
+        else task.ContinueWith(static (t, d) => Followed(t, (Completion<T>)d!), done, CancellationToken.None, TaskContinuationOptions.ExecuteSynchronously, TaskScheduler.Default);
+    }
+
+    private static void Followed<T>(Task task, Completion<T> done)
+    {
+        if (task.IsCanceled) done.SetException(new TaskCanceledException(task));
+        else if (task.IsFaulted) done.SetException(task.Exception!.InnerExceptions[0]);
+        else done.SetResult(task is Task<T> typed ? typed.Result : default!);
+    }
+
+    // ------------------------------------------------------------------ for the library
+
+    internal bool PostControl(ControlAction action, object? first = null, object? second = null, long value = 0) =>
+        Mailbox.PostControl(action, first, second, value);
+
+    internal void PostContinuation(Action<object?> continuation, object? state)
+    {
+        if (IsCurrent && !IsStopped)
+        {
+            _ready.Add((continuation, state));
+            return;
+        }
+
+        // A loop that has ended runs nothing: the awaiting code goes on wherever the engine offloads to.
+        if (!PostControl(static (_, c, s, _) => ((Action<object?>)c!)(s), continuation, state)) Engine.Offload(continuation, state);
+    }
+}

@@ -1,0 +1,31 @@
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Linux;
+
+/// <summary>Where and how the calling thread is scheduled. Linux gives each thread its own set of cpus and its own nice value.</summary>
+internal static unsafe class CurrentThread
+{
+    /// <summary>Cpus that fit into the mask that is passed; the kernel wants whole words.</summary>
+    internal const int MaxCpus = 1024;
+
+    private const int PRIO_PROCESS = 0;
+
+    [DllImport("libc", EntryPoint = "sched_setaffinity")]
+    private static extern int SetAffinity(int thread, nuint bytes, ulong* mask);
+
+    [DllImport("libc", EntryPoint = "setpriority")]
+    private static extern int SetPriority(int which, uint who, int nice);
+
+    /// <summary>Runs on this cpu only, from now on. 0 or an error number: EINVAL for a cpu that is not there or not allowed.</summary>
+    // Safe: the mask is on the stack, and the kernel copies it.
+    internal static int Pin(int cpu)
+    {
+        ulong* mask = stackalloc ulong[MaxCpus / 64];
+        for (int i = 0; i < MaxCpus / 64; i++) mask[i] = 0;
+        mask[cpu / 64] = 1UL << (cpu % 64);
+        return SetAffinity(0, MaxCpus / 8, mask) == 0 ? 0 : Syscall.LastError;
+    }
+
+    /// <summary>0 or an error number: EACCES or EPERM for less than it has now, without the right to.</summary>
+    internal static int SetNice(int nice) => SetPriority(PRIO_PROCESS, 0, nice) == 0 ? 0 : Syscall.LastError;
+}

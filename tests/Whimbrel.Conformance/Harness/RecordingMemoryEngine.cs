@@ -1,0 +1,18 @@
+#if MEMORY
+using Whimbrel.Testing;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>A memory engine whose events are recorded.</summary>
+public sealed class RecordingMemoryEngine(int seed, int loops, Action<Notice> onNotice, Action<Loop> onLoopStarted, Action<Loop> onLoopStopping, Action<string> record)
+    : MemoryEngine(seed, loops, onNotice, onLoopStarted: onLoopStarted, onLoopStopping: onLoopStopping)
+{
+    protected override void OnStarting() => record("starting");
+
+    protected override void OnStarted() => record("started");
+
+    protected override void OnStopping() => record("stopping");
+
+    protected override void OnStopped() => record("stopped");
+}
+#endif
