@@ -43,7 +43,7 @@
 #define KNOWN_MESSAGES 8192u        // push: messages of which the right bytes are kept (256 KiB)
 #define MAX_STEPS 8
 
-enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE };
+enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS };
 enum phase { WARMING, MEASURING, DRAINING, CLOSING };
 
 struct connection {
@@ -58,6 +58,15 @@ struct connection {
     uint64_t started_ns;            // ping-pong: when the message left; short: when the socket was made
     uint64_t next_sequence;         // push
     uint8_t carry[MESSAGE_SIZE];    // push: the beginning of a message whose end has not come yet
+};
+
+// Groups: one broadcast under way. Each member must get it once, whole, and nobody else at all.
+struct broadcast {
+    struct message message;         // sequence 0: none under way
+    unsigned group, got, got_at_sweep;
+    uint8_t quiet_sweeps;
+    uint64_t started_ns;
+    uint64_t *seen;                 // a bit for each member
 };
 
 // What is known at one edge of the measured window.
@@ -85,8 +94,10 @@ struct worker {
 };
 
 static enum scenario scenario;
-static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle"};
+static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle", "groups"};
 static unsigned connections = 1, messages = 1000, size = 32, threads = 1;
+static unsigned groups, members;    // 0: as many as connections
+static struct broadcast *broadcasts;
 static unsigned steps[MAX_STEPS], step_count;
 static double seconds = 3, warmup = 2, hold = 30;
 static bool check = true, lossless;
@@ -101,8 +112,9 @@ static pthread_mutex_t failing = PTHREAD_MUTEX_INITIALIZER;
 static void print_parameters(void)
 {
     printf("{\"scenario\":\"%s\",\"connections\":%u,\"in_flight\":%u,\"size\":%u,\"threads\":%u,\"warmup_s\":%g,\"checked\":%s",
-           scenario_names[scenario], connections, scenario == ECHO ? messages : 1, size, threads, warmup,
+           scenario_names[scenario], connections, scenario == ECHO || scenario == GROUPS ? messages : 1, size, threads, warmup,
            check ? "true" : "false");
+    if (scenario == GROUPS) printf(",\"groups\":%u,\"members\":%u", groups, members);
 }
 
 // The only way out for a bad run. The first reason wins; other threads wait here until the process is gone.
@@ -131,9 +143,12 @@ __attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *fo
     fputs("load: ", stderr);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fputs("\nusage: load echo|pingpong|short|push|idle --port N | --unix PATH\n"
+    fputs("\nusage: load echo|pingpong|short|push|idle|groups --port N | --unix PATH\n"
           "  --connections N    (short: at a time; idle: a list such as 1000,10000)   1\n"
           "  --messages N       echo: messages in flight per connection                1000\n"
+          "                     groups: broadcasts in flight                           1000\n"
+          "  --groups N|all     groups; all: as many as connections                    all\n"
+          "  --members N|all    groups: connections in each group                      all\n"
           "  --size N           bytes per message                                      32\n"
           "  --seconds S        measured window                                        3\n"
           "  --warmup S         before it                                              2\n"
@@ -412,6 +427,103 @@ static void push_ready(struct worker *w, struct connection *c)
     }
 }
 
+// ---- groups ---------------------------------------------------------------------------------------------------------
+// The words of these messages are in bench/README.md: operation and group, sequence, and two that follow from them.
+
+enum { JOIN = 1, BROADCAST = 2, ANSWER = 3 };
+
+static struct message group_message(unsigned operation, unsigned group, uint64_t sequence)
+{
+    struct message m = {.sequence = (uint64_t)group << 8 | operation, .word = {sequence}};
+    m.word[1] = mix64(m.sequence ^ (0x9E3779B97F4A7C15u * (sequence + 1)));
+    m.word[2] = mix64(m.word[1] + 1);
+    return m;
+}
+
+// The members of a group are neighbours, from this one on; the groups begin as far apart as they can.
+static unsigned first_member(unsigned group)
+{
+    return groups >= connections ? group % connections : group * (connections / groups);
+}
+
+// A connection has little under way to the server, so that a message which does not go at once is a server that does not read.
+static void send_message(struct connection *c, struct message m)
+{
+    ssize_t n = send(c->fd, &m, sizeof m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n != sizeof m) fail("connection %u: a message could not be sent: %s", c->key, n < 0 ? strerror(errno) : "only a part was taken");
+}
+
+static void begin_broadcast(struct worker *w, unsigned slot)
+{
+    struct broadcast *b = &broadcasts[slot];
+    uint64_t sequence = b->message.sequence ? b->message.word[0] + messages : slot + 1;
+    b->group = (unsigned)(sequence % groups);
+    b->got = 0;
+    b->message = group_message(BROADCAST, b->group, sequence);
+    memset(b->seen, 0, (members / 64 + 1) * sizeof *b->seen);
+    unsigned sender = (first_member(b->group) + (unsigned)(mix64(sequence) % members)) % connections;
+    b->started_ns = clock_ns();
+    send_message(&w->connections[sender], b->message);
+}
+
+static void take_delivery(struct worker *w, struct connection *c, const uint8_t *bytes, uint64_t now)
+{
+    struct message m;
+    memcpy(&m, bytes, sizeof m);
+    if (c->awaited) {
+        // The answer to the question after the joins: they have all been taken.
+        struct message expected = group_message(ANSWER, 0, c->key);
+        if (memcmp(&m, &expected, sizeof m) != 0) fail("connection %u: the answer after the joins is not intact", c->key);
+        c->awaited = false;
+        w->open--;
+        return;
+    }
+
+    struct broadcast *b = &broadcasts[(m.word[0] - 1) % messages];
+    if (b->message.sequence == 0 || (check ? memcmp(&m, &b->message, sizeof m) != 0 : m.word[0] != b->message.word[0]))
+        fail("connection %u: the message after %" PRIu64 " bytes (sequence %" PRIu64 ") is not intact, or late", c->key, c->received, m.word[0]);
+    unsigned member = (c->key + connections - first_member(b->group)) % connections;
+    if (member >= members) fail("connection %u got sequence %" PRIu64 " of group %u and is no member of it", c->key, m.word[0], b->group);
+    if (b->seen[member / 64] >> (member % 64) & 1) fail("connection %u got sequence %" PRIu64 " of group %u twice", c->key, m.word[0], b->group);
+    b->seen[member / 64] |= 1ull << (member % 64);
+    w->messages++;
+    if (w->phase == MEASURING) histogram_record(&w->latency, now - b->started_ns);
+    if (++b->got < members) return;
+    if (w->phase < DRAINING) {
+        begin_broadcast(w, (unsigned)(b - broadcasts));
+    } else {
+        b->message.sequence = 0;
+        w->open--;
+    }
+}
+
+static void groups_ready(struct worker *w, struct connection *c)
+{
+    size_t n = receive(c, w->buffer + MESSAGE_SIZE, RECEIVE_SIZE);
+    if (!n) return;
+    uint64_t now = clock_ns();
+    uint8_t *at = w->buffer + MESSAGE_SIZE - c->carried;
+    memcpy(at, c->carry, c->carried);
+    size_t have = c->carried + n;
+    for (; have >= MESSAGE_SIZE; at += MESSAGE_SIZE, have -= MESSAGE_SIZE) take_delivery(w, c, at, now);
+    c->carried = (uint8_t)have;
+    memcpy(c->carry, at, have);
+    c->received += n;
+    w->bytes += n;
+}
+
+static void sweep_broadcasts(void)
+{
+    for (unsigned i = 0; i < messages; i++) {
+        struct broadcast *b = &broadcasts[i];
+        bool moved = b->got != b->got_at_sweep;
+        b->got_at_sweep = b->got;
+        if (b->message.sequence == 0 || moved) { b->quiet_sweeps = 0; continue; }
+        if (++b->quiet_sweeps == STALLED_SWEEPS)
+            fail("stalled: sequence %" PRIu64 " of group %u reached %u of %u members, and nobody more for 2 s", b->message.word[0], b->group, b->got, members);
+    }
+}
+
 // After the last echo: we have sent our end, and the only thing that may come is the server's.
 static void close_ready(struct worker *w, struct connection *c)
 {
@@ -433,6 +545,7 @@ static void ready(struct worker *w, struct connection *c)
     case SHORT: short_ready(w, c); break;
     case PUSH: push_ready(w, c); break;
     case IDLE: pingpong_ready(w, c); break;
+    case GROUPS: groups_ready(w, c); break;
     }
 }
 
@@ -487,6 +600,7 @@ static void announce(const struct worker *w, const char *line)
 
 static bool in_flight(const struct connection *c)
 {
+    if (scenario == GROUPS) return false; // the broadcasts are watched, not the connections
     return c->fd >= 0 && (c->awaited || scenario == SHORT || c->wants_out || c->sent != c->received);
 }
 
@@ -498,6 +612,7 @@ static void begin_drain(struct worker *w)
         if (scenario == ECHO) watch_out(w, &w->connections[i], false); // nothing more is sent, not even what was refused
         if (in_flight(&w->connections[i])) w->open++;
     }
+    if (scenario == GROUPS) w->open = messages;
 }
 
 static void begin_close(struct worker *w)
@@ -532,6 +647,7 @@ static void move_phase(struct worker *w)
 // a client that did not get the cpu for two seconds must not blame the server.
 static void sweep(struct worker *w)
 {
+    if (scenario == GROUPS && w->phase < CLOSING) sweep_broadcasts();
     for (unsigned i = 0; i < w->count; i++) {
         struct connection *c = &w->connections[i];
         bool waiting = w->phase == CLOSING ? c->fd >= 0 : in_flight(c);
@@ -580,6 +696,7 @@ static void start_traffic(struct worker *w)
         else if (scenario == PINGPONG) send_stream(w, c, size);
         else if (scenario == SHORT) short_open(w, c);
     }
+    for (unsigned i = 0; scenario == GROUPS && i < messages; i++) begin_broadcast(w, i);
 }
 
 static void *run_worker(void *argument)
@@ -636,12 +753,40 @@ static void print_result(void)
     fflush(stdout);
 }
 
+// Every connection joins its groups, and then asks for an answer, which says that it is in.
+static void join_groups(struct worker *w)
+{
+    broadcasts = calloc(messages, sizeof *broadcasts);
+    if (!broadcasts) fail("no memory for the broadcasts");
+    for (unsigned i = 0; i < messages; i++) {
+        broadcasts[i].seen = calloc(members / 64 + 1, sizeof *broadcasts[i].seen);
+        if (!broadcasts[i].seen) fail("no memory for the members");
+    }
+    w->next_phase_ns = w->next_sweep_ns = UINT64_MAX;
+    uint64_t until = clock_ns() + 60000000000ull;
+    for (unsigned g = 0; g < groups; g++)
+        for (unsigned k = 0; k < members; k++) {
+            send_message(&w->connections[(first_member(g) + k) % connections], group_message(JOIN, g, 0));
+            if ((g * (uint64_t)members + k) % 1024 == 1023) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
+    for (unsigned i = 0; i < connections; i++) {
+        if (i % 64 == 0) while (w->open > 0 && clock_ns() < until) turn(w);
+        w->connections[i].awaited = true;
+        w->open++;
+        send_message(&w->connections[i], group_message(ANSWER, 0, w->connections[i].key));
+    }
+    while (w->open > 0 && clock_ns() < until) turn(w);
+    if (w->open > 0) fail("the server did not answer after the joins");
+}
+
 static void run_measured(void)
 {
     for (unsigned t = 0; t < threads; t++)
         make_worker(&workers[t], t, connections / threads + (t < connections % threads));
     if (scenario != SHORT)
         for (unsigned i = 0; i < connections; i++) open_connection(&workers[i % threads], &workers[i % threads].connections[i / threads], i);
+
+    if (scenario == GROUPS) join_groups(&workers[0]);
 
     // With one thread the process stays single-threaded, which the kernel makes cheaper; so does the server's C twin.
     epoch_ns = clock_ns();
@@ -740,6 +885,11 @@ static unsigned parse_count(const char *text, const char *name, unsigned most)
     return (unsigned)n;
 }
 
+static unsigned parse_count_or_all(const char *text, const char *name)
+{
+    return strcmp(text, "all") == 0 ? 0 : parse_count(text, name, 1000000);
+}
+
 static double parse_seconds(const char *text, const char *name)
 {
     char *end;
@@ -783,7 +933,7 @@ static void parse_options(int argc, char **argv)
     static const struct option options[] = {
         {"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {"connections", 1, 0, 'c'}, {"messages", 1, 0, 'm'}, {"size", 1, 0, 's'},
         {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"threads", 1, 0, 't'}, {"lossless", 0, 0, 'l'}, {"hold", 1, 0, 'h'},
-        {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {0, 0, 0, 0}};
+        {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {"groups", 1, 0, 'g'}, {"members", 1, 0, 'M'}, {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
@@ -799,6 +949,8 @@ static void parse_options(int argc, char **argv)
         case 'h': hold = parse_seconds(optarg, "--hold"); break;
         case 'W': watched_pid = (int)parse_count(optarg, "--watch", INT32_MAX); break;
         case 'n': check = false; break;
+        case 'g': groups = parse_count_or_all(optarg, "--groups"); break;
+        case 'M': members = parse_count_or_all(optarg, "--members"); break;
         default: usage("see above");
         }
     }
@@ -806,7 +958,11 @@ static void parse_options(int argc, char **argv)
     if (!server_address_length) usage("--port or --unix is needed");
     if (!step_count) steps[step_count++] = connections;
     if (step_count > 1 && scenario != IDLE) usage("only idle takes several counts");
-    if (threads > connections || (threads > 1 && scenario == IDLE)) usage("too many threads");
+    if (threads > connections || (threads > 1 && (scenario == IDLE || scenario == GROUPS))) usage("too many threads");
+    if (groups == 0) groups = connections;
+    if (members == 0) members = connections;
+    if (scenario == GROUPS && members > connections) usage("a group cannot have more members than there are connections");
+    if (scenario == GROUPS && size != MESSAGE_SIZE) usage("the messages of groups have %d bytes", MESSAGE_SIZE);
     if (!check && lossless) usage("--lossless needs the check");
 }
 
@@ -815,8 +971,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "test-histogram") == 0) return test_histogram();
     if (argc < 2) usage("a scenario is needed");
     unsigned s = 0;
-    while (s <= IDLE && strcmp(argv[1], scenario_names[s]) != 0) s++;
-    if (s > IDLE) usage("unknown scenario '%s'", argv[1]);
+    while (s <= GROUPS && strcmp(argv[1], scenario_names[s]) != 0) s++;
+    if (s > GROUPS) usage("unknown scenario '%s'", argv[1]);
     scenario = (enum scenario)s;
     parse_options(argc - 1, argv + 1);
     window_bytes = (uint64_t)messages * size;

@@ -72,6 +72,15 @@ public class MemoryEngine : Engine
 
     internal SimulationTrace Trace { get; } = new();
 
+    /// <summary>Whoever wants to see what the sessions do.</summary>
+    internal TestNetwork? Watcher { get; set; }
+
+    internal override void SessionBegan(Session session) => Watcher?.Began(session);
+
+    internal override void SessionEnded(Session session, CloseReason reason) => Watcher?.Ended(session, reason);
+
+    internal override void UserCodeThrew(Exception exception) => Watcher?.Threw(exception);
+
     internal override bool Supports(EndPoint endPoint) => endPoint is MemoryEndPoint;
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
@@ -165,6 +174,24 @@ public class MemoryEngine : Engine
         }
     }
 
+    /// <summary>Runs for so long: timers fire when they are due, one after the other, and then the clock stands at the end.</summary>
+    /// <param name="time">Virtual time, zero or more. What is left of a millisecond is dropped.</param>
+    public void RunFor(TimeSpan time)
+    {
+        ArgumentOutOfRangeException.ThrowIfLessThan(time, TimeSpan.Zero);
+        long end = _nowMs + (long)time.TotalMilliseconds;
+        RunUntilIdle();
+        while (AdvanceToTimer(end)) RunUntilIdle();
+        AdvanceTo(end);
+        RunUntilIdle();
+    }
+
+    /// <summary>Moves the clock to the next timer, if that is due by <paramref name="endMs"/>.</summary>
+    internal bool AdvanceToTimer(long endMs) => NextDueMs <= endMs && AdvanceToNextTimer();
+
+    /// <summary>Moves the clock forward, unless a callback has moved it further already.</summary>
+    internal void AdvanceTo(long endMs) => _nowMs = Math.Max(_nowMs, endMs);
+
     /// <summary>Runs until the task has ended and gives its result.</summary>
     /// <param name="task">Started by the caller.</param>
     public T Run<T>(ValueTask<T> task)
@@ -186,22 +213,31 @@ public class MemoryEngine : Engine
     /// <summary>One step. False when nothing is ready and no timer is armed.</summary>
     public bool RunOne() => RunReady() || AdvanceToNextTimer();
 
+    private long NextDueMs
+    {
+        get
+        {
+            long due = long.MaxValue;
+            foreach (Loop loop in Loops)
+            {
+                if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
+            }
+
+            return due;
+        }
+    }
+
     /// <summary>False when there is no timer up to then.</summary>
     private bool AdvanceToNextTimer(long most = long.MaxValue)
     {
-        long due = long.MaxValue;
-        foreach (Loop loop in Loops)
-        {
-            if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
-        }
-
+        long due = NextDueMs;
         if (due == long.MaxValue || due > most) return false;
         Trace.Add("clock", 0, Math.Max(0, due - _nowMs));
         _nowMs = Math.Max(_nowMs, due);
         return true;
     }
 
-    private bool RunReady()
+    internal bool RunReady()
     {
         _runnable.Clear();
         foreach (Loop loop in Loops)

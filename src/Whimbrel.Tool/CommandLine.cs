@@ -72,6 +72,7 @@ internal static class CommandLine
         ServeOne(ServeKind.Discard, "Reads and throws away."),
         ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands."),
         ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
+        ServeOne(ServeKind.Groups, "For measurements: clients join groups and broadcast to them, in messages of 32 bytes."),
     };
 
     private static Command ServeOne(ServeKind kind, string description, params Option[] more)

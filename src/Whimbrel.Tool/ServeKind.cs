@@ -7,4 +7,5 @@ internal enum ServeKind
     Discard,
     Chat,
     Push,
+    Groups,
 }

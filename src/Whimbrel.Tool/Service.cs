@@ -22,6 +22,8 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
             case ServeKind.Chat:
                 ChatRoom room = new();
                 return new Service(new Server(Options(), () => new ChatSession(room)), "lines", () => room.Lines);
+            case ServeKind.Groups:
+                return new Service(new Server(Options(), context => new GroupsSession(receives.Of(context.Loop))), "messages", () => receives.Total);
             default:
                 PushProducer producer = new(settings.Push);
                 return new Service(new Server(Options(SlowConsumer.DropNewest), () => new PushSession(producer)), "messages", () => producer.Sent, producer);

@@ -56,6 +56,9 @@ public enum CloseCause
 
     /// <summary>Any other error of the system; <see cref="CloseReason.ErrorCode"/> has its number.</summary>
     SystemError,
+
+    /// <summary>A dial whose socket could not be prepared: the system refused an option, or <see cref="ConnectionOptions.OnSocketCreated"/> threw. <see cref="CloseReason.Exception"/> says which.</summary>
+    SocketOption,
 }
 
 /// <summary>Who was the first to end it.</summary>
@@ -79,7 +82,7 @@ public enum CloseInitiator
 /// </summary>
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
-/// <param name="Exception">What an override threw, with <see cref="CloseCause.UserException"/>.</param>
+/// <param name="Exception">What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>.</param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
 {
     /// <summary>Who ended it.</summary>
@@ -104,6 +107,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
+        CloseCause.SocketOption => (Exception as NetworkException)?.Error.Category ?? ErrorCategory.Option,
         CloseCause.PeerReset or CloseCause.SystemError => ErrorCategory.System,
         _ => ErrorCategory.None,
     };
@@ -111,6 +115,8 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     /// <summary>One sentence for a log.</summary>
     public override string ToString()
     {
+        // Its own words have the number already.
+        if (Cause == CloseCause.SocketOption) return Exception?.Message ?? "a socket option was refused";
         string text = Cause switch
         {
             CloseCause.None => "still open",

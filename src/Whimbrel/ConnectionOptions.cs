@@ -24,17 +24,58 @@ public abstract class ConnectionOptions
     /// <summary>How long a closing connection may go without the peer taking a byte before it is reset. 10 ms up to an hour; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
+    // ------------------------------------------------------------------ socket options
+    // At its default an option leaves the system alone and never complains. Set, it must be possible: what the system, the
+    // engine or every one of the addresses does not have fails the start, all such mistakes together. The memory engine has
+    // no sockets: it checks the ranges, so that the options of production can be tested, and ignores the rest.
+
     /// <summary>TCP_NODELAY: send at once. Default true; the library joins small sends by itself.</summary>
     public bool NoDelay { get; init; } = true;
 
-    /// <summary>SO_KEEPALIVE with the system's times. Default false.</summary>
+    /// <summary>SO_KEEPALIVE: ask a silent peer from time to time whether it is still there. Default false.</summary>
     public bool KeepAlive { get; init; }
 
-    /// <summary>SO_RCVBUF in bytes; 0 (the default) leaves it to the system, which adapts it.</summary>
+    /// <summary>TCP_KEEPIDLE: silence before the first question. Whole seconds, 1 s up to 32,767 s; zero (the default) leaves it to the system (Linux: 2 hours). Needs <see cref="KeepAlive"/>.</summary>
+    public TimeSpan KeepAliveTime { get; init; }
+
+    /// <summary>TCP_KEEPINTVL: time between unanswered questions. Whole seconds, 1 s up to 32,767 s; zero (the default) leaves it to the system (Linux: 75 s). Needs <see cref="KeepAlive"/>.</summary>
+    public TimeSpan KeepAliveInterval { get; init; }
+
+    /// <summary>TCP_KEEPCNT: unanswered questions after which the connection has timed out. 1 up to 127; 0 (the default) leaves it to the system (Linux: 9). Needs <see cref="KeepAlive"/>.</summary>
+    public int KeepAliveCount { get; init; }
+
+    /// <summary>SO_RCVBUF in bytes; 0 (the default) leaves it to the system, which adapts it. Linux doubles it and cuts it to net.core.rmem_max without an error.</summary>
     public int ReceiveBufferBytes { get; init; }
 
-    /// <summary>SO_SNDBUF in bytes; 0 (the default) leaves it to the system, which adapts it.</summary>
+    /// <summary>SO_SNDBUF in bytes; 0 (the default) leaves it to the system, which adapts it. Linux doubles it and cuts it to net.core.wmem_max without an error.</summary>
     public int SendBufferBytes { get; init; }
+
+    /// <summary>TCP_USER_TIMEOUT: longest time that sent bytes may stay unacknowledged; then the connection has timed out. Whole milliseconds, 1 ms up to 24 days; zero (the default) leaves it to the system. Linux.</summary>
+    public TimeSpan UserTimeout { get; init; }
+
+    /// <summary>IP_TOS and IPV6_TCLASS: the byte that marks packets for routers, as DSCP x 4. Multiples of 4 up to 252 (the lowest two bits are the system's); 0 (the default) leaves it alone. Linux.</summary>
+    public int TypeOfService { get; init; }
+
+    /// <summary>SO_MARK: a number on the packets for firewall and routing rules. 0 (the default) leaves it alone. Needs the capability CAP_NET_ADMIN or CAP_NET_RAW. Linux.</summary>
+    public uint Mark { get; init; }
+
+    /// <summary>SO_BUSY_POLL: how long a receive may ask the network device itself before it waits. Whole microseconds, 1 us up to 1 s; zero (the default) leaves it alone. Needs the capability CAP_NET_ADMIN. Linux.</summary>
+    public TimeSpan BusyPoll { get; init; }
+
+    /// <summary>SO_BINDTODEVICE: use this network device only, by name, as "eth0"; 1 up to 15 bytes. Null (the default): any. Linux; before 5.7 with the capability CAP_NET_RAW only.</summary>
+    public string? BindToDevice { get; init; }
+
+    /// <summary>IP_FREEBIND: bind to an address that the machine does not have, or not yet: a server's end point, or a client's LocalEndPoint. Default false. Linux.</summary>
+    public bool FreeBind { get; init; }
+
+    /// <summary>
+    /// Called with every socket of this server or client: before a listener is bound, before a dial, and for each accepted
+    /// connection before its session is made. For options that have no property here. On a loop's thread, must not block;
+    /// the socket's options are set by then and may be changed. What it throws fails the start or the dial with category
+    /// <see cref="ErrorCategory.User"/>, or closes that accepted connection and goes to the server's OnError. Not called
+    /// by the memory engine. Null (the default) costs nothing.
+    /// </summary>
+    public Action<NewSocket>? OnSocketCreated { get; init; }
 
     /// <summary>Handed on to factories by <see cref="SessionContext.Services"/>. The library does not use it.</summary>
     public IServiceProvider? Services { get; init; }
@@ -53,6 +94,7 @@ public abstract class ConnectionOptions
         errors.Range(nameof(ReceiveBufferBytes), ReceiveBufferBytes, 0, 1 << 30);
         errors.Range(nameof(SendBufferBytes), SendBufferBytes, 0, 1 << 30);
         errors.Defined(nameof(SlowConsumer), SlowConsumer);
+        SocketOptionRules.CheckRanges(errors, this);
         errors.Defined(nameof(Scheduling), Scheduling);
     }
 }

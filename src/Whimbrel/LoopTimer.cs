@@ -69,7 +69,7 @@ public class LoopTimer
     /// <summary>True until it was cancelled or, for a one-shot timer, has fired. Exact on the loop's thread.</summary>
     public bool IsActive => QueueIndex != NotQueued || IsHeld || Volatile.Read(ref _startsUnderWay) > 0;
 
-    internal long PeriodMs { get; private set; }
+    internal long PeriodMs { get; set; }
 
     /// <summary>When it is to fire. In the queue it may stand at an earlier time, until it comes to the top (see <see cref="Timers"/>).</summary>
     internal long DueMs { get; set; }

@@ -26,6 +26,9 @@ public enum ErrorCategory
 
     /// <summary>The user's code threw.</summary>
     User,
+
+    /// <summary>The system refused a socket option; the message names it.</summary>
+    Option,
 }
 
 /// <summary>A failure: number, kind, and one sentence that says what happened, why, and what to do.</summary>

@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Net;
+using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
@@ -66,6 +67,9 @@ public class Server : IAsyncDisposable
 
     /// <summary>All connected sessions, as a group that has its members by itself.</summary>
     public SessionGroup Sessions => RequireHost().Everyone;
+
+    /// <summary>Groups of this server by name. They may have members of elsewhere, too, and outlive a stop.</summary>
+    public NamedGroups Groups { get; } = new();
 
     /// <summary>Sessions that are connected or ending.</summary>
     public int SessionCount => _host?.Live ?? 0;
@@ -258,11 +262,24 @@ public class Server : IAsyncDisposable
     /// <param name="id">Its <see cref="Session.Id"/>.</param>
     public Session? FindSession(long id) => _host?.Find(id);
 
-    /// <summary>Sends the bytes to all sessions, or all but one. See <see cref="SessionGroup.Broadcast"/>.</summary>
+    /// <summary>Sends the bytes to all sessions, or all but one. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</summary>
     /// <param name="data">What to send.</param>
     /// <param name="except">A session that does not get it, or null.</param>
+    [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) =>
         _host is { } host ? host.Everyone.Broadcast(data, except) : SendResult.Closed;
+
+    /// <summary>Sends the bytes to all sessions that match. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Func{Session, bool})"/>.</summary>
+    /// <param name="data">What to send.</param>
+    /// <param name="predicate">Chooses sessions, each on its own loop.</param>
+    public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate) =>
+        _host is { } host ? host.Everyone.Broadcast(data, predicate) : SendResult.Closed;
+
+    /// <summary>Sends the text as UTF-8 to all sessions, or all but one.</summary>
+    /// <param name="text">What to send.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    public SendResult Broadcast(string text, Session? except = null) =>
+        _host is { } host ? host.Everyone.Broadcast(text, except) : SendResult.Closed;
 
     /// <summary>Closes every session gracefully; the server goes on.</summary>
     public void DisconnectAll() => _host?.CloseAll(new CloseReason(CloseCause.LocalClose));
@@ -364,6 +381,8 @@ public class Server : IAsyncDisposable
             LeaveOne();
         }
 
+        internal override void AcceptFailed(NetworkException fault) => Tell(fault, static (owner, exception) => owner.OnError(exception));
+
         internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
         {
             Session session;
@@ -374,6 +393,7 @@ public class Server : IAsyncDisposable
             }
             catch (Exception e)
             {
+                Engine.UserCodeThrew(e);
                 Tell(e, static (owner, exception) => owner.OnError(exception));
                 loop.Discard(socket);
                 LeaveOne();

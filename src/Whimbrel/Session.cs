@@ -85,6 +85,17 @@ public abstract class Session : IConnection
     /// <summary>Bytes given to the system so far. Exact on the session's thread and after the end.</summary>
     public long BytesSent => _connection?.BytesSent ?? _finalSent;
 
+    /// <summary>The groups it is in now, without <see cref="Server.Sessions"/>: a copy, in no order. On the session's loop only, also when its callbacks run on the pool: post there.</summary>
+    public IReadOnlyList<SessionGroup> Groups
+    {
+        get
+        {
+            if (_connection is not { } connection) return [];
+            if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(Groups));
+            return connection.Generation == _generation ? connection.Groups : [];
+        }
+    }
+
     // ------------------------------------------------------------------ sending
 
     /// <summary>Queues a copy of the bytes, whole or not at all. Inside a callback it costs a comparison and a copy; all sends of a turn leave in one system call.</summary>
@@ -395,7 +406,11 @@ public abstract class Session : IConnection
 
     internal void CallTimer(LoopTimer timer) => OnTimer(timer);
 
-    internal void CallError(Exception exception) => OnError(exception);
+    internal void CallError(Exception exception)
+    {
+        Loop.Engine.UserCodeThrew(exception);
+        OnError(exception);
+    }
 
     internal void Attach(Connection connection, long id, EndPoint? local, PeerAddress remote)
     {

@@ -1,3 +1,6 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+using System.Text;
 using Whimbrel.Connections;
 using Whimbrel.Engines;
 
@@ -9,12 +12,22 @@ namespace Whimbrel;
 /// own members are served at once; each member sees the broadcasts of one caller in call order, and the members of one
 /// loop see all broadcasts in one order.
 /// </summary>
+/// <remarks>
+/// A group that <see cref="NamedGroups"/> gave acts for its name: while another object is listed under that name, each call
+/// goes to that one. So it may be kept, and used after it was dropped for being empty.
+/// </remarks>
 public class SessionGroup
 {
     private readonly Lock _gate = new();
     private readonly bool _isHost;
     private GroupShard[] _shards = [];
     private int _count;
+
+    // What makes it last in a directory: its members, and the joins under way to them. With the two flags under the gate.
+    private int _holds;
+    private NamedGroups? _directory;
+    private bool _isListed;
+    private bool _isKept;
 
     /// <summary>Makes an empty group.</summary>
     /// <param name="name">For logs.</param>
@@ -31,14 +44,14 @@ public class SessionGroup
     public string Name { get; }
 
     /// <summary>Members now. Any thread; a moment old.</summary>
-    public int Count => Volatile.Read(ref _count);
+    public int Count => Volatile.Read(ref Target._count);
 
     /// <summary>True while the typical member is more than 32 KiB behind. A producer that sends without pause should await <see cref="WaitForRoomAsync"/>.</summary>
     public bool IsCongested
     {
         get
         {
-            foreach (GroupShard shard in Volatile.Read(ref _shards))
+            foreach (GroupShard shard in Volatile.Read(ref Target._shards))
             {
                 if (shard.IsCongested) return true;
             }
@@ -47,24 +60,51 @@ public class SessionGroup
         }
     }
 
-    /// <summary>Adds a session. Nothing happens when it is a member already or has ended.</summary>
+    /// <summary>Adds a session. Nothing happens when it is a member already, is not connected yet, or has ended.</summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
-    public void Join(Session session) => Change(session, DataKind.Join);
+    public void Join(Session session)
+    {
+        CheckChange(session);
+        if (session.Connection is not { } connection) return;
+        // Held from here on: between this call and the loop's turn nobody else's leave drops the group.
+        SessionGroup group = Hold();
+        GroupShard shard = group.ShardOf(connection.Loop);
+        if (connection.Loop.IsCurrent) shard.DrainJoin(connection, session.Generation);
+        else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard)) group.Release();
+    }
 
     /// <summary>Removes a session. Nothing happens when it is no member.</summary>
     /// <param name="session">The session.</param>
-    public void Leave(Session session) => Change(session, DataKind.Leave);
+    public void Leave(Session session)
+    {
+        CheckChange(session);
+        if (session.Connection is not { } connection || Target.FindShard(connection.Loop) is not { } shard) return;
+        if (connection.Loop.IsCurrent) shard.DrainLeave(connection, session.Generation);
+        else connection.Loop.Mailbox.PostItem(DataKind.Leave, connection, session.Generation, shard);
+    }
 
-    private void Change(Session session, DataKind change)
+    /// <summary>Removes all members of this moment. On each loop it takes its place among the caller's other calls.</summary>
+    public void Clear()
+    {
+        CheckChange();
+        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
+        {
+            if (shard.Loop.IsCurrent) shard.DrainLeaveAll();
+            else shard.Loop.Mailbox.PostItem(DataKind.LeaveAll, null, 0, shard);
+        }
+    }
+
+    private void CheckChange(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
+        CheckChange();
+    }
+
+    /// <summary>Before a change of the members; what a callback on the pool has sent comes before it (contracts 7, 14).</summary>
+    private void CheckChange()
+    {
         if (_isHost) throw new InvalidOperationException("The group of all sessions has its members by itself.");
-        if (session.Connection is not { } connection) return;
-        GroupShard shard = ShardOf(connection.Loop);
         Strand.Current?.FlushBatch();
-        if (!connection.Loop.IsCurrent) connection.Loop.Mailbox.PostItem(change, connection, session.Generation, shard);
-        else if (change == DataKind.Join) shard.DrainJoin(connection, session.Generation);
-        else shard.DrainLeave(connection, session.Generation);
     }
 
     /// <summary>
@@ -74,17 +114,58 @@ public class SessionGroup
     /// <param name="data">What to send. Free to be reused at once.</param>
     /// <param name="except">A session that does not get it, or null.</param>
     /// <returns><see cref="SendResult.Full"/> when a loop's mailbox was full, so that the members on that loop do not get it; else <see cref="SendResult.Queued"/>.</returns>
+    [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null)
     {
         SendResult result = SendResult.Queued;
         if (data.IsEmpty) return result;
         Strand.Current?.FlushBatch();
-        foreach (GroupShard shard in Volatile.Read(ref _shards))
+        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
             if (shard.Loop.IsCurrent) shard.Broadcast(data, except, null);
-            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, except, null) == SendResult.Full) result = SendResult.Full;
+            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, except) == SendResult.Full) result = SendResult.Full;
         }
 
+        return result;
+    }
+
+    /// <summary>Sends the bytes to the members that match; in all else the same.</summary>
+    /// <param name="data">What to send. Free to be reused at once.</param>
+    /// <param name="predicate">
+    /// Chooses members, each on its own loop, later than this call when that is not the caller's loop. Of several
+    /// broadcasts in a row with the same delegate it may choose once for all. If it throws, that member is left out and a notice tells.
+    /// </param>
+    public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate)
+    {
+        ArgumentNullException.ThrowIfNull(predicate);
+        SendResult result = SendResult.Queued;
+        if (data.IsEmpty) return result;
+        Strand.Current?.FlushBatch();
+        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
+        {
+            if (shard.Loop.IsCurrent) shard.Broadcast(data, null, predicate);
+            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, predicate) == SendResult.Full) result = SendResult.Full;
+        }
+
+        return result;
+    }
+
+    /// <summary>Sends the text as UTF-8, encoded once; in all else the same.</summary>
+    /// <param name="text">What to send.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    public SendResult Broadcast(string text, Session? except = null)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        int length = Encoding.UTF8.GetMaxByteCount(text.Length);
+        if (length <= 1024)
+        {
+            Span<byte> small = stackalloc byte[1024];
+            return Broadcast(small[..Encoding.UTF8.GetBytes(text, small)], except);
+        }
+
+        byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
+        SendResult result = Broadcast(bytes.AsSpan(0, Encoding.UTF8.GetBytes(text, bytes)), except);
+        ArrayPool<byte>.Shared.Return(bytes);
         return result;
     }
 
@@ -92,14 +173,15 @@ public class SessionGroup
     /// <param name="data">What to send. Not to be changed until it completes.</param>
     /// <param name="except">A session that does not get it, or null.</param>
     /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">Gives up waiting for room; loops that took it already keep it.</param>
+    /// <param name="cancellationToken">Gives up waiting, for room or for the counts; loops that took it already keep it.</param>
     public async ValueTask<BroadcastResult> BroadcastAsync(
         ReadOnlyMemory<byte> data,
         Session? except = null,
         Func<Session, bool>? predicate = null,
         CancellationToken cancellationToken = default)
     {
-        GroupShard[] shards = Volatile.Read(ref _shards);
+        cancellationToken.ThrowIfCancellationRequested();
+        GroupShard[] shards = Volatile.Read(ref Target._shards);
         if (shards.Length == 0 || data.IsEmpty) return default;
         Strand.Current?.FlushBatch();
         BroadcastOperation operation = new(shards[0].Loop.Engine, except, predicate);
@@ -113,17 +195,19 @@ public class SessionGroup
             }
 
             SendResult result;
-            while ((result = shard.Loop.Mailbox.PostBroadcast(shard, data.Span, except, operation)) == SendResult.Full)
+            while ((result = shard.Loop.Mailbox.PostBroadcast(shard, data.Span, operation)) == SendResult.Full)
             {
+                await shard.Loop.Mailbox.WaitForRoom(data.Length, cancellationToken).ConfigureAwait(false);
                 cancellationToken.ThrowIfCancellationRequested();
-                await shard.Loop.Mailbox.WaitForRoom(data.Length).ConfigureAwait(false);
             }
 
             if (result == SendResult.Closed) operation.Count(default);
         }
 
         operation.Count(default);
-        return await operation.Task.ConfigureAwait(false);
+        ValueTask<BroadcastResult> counted = operation.Task;
+        operation.WatchCancellation(cancellationToken);
+        return await counted.ConfigureAwait(false);
     }
 
     /// <summary>
@@ -131,15 +215,19 @@ public class SessionGroup
     /// up. One dead member does not hold it: after a tenth of a second without any progress it completes, so that the
     /// slow-consumer policy can act.
     /// </summary>
-    public async ValueTask WaitForRoomAsync()
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    public async ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default)
     {
-        foreach (GroupShard shard in Volatile.Read(ref _shards))
+        cancellationToken.ThrowIfCancellationRequested();
+        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
-            await shard.Loop.Mailbox.WaitForRoom(Mailbox.RunLimitBytes / 2).ConfigureAwait(false);
+            await shard.Loop.Mailbox.WaitForRoom(Mailbox.RunLimitBytes / 2, cancellationToken).ConfigureAwait(false);
             if (!shard.IsCongested) continue;
-            Completion<bool> waiter = new(shard.Loop.Engine);
-            if (!shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((Completion<bool>)w!), shard, waiter)) continue;
-            await waiter.Task.ConfigureAwait(false);
+            RoomWait waiter = new(shard.Loop.Engine);
+            if (!shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((RoomWait)w!), shard, waiter)) continue;
+            ValueTask<bool> task = waiter.Task;
+            waiter.WatchCancellation(cancellationToken);
+            await task.ConfigureAwait(false);
         }
     }
 
@@ -160,6 +248,7 @@ public class SessionGroup
     internal void MemberRemoved()
     {
         if (Interlocked.Decrement(ref _count) == 0) Tell(false);
+        Release();
     }
 
     private void Tell(bool isOccupied)
@@ -174,13 +263,21 @@ public class SessionGroup
         }
     }
 
-    internal GroupShard ShardOf(Loop loop)
+    // ------------------------------------------------------------------ shards
+
+    private GroupShard? FindShard(Loop loop)
     {
         foreach (GroupShard shard in Volatile.Read(ref _shards))
         {
             if (ReferenceEquals(shard.Loop, loop)) return shard;
         }
 
+        return null;
+    }
+
+    internal GroupShard ShardOf(Loop loop)
+    {
+        if (FindShard(loop) is { } found) return found;
         lock (_gate)
         {
             foreach (GroupShard shard in _shards)
@@ -192,5 +289,81 @@ public class SessionGroup
             Volatile.Write(ref _shards, [.. _shards, added]);
             return added;
         }
+    }
+
+    // ------------------------------------------------------------------ its place in a directory (docs/design/0013)
+
+    /// <summary>
+    /// The object that has this one's name now. One that is not listed has no members and no joins under way, so nothing
+    /// is lost by looking elsewhere.
+    /// </summary>
+    private SessionGroup Target =>
+        Volatile.Read(ref _directory) is not { } directory || Volatile.Read(ref _isListed) ? this : directory.Find(Name) ?? this;
+
+    /// <summary>For <see cref="NamedGroups"/>: from now on this object acts for its name there.</summary>
+    internal void ActFor(NamedGroups directory) => _directory = directory;
+
+    /// <summary>Lists it until <see cref="Unkeep"/>, also while it has no members. False when the name is taken.</summary>
+    internal bool TryKeep(NamedGroups directory)
+    {
+        lock (_gate)
+        {
+            if (_directory is not null) throw new InvalidOperationException($"The group '{Name}' is in a directory already.");
+            if (!directory.TryList(this)) return false;
+            _isKept = true;
+            Volatile.Write(ref _isListed, true);
+            Volatile.Write(ref _directory, directory);
+            return true;
+        }
+    }
+
+    /// <summary>It goes when its last member has left; at once when it has none.</summary>
+    internal void Unkeep()
+    {
+        lock (_gate)
+        {
+            _isKept = false;
+            DropIfUnused();
+        }
+    }
+
+    /// <summary>One more hold on the object that has the name, listing this one when there is none. Pairs with <see cref="Release"/>.</summary>
+    private SessionGroup Hold()
+    {
+        SessionGroup group = this;
+        while (true)
+        {
+            // Listing, holding and dropping one object are one step each under its gate: the last leave either comes
+            // first, and the name is free, or finds the hold of this join and drops nothing.
+            lock (group._gate)
+            {
+                if (group._directory is null || group._isListed || group._directory.TryList(group))
+                {
+                    if (group._directory is not null) Volatile.Write(ref group._isListed, true);
+                    group._holds++;
+                    return group;
+                }
+            }
+
+            group = _directory!.Find(Name) ?? this;
+        }
+    }
+
+    /// <summary>A member has left, or a join came to nothing.</summary>
+    internal void Release()
+    {
+        if (_isHost) return;
+        lock (_gate)
+        {
+            _holds--;
+            DropIfUnused();
+        }
+    }
+
+    private void DropIfUnused()
+    {
+        if (_holds > 0 || _isKept || !_isListed) return;
+        Volatile.Write(ref _isListed, false);
+        _directory!.Unlist(this);
     }
 }

@@ -1,3 +1,5 @@
+using System.Diagnostics;
+using System.Reflection;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using Whimbrel.Linux;
@@ -69,4 +71,44 @@ public sealed class LinuxAbiTests
     [Fact]
     public void Events_are_packed_on_x64_only() =>
         Assert.Equal(RuntimeInformation.ProcessArchitecture == Architecture.X64 ? 12 : 16, EpollEvents.Size);
+
+    /// <summary>Our constants have the names of the C library's, so its headers can be asked for each.</summary>
+    [Fact]
+    public async Task Constants_are_those_of_the_systems_headers()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux() && File.Exists("/usr/bin/cc"), "Needs Linux with a C compiler (cc).");
+        (string Name, int Value)[] constants = [.. new[] { typeof(SocketAbi), typeof(Errno) }
+            .SelectMany(static type => type.GetFields(BindingFlags.Static | BindingFlags.NonPublic))
+            .Where(static field => field.IsLiteral && !field.Name.Any(char.IsLower))
+            .Select(static field => (field.Name, (int)field.GetRawConstantValue()!))];
+        Assert.True(constants.Length > 60, $"only {constants.Length} constants found");
+
+        string folder = Directory.CreateTempSubdirectory("whimbrel-abi").FullName;
+        try
+        {
+            string source = Path.Combine(folder, "abi.c");
+            string program = Path.Combine(folder, "abi");
+            string[] headers = ["stdio.h", "errno.h", "sys/socket.h", "netinet/in.h", "netinet/tcp.h"];
+            await File.WriteAllTextAsync(
+                source,
+                $"#define _GNU_SOURCE\n{string.Concat(headers.Select(static h => $"#include <{h}>\n"))}int main(void) {{\n{string.Concat(constants.Select(static c => $"printf(\"{c.Name} %d\\n\", (int){c.Name});\n"))}return 0; }}\n",
+                TestContext.Current.CancellationToken);
+            await RunAsync("/usr/bin/cc", "-o", program, source);
+            Assert.Equal(constants.Select(static c => $"{c.Name} {c.Value}"), (await RunAsync(program)).Split('\n', StringSplitOptions.RemoveEmptyEntries));
+        }
+        finally
+        {
+            Directory.Delete(folder, recursive: true);
+        }
+    }
+
+    private static async Task<string> RunAsync(string program, params string[] arguments)
+    {
+        using Process process = Process.Start(new ProcessStartInfo(program, arguments) { RedirectStandardOutput = true, RedirectStandardError = true })!;
+        Task<string> output = process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken);
+        string errors = await process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
+        await process.WaitForExitAsync(TestContext.Current.CancellationToken);
+        Assert.True(process.ExitCode == 0, errors);
+        return await output;
+    }
 }

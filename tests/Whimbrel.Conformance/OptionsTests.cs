@@ -58,6 +58,23 @@ public sealed class OptionsTests
         { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Backlog = 65_536 } },
         { "MaxConnections = 10000001", new ServerOptions { EndPoint = s_any, MaxConnections = 10_000_001 } },
         { "allowed IPEndPoint or UnixDomainSocketEndPoint", new ServerOptions { EndPoint = new OtherEndPoint() } },
+        { "KeepAliveTime = 00:01:00, has no effect without KeepAlive = True", new ServerOptions { EndPoint = s_any, KeepAliveTime = TimeSpan.FromMinutes(1) } },
+        { "KeepAliveInterval = 00:00:01, has no effect without KeepAlive = True", new ServerOptions { EndPoint = s_any, KeepAliveInterval = TimeSpan.FromSeconds(1) } },
+        { "KeepAliveCount = 1, has no effect without KeepAlive = True", new ServerOptions { EndPoint = s_any, KeepAliveCount = 1 } },
+        { "KeepAliveTime = 00:00:01.5000000, allowed whole seconds from 00:00:01 to 09:06:07, or zero", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(1.5) } },
+        { "KeepAliveTime = 09:06:08", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveTime = TimeSpan.FromSeconds(32_768) } },
+        { "KeepAliveInterval = -00:00:01", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveInterval = TimeSpan.FromSeconds(-1) } },
+        { "KeepAliveCount = 128, allowed 0 to 127", new ServerOptions { EndPoint = s_any, KeepAlive = true, KeepAliveCount = 128 } },
+        { "UserTimeout = 24.00:00:00.0010000, allowed whole milliseconds", new ServerOptions { EndPoint = s_any, UserTimeout = TimeSpan.FromDays(24) + TimeSpan.FromMilliseconds(1) } },
+        { "UserTimeout = 00:00:00.0005000, allowed whole milliseconds", new ServerOptions { EndPoint = s_any, UserTimeout = TimeSpan.FromMicroseconds(500) } },
+        { "BusyPoll = 00:00:01.0000010, allowed whole microseconds", new ServerOptions { EndPoint = s_any, BusyPoll = TimeSpan.FromSeconds(1) + TimeSpan.FromMicroseconds(1) } },
+        { "TypeOfService = 253, allowed multiples of 4 from 0 to 252", new ServerOptions { EndPoint = s_any, TypeOfService = 253 } },
+        { "TypeOfService = 256", new ServerOptions { EndPoint = s_any, TypeOfService = 256 } },
+        { "TypeOfService = -4", new ServerOptions { EndPoint = s_any, TypeOfService = -4 } },
+        { "BindToDevice = '', a device name has 1 to 15 bytes", new ServerOptions { EndPoint = s_any, BindToDevice = "" } },
+        { "BindToDevice = '1234567890123456'", new ServerOptions { EndPoint = s_any, BindToDevice = "1234567890123456" } },
+        { "FastOpenQueue = -1, allowed 0 to 65535", new ServerOptions { EndPoint = s_any, FastOpenQueue = -1 } },
+        { "DeferAccept = 01:00:01, allowed whole seconds", new ServerOptions { EndPoint = s_any, DeferAccept = TimeSpan.FromSeconds(3601) } },
     };
 
     [Theory]
@@ -77,6 +94,8 @@ public sealed class OptionsTests
         { "ConnectTimeout = 00:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
         { "ConnectTimeout = 02:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.FromHours(2) } },
         { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
+        { "FreeBind = True, has no effect without LocalEndPoint", new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), FreeBind = true } },
+        { "KeepAlive = True, Unix sockets have no SO_KEEPALIVE", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), KeepAlive = true } },
         { "SendLimitBytes = 0", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), SendLimitBytes = 0 } },
     };
 
@@ -96,6 +115,36 @@ public sealed class OptionsTests
         new ServerOptions { EndPoint = s_any, SendLimitBytes = 1 << 30, UnreadLimitBytes = 1 << 30, DrainTimeout = TimeSpan.FromHours(1), Backlog = 65_535, MaxConnections = 10_000_000, ReceiveBufferBytes = 1 << 30, SendBufferBytes = 1 << 30 }.Validate(Engine.Default);
         new ClientOptions { EndPoint = new UnixDomainSocketEndPoint(new string('a', 107)), ConnectTimeout = TimeSpan.FromMilliseconds(1) }.Validate(Engine.Default);
         new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("a"), ConnectTimeout = TimeSpan.FromHours(1) }.Validate(Engine.Default);
+    }
+
+    [Fact]
+    public void The_edges_of_socket_options_are_allowed()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Most of them are Linux's.");
+        TimeSpan second = TimeSpan.FromSeconds(1);
+        new ServerOptions
+        {
+            EndPoint = s_any, KeepAlive = true, KeepAliveTime = second, KeepAliveInterval = second, KeepAliveCount = 1, UserTimeout = TimeSpan.FromMilliseconds(1), BusyPoll = TimeSpan.FromMicroseconds(1),
+            TypeOfService = 4, Mark = 1, BindToDevice = "a", DeferAccept = second, FreeBind = true, ReusePort = true,
+        }.Validate(Engine.Default);
+        new ServerOptions
+        {
+            EndPoint = s_any, KeepAlive = true, KeepAliveTime = 32_767 * second, KeepAliveInterval = 32_767 * second, KeepAliveCount = 127, UserTimeout = TimeSpan.FromDays(24), BusyPoll = second,
+            TypeOfService = 252, Mark = uint.MaxValue, BindToDevice = "123456789012345", DeferAccept = TimeSpan.FromHours(1),
+        }.Validate(Engine.Default);
+        new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), LocalEndPoint = s_any, FreeBind = true }.Validate(Engine.Default);
+    }
+
+    [Fact]
+    public async Task What_another_system_or_engine_has_is_refused_by_name()
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Says what Linux does not have.");
+        string message = MistakesOf(new ServerOptions { EndPoint = s_any, ExclusiveAddressUse = true, ReusePort = true });
+        Assert.Contains("2 mistake(s)", message, StringComparison.Ordinal);
+        Assert.Contains("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message, StringComparison.Ordinal);
+        Assert.Contains("ExclusiveAddressUse and ReusePort are both true", message, StringComparison.Ordinal);
+        await using Engine portable = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1 });
+        Assert.Contains("ReuseAddress = False, the portable engine cannot", MistakesOf(new ServerOptions { Engine = portable, EndPoint = s_any, ReuseAddress = false }), StringComparison.Ordinal);
     }
 
     [Fact]

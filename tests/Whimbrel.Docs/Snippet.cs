@@ -5,6 +5,9 @@ internal sealed record Snippet(string Path, int Line, string Words, string Code)
 {
     public const string Language = "csharp";
 
+    /// The word of a fence whose tests are run.
+    public const string Test = "test";
+
     /// A file-based program with lines for the SDK (#:package ...): it must stand alone, so nothing is added to it.
     public bool IsProgram => Code.Split('\n').Any(l => l.StartsWith("#:", StringComparison.Ordinal));
 

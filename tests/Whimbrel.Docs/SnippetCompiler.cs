@@ -10,6 +10,7 @@ namespace Whimbrel.Docs;
 //   csharp continues                the same, with the types of the page's earlier snippets in sight
 //   csharp members [of Base]        members of a class derived from Base (Session when nothing is said)
 //   csharp given TYPE NAME, ...     statements that find these variables already there
+//   csharp test                     tests of xunit, with the types of the page's earlier snippets in sight; they are run, too
 // Errors are reported with the page's own line numbers.
 internal static class SnippetCompiler
 {
@@ -17,12 +18,18 @@ internal static class SnippetCompiler
     private const string ExcerptUsings = "global using System.Net; global using System.Net.Sockets; global using System.Text;";
 
     private static readonly CSharpParseOptions _parse = new(LanguageVersion.CSharp14);
-    private static readonly Lazy<MetadataReference[]> _references = new(() => [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!)
-        .Split(Path.PathSeparator)
-        .Where(p => !Path.GetFileName(p).StartsWith("xunit", StringComparison.Ordinal) && Path.GetFileName(p) != "Whimbrel.Docs.dll")
-        .Select(p => MetadataReference.CreateFromFile(p))]);
+    private static readonly Lazy<MetadataReference[]> _references = new(() => References(p => !IsXunit(p) && Path.GetFileName(p) != "Whimbrel.Docs.dll"));
+    private static readonly Lazy<MetadataReference[]> _testReferences = new(() => References(IsXunit));
 
-    public static IReadOnlyList<string> Errors(Snippet snippet, IEnumerable<Snippet> earlier)
+    private static bool IsXunit(string path) => Path.GetFileName(path).StartsWith("xunit", StringComparison.Ordinal);
+
+    private static MetadataReference[] References(Func<string, bool> wanted) =>
+        [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!).Split(Path.PathSeparator).Where(wanted).Select(p => MetadataReference.CreateFromFile(p))];
+
+    public static IReadOnlyList<string> Errors(Snippet snippet, IEnumerable<Snippet> earlier) => Compile(snippet, earlier).Errors;
+
+    /// Errors, or when there are none the assembly.
+    public static (IReadOnlyList<string> Errors, byte[] Assembly) Compile(Snippet snippet, IEnumerable<Snippet> earlier)
     {
         string body = Marked(snippet), words = snippet.Words;
         var trees = new List<SyntaxTree>();
@@ -35,25 +42,27 @@ internal static class SnippetCompiler
         {
             trees.Add(Parse($"static class Excerpt\n{{\nstatic async System.Threading.Tasks.Task Run({words["given ".Length..]})\n{{\n{body}\n#line default\n}}\n}}"));
         }
-        else if (words is "" or "continues")
+        else if (words is "" or "continues" or Snippet.Test)
         {
             trees.Add(Parse(body));
         }
         else
         {
-            return [$"{snippet.Path}:{snippet.Line - 1}: unknown words '{words}' on the fence; CONTRIBUTING.md lists the known ones"];
+            return ([$"{snippet.Path}:{snippet.Line - 1}: unknown words '{words}' on the fence; CONTRIBUTING.md lists the known ones"], []);
         }
 
         var isProgram = trees[0].GetRoot().DescendantNodes().OfType<GlobalStatementSyntax>().Any();
         if (!snippet.IsProgram) trees.AddRange(EarlierTypes(trees[0], snippet, earlier));
-        trees.Add(Parse(snippet.IsProgram ? SdkUsings : SdkUsings + ExcerptUsings + (HasWhimbrel ? "global using Whimbrel;" : "")));
+        trees.Add(Parse(snippet.IsProgram ? SdkUsings : SdkUsings + ExcerptUsings + (HasWhimbrel ? "global using Whimbrel;" : "") + (words == Snippet.Test ? "global using Xunit;" : "")));
 
         var options = new CSharpCompilationOptions(isProgram ? OutputKind.ConsoleApplication : OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable);
         using var output = new MemoryStream();
-        return [.. CSharpCompilation.Create("Snippet", trees, _references.Value, options).Emit(output).Diagnostics
+        IEnumerable<MetadataReference> references = words == Snippet.Test ? _references.Value.Concat(_testReferences.Value) : _references.Value;
+        List<string> errors = [.. CSharpCompilation.Create("Snippet", trees, references, options).Emit(output).Diagnostics
             .Where(d => d.Severity == DiagnosticSeverity.Error)
             .Select(d => (Place: d.Location.GetMappedLineSpan(), Said: d))
             .Select(d => $"{(d.Place.HasMappedPath ? d.Place.Path : snippet.Path)}:{(d.Place.HasMappedPath ? d.Place.StartLinePosition.Line + 1 : snippet.Line)}: {d.Said.Id} {d.Said.GetMessage(System.Globalization.CultureInfo.InvariantCulture)}")];
+        return (errors, output.ToArray());
     }
 
     private static bool HasWhimbrel => File.Exists(Path.Combine(AppContext.BaseDirectory, "Whimbrel.dll"));
@@ -66,9 +75,9 @@ internal static class SnippetCompiler
 
     private static IEnumerable<SyntaxTree> EarlierTypes(SyntaxTree own, Snippet snippet, IEnumerable<Snippet> earlier)
     {
-        if (snippet.Words != "continues") yield break;
+        if (snippet.Words is not ("continues" or Snippet.Test)) yield break;
         var known = TypesOf(own).Select(t => t.Identifier.Text).ToHashSet();
-        foreach (var page in earlier.Where(e => e.Words is "" or "continues").Reverse())
+        foreach (var page in earlier.Where(e => e.Words is "" or "continues" || (e.Words == Snippet.Test && snippet.Words == Snippet.Test)).Reverse())
         {
             var root = (CompilationUnitSyntax)Parse(Marked(page)).GetRoot();
             var types = TypesOf(root.SyntaxTree).Where(t => known.Add(t.Identifier.Text)).ToList<MemberDeclarationSyntax>();

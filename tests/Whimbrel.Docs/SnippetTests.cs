@@ -29,6 +29,31 @@ public class SnippetTests
         if (errors.Count > 0) Assert.Fail(string.Join('\n', errors));
     }
 
+    [Theory, MemberData(nameof(Pages))]
+    public async Task Every_test_of_a_page_passes(string page)
+    {
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        var snippets = Snippet.Of(page, File.ReadAllText(Repository.PathOf(page))).ToList();
+        for (var i = 0; i < snippets.Count; i++)
+        {
+            if (snippets[i].Words != Snippet.Test) continue;
+            var (errors, assembly) = SnippetCompiler.Compile(snippets[i], snippets.Take(i));
+            Assert.True(errors.Count == 0, string.Join('\n', errors));
+            Assert.True(await TestRunner.RunAsync(assembly) > 0, $"{page}:{snippets[i].Line}: no [Fact] in a snippet of tests");
+        }
+    }
+
+    [Fact]
+    public async Task Tests_of_a_snippet_are_run_with_the_types_before_them()
+    {
+        var types = new Snippet("a.md", 2, "", "class Echo { public int Say(int n) => n; }");
+        var right = new Snippet("a.md", 9, "test", "public class A { [Fact] public void B() => Assert.Equal(1, new Echo().Say(1)); [Fact] public async Task C() => await Task.Yield(); }");
+        var wrong = right with { Code = right.Code.Replace("Say(1)", "Say(2)", StringComparison.Ordinal) };
+        Assert.Equal(2, await TestRunner.RunAsync(SnippetCompiler.Compile(right, [types]).Assembly));
+        await Assert.ThrowsAnyAsync<Xunit.Sdk.XunitException>(() => TestRunner.RunAsync(SnippetCompiler.Compile(wrong, [types]).Assembly));
+        Assert.NotEmpty(SnippetCompiler.Errors(right with { Words = "continues" }, [types]));
+    }
+
     [Fact]
     public void Fences_are_found_with_their_words_and_lines()
     {

@@ -76,15 +76,15 @@ public sealed class MailboxTests
     public void Broadcasts_of_other_threads_are_taken_up_to_a_run_and_refused_one_byte_past_it()
     {
         GroupShard shard = new SessionGroup("g").ShardOf(_loop);
-        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, new byte[Mailbox.RunLimitBytes - 1], null, null));
-        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, [1], null, null));
-        Assert.Equal(SendResult.Full, _mailbox.PostBroadcast(shard, [1], null, null));
-        ValueTask<bool> room = _mailbox.WaitForRoom(1);
+        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, new byte[Mailbox.RunLimitBytes - 1], null));
+        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, [1], null));
+        Assert.Equal(SendResult.Full, _mailbox.PostBroadcast(shard, [1], null));
+        ValueTask<bool> room = _mailbox.WaitForRoom(1, default);
         Assert.False(room.IsCompleted);
         _mailbox.Drain();
         Assert.True(room.IsCompleted);
-        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, [1], null, null));
-        Assert.True(_mailbox.WaitForRoom(1).IsCompleted);
+        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, [1], null));
+        Assert.True(_mailbox.WaitForRoom(1, default).IsCompleted);
     }
 
     [Fact]
@@ -123,12 +123,12 @@ public sealed class MailboxTests
         _mailbox.PostControl((_, _, _, _) => runs++);
         _mailbox.Close();
         Assert.Equal(1, runs);
-        room = _mailbox.WaitForRoom(1);
+        room = _mailbox.WaitForRoom(1, default);
         Assert.True(room.IsCompleted);
         Assert.False(_mailbox.PostControl((_, _, _, _) => runs++));
         Assert.False(_mailbox.PostItem(DataKind.Close, _connection, Nobody));
         Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody, [1], default));
-        Assert.Equal(SendResult.Closed, _mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), [1], null, null));
+        Assert.Equal(SendResult.Closed, _mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), [1], null));
         Assert.Equal(1, runs);
     }
 

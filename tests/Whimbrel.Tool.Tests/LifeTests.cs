@@ -41,8 +41,8 @@ public class LifeTests
     }
 
     [Theory]
-    [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push")]
-    [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push", "serve")]
+    [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push|groups")]
+    [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push|groups", "serve")]
     [InlineData("'sing' is not known here.", "serve", "sing")]
     [InlineData("'--rate' is not known here.", "serve", "echo", "--rate", "5")]
     [InlineData("--port takes a port from 0 to 65535, not '65536'.", "serve", "echo", "--port", "65536")]

@@ -18,12 +18,15 @@ internal static class KestrelServer
 
     public static Task PushAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<PushHandler>(port, inline, tell);
 
+    public static Task GroupsAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<GroupsHandler>(port, inline, tell);
+
     private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell)
         where THandler : ConnectionHandler
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
         builder.Services.AddSingleton<PushLog>(); // made when the first push client comes
+        builder.Services.AddSingleton<GroupRegister>();
         builder.WebHost.UseSockets(sockets => sockets.UnsafePreferInlineScheduling = inline);
         builder.WebHost.ConfigureKestrel(kestrel =>
             kestrel.Listen(IPAddress.Loopback, port, listener => listener.UseConnectionHandler<THandler>()));
@@ -65,6 +68,42 @@ internal static class KestrelServer
             catch (ConnectionResetException)
             {
                 // The client went away; the connection ends either way.
+            }
+        }
+    }
+
+    private sealed class GroupsHandler(GroupRegister register) : ConnectionHandler
+    {
+        public override async Task OnConnectedAsync(ConnectionContext connection)
+        {
+            var input = connection.Transport.Input;
+            var member = new GroupMember(connection.Transport.Output);
+            try
+            {
+                while (true)
+                {
+                    var result = await input.ReadAsync();
+                    var rest = result.Buffer;
+                    while (rest.Length >= GroupRegister.MessageSize)
+                    {
+                        register.Take(member, rest.Slice(0, GroupRegister.MessageSize));
+                        rest = rest.Slice(GroupRegister.MessageSize);
+                    }
+
+                    input.AdvanceTo(rest.Start, rest.End);
+                    if (result.IsCompleted)
+                    {
+                        return;
+                    }
+                }
+            }
+            catch (ConnectionResetException)
+            {
+                // The client went away; the connection ends either way.
+            }
+            finally
+            {
+                register.Leave(member);
             }
         }
     }

@@ -1,24 +1,28 @@
 // The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
-// Start here; each server is in the file of its name. All echo; two can also push. `bench/run` sets
+// Start here; each server is in the file of its name. All echo; two can also push, and Kestrel has groups. `bench/run` sets
 // DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
 
 using System.Globalization;
 using System.Net;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline [--push] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline [--push | --groups] [--port N]";
 
 if (args.Length == 0)
 {
     return Fail(Usage);
 }
 
-var (port, push) = (0, false);
+var (port, push, groups) = (0, false, false);
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
     {
         push = true;
+    }
+    else if (args[i] == "--groups")
+    {
+        groups = true;
     }
     else if (args[i] != "--port" || ++i == args.Length
         || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
@@ -37,6 +41,9 @@ if (inline && Environment.GetEnvironmentVariable("DOTNET_SYSTEM_NET_SOCKETS_INLI
 using var signals = new Signals();
 switch (name, push)
 {
+    case ("kestrel" or "kestrel-inline", false) when groups:
+        await KestrelServer.GroupsAsync(port, inline, Tell);
+        return 0;
     case ("kestrel" or "kestrel-inline", false):
         await KestrelServer.EchoAsync(port, inline, Tell);
         return 0;

@@ -26,12 +26,16 @@ internal sealed unsafe class BlockPool
     private int _created;
     private Run? _freeRun;
     private int _freeRunCount;
+    private readonly List<Run> _idleRuns = [];
 
     /// <summary>Called with the number of a receive buffer for each block of it that is returned. The engine that lends sets it.</summary>
     internal Action<int>? LentReturned { get; set; }
 
     /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
     internal int Outstanding { get; private set; }
+
+    /// <summary>Runs that exist, in use or kept for reuse.</summary>
+    internal int RunCount { get; private set; }
 
     internal Block Take()
     {
@@ -165,8 +169,11 @@ internal sealed unsafe class BlockPool
     internal Run TakeRun(int length)
     {
         Run run;
-        if (length > Run.FixedCapacity) run = new Run(length);
-        else if (_freeRun is null) run = new Run(Run.FixedCapacity);
+        if (length > Run.FixedCapacity || _freeRun is null)
+        {
+            run = new Run(Math.Max(length, Run.FixedCapacity));
+            RunCount++;
+        }
         else
         {
             run = _freeRun;
@@ -180,14 +187,56 @@ internal sealed unsafe class BlockPool
         return run;
     }
 
+    /// <summary>
+    /// An empty run that stays open for more, with one reference, the caller's. When nobody else refers to it any more
+    /// it is closed after the next flush: ten thousand quiet groups share a few runs instead of holding one each.
+    /// </summary>
+    internal Run TakeOpenRun(int length)
+    {
+        Run run = TakeRun(length);
+        run.IsOpen = true;
+        return run;
+    }
+
+    /// <summary>Nothing is appended any more: gives back the reference of whoever opened it.</summary>
+    internal void CloseRun(Run run)
+    {
+        run.IsOpen = false;
+        run.Lease++;
+        Release(run);
+    }
+
+    /// <summary>True when an open run may have nobody left that refers to it.</summary>
+    internal bool HasIdleRuns => _idleRuns.Count > 0;
+
+    /// <summary>Closes the open runs that nobody refers to. Only where no run is being written; whoever writes one holds it.</summary>
+    internal void CloseIdleRuns()
+    {
+        foreach (Run run in _idleRuns)
+        {
+            run.IsNotedIdle = false;
+            if (run.IsOpen && run.References == 1) CloseRun(run);
+        }
+
+        _idleRuns.Clear();
+    }
+
     /// <summary>Gives one reference back.</summary>
     internal void Release(Run run)
     {
-        if (--run.References > 0) return;
+        if (--run.References > 0)
+        {
+            if (run.References > 1 || !run.IsOpen || run.IsNotedIdle) return;
+            run.IsNotedIdle = true;
+            _idleRuns.Add(run);
+            return;
+        }
+
         Debug.Assert(run.References == 0, "a run was released twice");
         if (run.Capacity != Run.FixedCapacity || _freeRunCount >= MaxFreeRuns)
         {
             run.Free();
+            RunCount--;
             return;
         }
 
@@ -208,9 +257,11 @@ internal sealed unsafe class BlockPool
     {
         for (Block? block = _free; block is not null; block = block.Next) Destroy(block);
         _free = null;
+        RunCount -= _freeRunCount;
         for (Run? run = _freeRun; run is not null; run = run.Next) run.Free();
         _freeRun = null;
         _freeRunCount = 0;
+        _idleRuns.Clear();
         _freeHeaders = null;
         _freeCount = 0;
         _freeHeaderCount = 0;

@@ -19,6 +19,15 @@ internal sealed unsafe class Run
     /// <summary>Members that still have a stretch queued, plus one while somebody may append. Loop's thread only.</summary>
     internal int References;
 
+    /// <summary>Changes whenever the run is given up for appending: who remembers another number may not append any more.</summary>
+    internal int Lease;
+
+    /// <summary>Somebody may append: closed when nobody else refers to it any more (<see cref="BlockPool.CloseIdleRuns"/>).</summary>
+    internal bool IsOpen;
+
+    /// <summary>Noted for <see cref="BlockPool.CloseIdleRuns"/>.</summary>
+    internal bool IsNotedIdle;
+
     // Safe: freed exactly once, by the pool that allocated it, when nobody refers to it.
     internal Run(int capacity)
     {

@@ -38,20 +38,26 @@ internal sealed unsafe partial class Connection
         held.Clear();
     }
 
-    /// <summary>Queues a stretch of a run by reference. False when this member does not get it.</summary>
-    internal bool AppendRun(Run run, int start, int length)
+    /// <summary>Queues a stretch of a run by reference. False when this member does not get all of it.</summary>
+    /// <param name="run">The run.</param>
+    /// <param name="start">Where the stretch begins.</param>
+    /// <param name="length">Its length.</param>
+    /// <param name="messages">The lengths of the messages that it was joined of.</param>
+    internal bool AppendRun(Run run, int start, int length, ReadOnlySpan<int> messages)
     {
         if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _broadcastGate == BroadcastGate.Shut) return false;
         if (_firstOperation is not null)
         {
             // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
-            Loop.Counters.BroadcastsDropped++;
+            Loop.Counters.BroadcastsDropped += messages.Length;
             return false;
         }
 
         if (PendingHere + length > _limit)
         {
-            Loop.Counters.BroadcastsDropped++;
+            // With Disconnect the first that does not fit ends it all, whatever fitted before.
+            if (messages.Length > 1 && _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return AppendFitting(run, start, messages);
+            Loop.Counters.BroadcastsDropped += messages.Length;
             OverLimit();
             return false;
         }
@@ -66,6 +72,19 @@ internal sealed unsafe partial class Connection
 
         QueueRun(run, start, length);
         return true;
+    }
+
+    /// <summary>The messages of a joined run that there is room for, as if each had come alone. False: not all of them.</summary>
+    private bool AppendFitting(Run run, int start, ReadOnlySpan<int> messages)
+    {
+        bool all = true;
+        for (int i = 0; i < messages.Length; i++)
+        {
+            all &= AppendRun(run, start, messages[i], messages.Slice(i, 1));
+            start += messages[i];
+        }
+
+        return all;
     }
 
     private void QueueRun(Run run, int start, int length)
@@ -96,6 +115,18 @@ internal sealed unsafe partial class Connection
     private List<(GroupShard Shard, int Index)>? _memberships;
 
     internal List<(GroupShard Shard, int Index)> Memberships => _memberships ??= new(2);
+
+    /// <summary>The groups that this connection is in now, without that of all connections.</summary>
+    internal SessionGroup[] Groups
+    {
+        get
+        {
+            if (_memberships is not { Count: > 0 } memberships) return [];
+            SessionGroup[] groups = new SessionGroup[memberships.Count];
+            for (int i = 0; i < groups.Length; i++) groups[i] = memberships[i].Shard.Group;
+            return groups;
+        }
+    }
 
     private void LeaveGroups()
     {

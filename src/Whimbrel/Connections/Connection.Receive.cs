@@ -23,6 +23,9 @@ internal sealed partial class Connection
 
     internal bool IsPaused => (_gate & ReceiveGate.User) != 0;
 
+    /// <summary>Not read because of its own full queue (contract 9).</summary>
+    internal bool IsHeldBack => (_gate & ReceiveGate.BackPressure) != 0;
+
     /// <summary>The engine received these bytes. Valid during the call.</summary>
     internal void CompleteReceive(ReadOnlySpan<byte> data)
     {

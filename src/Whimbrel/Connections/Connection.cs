@@ -73,6 +73,7 @@ internal sealed partial class Connection : Resident
         shard.Opened++;
         session.Attach(this, id, local, remote);
         if (shard.Options.Scheduling == Scheduling.ThreadPool) _strand = new Strand(this, session);
+        Loop.Engine.SessionBegan(session);
     }
 
     /// <summary>

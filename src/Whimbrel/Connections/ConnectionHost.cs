@@ -45,6 +45,11 @@ internal abstract class ConnectionHost
     /// <summary>A listener of this host accepted a socket. On the listener's loop. A host that does not listen never gets one.</summary>
     internal virtual void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local) => listener.Loop.Discard(socket);
 
+    /// <summary>An accepted socket could not be prepared, and is closed. On the listener's loop.</summary>
+    internal virtual void AcceptFailed(NetworkException fault)
+    {
+    }
+
     /// <summary>A listener of this host met the descriptor limit.</summary>
     internal virtual void NoteDescriptorLimit(int error)
     {

@@ -25,6 +25,12 @@ internal sealed class Connector : Resident
     /// <summary>Asked for before the attach; after it, what the socket is bound to. The engine sets it.</summary>
     internal EndPoint? LocalEndPoint { get; set; }
 
+    /// <summary>What failed, when it was an option or the user's hook: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
+    internal NetworkException? Fault { get; set; }
+
+    /// <summary>A connect that succeeds at once has only been noted by the system, and goes out with the first bytes.</summary>
+    internal bool MayDefer => Options is ClientOptions { FastOpen: true } && Target is IPEndPoint;
+
     internal ConnectionOptions Options => _connection.Host.Options;
 
     internal void Start(TimeSpan timeout)
@@ -40,7 +46,7 @@ internal sealed class Connector : Resident
         _deadline?.Cancel();
         if (error != 0)
         {
-            _reason = new CloseReason(ErrorText.CauseOf(error), error);
+            _reason = Fault is null ? new CloseReason(ErrorText.CauseOf(error), error) : new CloseReason(CloseCause.SocketOption, Fault.Error.Code, Fault);
             if (Slot >= 0) Loop.Detach(this);
             else Loop.Schedule(this);
             return;

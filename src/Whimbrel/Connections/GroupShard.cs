@@ -5,7 +5,8 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// A group's members on one loop. Loop's thread only, but for the count. Small broadcasts of one turn are written once
-/// into a run that members queue by reference; a member that is up to date only moves its end.
+/// into a run that members queue by reference; a member that is up to date only moves its end. The run goes back to the
+/// loop's pool when all have sent it, so a quiet group holds none.
 /// </summary>
 internal sealed class GroupShard
 {
@@ -13,22 +14,24 @@ internal sealed class GroupShard
     private const long BacklogMark = 32 * 1024;
     private const long BacklogClip = 2 * BacklogMark;
 
-    private readonly SessionGroup _group;
     private readonly bool _isHost;
     private Connection[] _members = [];
     private int _count;
     private Run? _run;
+    private int _lease;
     private long _sentAtCongestion;
     private LoopTimer? _congestionTimer;
-    private List<Completion<bool>>? _waiters;
+    private List<RoomWait>? _waiters;
     private bool _isCongested;
 
     internal GroupShard(SessionGroup group, Loop loop, bool isHost)
     {
-        _group = group;
+        Group = group;
         _isHost = isHost;
         Loop = loop;
     }
+
+    internal SessionGroup Group { get; }
 
     internal Loop Loop { get; }
 
@@ -47,7 +50,8 @@ internal sealed class GroupShard
     {
         if (_isHost) return connection.HostMemberIndex;
         List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
-        for (int i = 0; i < memberships.Count; i++)
+        // From the end, where an ending connection takes them out: one in thousands of groups does not search for each.
+        for (int i = memberships.Count - 1; i >= 0; i--)
         {
             if (ReferenceEquals(memberships[i].Shard, this)) return memberships[i].Index;
         }
@@ -64,7 +68,7 @@ internal sealed class GroupShard
         }
 
         List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
-        for (int i = 0; i < memberships.Count; i++)
+        for (int i = memberships.Count - 1; i >= 0; i--)
         {
             if (!ReferenceEquals(memberships[i].Shard, this)) continue;
             if (index < 0) memberships.RemoveAt(i);
@@ -82,7 +86,7 @@ internal sealed class GroupShard
         SetIndex(connection, _count);
         _members[_count] = connection;
         Volatile.Write(ref _count, _count + 1);
-        _group.MemberAdded();
+        Group.MemberAdded();
     }
 
     internal void Remove(Connection connection)
@@ -99,13 +103,15 @@ internal sealed class GroupShard
         }
 
         SetIndex(connection, -1);
-        _group.MemberRemoved();
         if (_count == 0) CloseRun();
+        Group.MemberRemoved();
     }
 
+    /// <summary>The group was held for this join: it has a member more, or the hold is given back.</summary>
     internal void DrainJoin(Connection connection, uint generation)
     {
-        if (connection.Generation == generation && connection.State == ConnectionState.Open) Add(connection);
+        if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection)) Add(connection);
+        else Group.Release();
     }
 
     internal void DrainLeave(Connection connection, uint generation)
@@ -113,10 +119,22 @@ internal sealed class GroupShard
         if (connection.Generation == generation) Remove(connection);
     }
 
+    internal void DrainLeaveAll()
+    {
+        // From the end: nobody is moved. Whoever joins meanwhile, told that the last has left, comes behind and stays.
+        for (int i = _count - 1; i >= 0; i--)
+        {
+            if (i < _count) Remove(_members[i]);
+        }
+    }
+
     // ------------------------------------------------------------------ broadcasts
 
     /// <summary>A broadcast from this loop's own thread: served at once.</summary>
-    internal BroadcastResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate)
+    internal BroadcastResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate) =>
+        Broadcast(data, [data.Length], except, predicate);
+
+    private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, Session? except, Func<Session, bool>? predicate)
     {
         if (_count == 0 || data.IsEmpty) return default;
         Run run = RunFor(data.Length);
@@ -124,19 +142,32 @@ internal sealed class GroupShard
         run.Append(data);
         // A predicate or a notice may broadcast or leave in the middle: held, the run is neither begun again nor given back.
         if (ReferenceEquals(run, _run)) run.References++;
-        BroadcastResult result = Distribute(run, start, data.Length, except, predicate);
+        BroadcastResult result = Distribute(run, start, data.Length, messages, except, predicate);
         Loop.Blocks.Release(run);
         return result;
     }
 
     /// <summary>Broadcasts that came through the mailbox, joined.</summary>
-    internal void DrainBroadcast(ReadOnlySpan<byte> data, object? extra)
+    /// <param name="data">Their bytes.</param>
+    /// <param name="messages">Their lengths.</param>
+    /// <param name="extra">The session that does not get them, a predicate, or the operation of somebody who waits; or null.</param>
+    internal void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, object? extra)
     {
-        if (extra is BroadcastOperation operation) operation.Count(Broadcast(data, operation.Except, operation.Predicate));
-        else Broadcast(data, (Session?)extra, null);
+        switch (extra)
+        {
+            case BroadcastOperation operation:
+                operation.Count(Broadcast(data, messages, operation.Except, operation.Predicate));
+                break;
+            case Func<Session, bool> predicate:
+                Broadcast(data, messages, null, predicate);
+                break;
+            default:
+                Broadcast(data, messages, (Session?)extra, null);
+                break;
+        }
     }
 
-    private BroadcastResult Distribute(Run run, int start, int length, Session? except, Func<Session, bool>? predicate)
+    private BroadcastResult Distribute(Run run, int start, int length, ReadOnlySpan<int> messages, Session? except, Func<Session, bool>? predicate)
     {
         int queued = 0;
         int skipped = 0;
@@ -150,7 +181,7 @@ internal sealed class GroupShard
             if (predicate is not null && !Matches(predicate, member)) continue;
             // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
             backlog += Math.Min(member.BytesPending, BacklogClip);
-            if (member.AppendRun(run, start, length)) queued++;
+            if (member.AppendRun(run, start, length, messages)) queued++;
             else skipped++;
             Loop.FlushIfMany();
         }
@@ -176,7 +207,7 @@ internal sealed class GroupShard
     {
         if (length >= SmallBroadcast) return Loop.Blocks.TakeRun(length);
 
-        if (_run is { } current)
+        if (_run is { } current && current.Lease == _lease)
         {
             // Nobody refers to it any more: start again at its front, which is still in the cache.
             if (current.References == 1) current.Length = 0;
@@ -184,14 +215,16 @@ internal sealed class GroupShard
             CloseRun();
         }
 
-        return _run = Loop.Blocks.TakeRun(length);
+        Run opened = _run = Loop.TakeOpenRun(length);
+        _lease = opened.Lease;
+        return opened;
     }
 
     private void CloseRun()
     {
-        if (_run is not { } run) return;
+        Run? run = _run;
         _run = null;
-        Loop.Blocks.Release(run);
+        if (run is not null && run.Lease == _lease) Loop.Blocks.CloseRun(run);
     }
 
     // ------------------------------------------------------------------ pace for producers that ask
@@ -223,16 +256,16 @@ internal sealed class GroupShard
         Volatile.Write(ref _isCongested, false);
         _congestionTimer?.Cancel();
         _congestionTimer = null;
-        List<Completion<bool>>? waiters = _waiters;
+        List<RoomWait>? waiters = _waiters;
         _waiters = null;
         if (waiters is null) return;
-        foreach (Completion<bool> waiter in waiters) waiter.SetResult(true);
+        foreach (RoomWait waiter in waiters) waiter.TryComplete();
     }
 
     /// <summary>Loop's thread. Completes the waiter when the group is not congested (any more).</summary>
-    internal void AddWaiter(Completion<bool> waiter)
+    internal void AddWaiter(RoomWait waiter)
     {
         if (_isCongested) (_waiters ??= []).Add(waiter);
-        else waiter.SetResult(true);
+        else waiter.TryComplete();
     }
 }

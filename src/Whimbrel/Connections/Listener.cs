@@ -14,6 +14,7 @@ internal sealed class Listener : Resident
     private const int RestMs = 100;
 
     private readonly ConnectionHost _host;
+    private readonly bool _preparesAccepted;
     private readonly Completion<EndPoint> _started;
     private Completion<bool>? _stopped;
     private LoopTimer? _rest;
@@ -27,6 +28,7 @@ internal sealed class Listener : Resident
         _host = host;
         Options = options;
         EndPoint = endPoint;
+        _preparesAccepted = options.OnSocketCreated is not null || !SocketOptions.AreInherited(endPoint, options);
         _started = new Completion<EndPoint>(loop.Engine);
     }
 
@@ -34,6 +36,9 @@ internal sealed class Listener : Resident
     internal EndPoint EndPoint { get; set; }
 
     internal ServerOptions Options { get; }
+
+    /// <summary>What failed, when it was an option or the user's hook: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
+    internal NetworkException? Fault { get; set; }
 
     /// <summary>True when bound to all addresses: then each accepted socket is asked for its own.</summary>
     internal bool IsWildcard => EndPoint is IPEndPoint ip && (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any));
@@ -59,6 +64,12 @@ internal sealed class Listener : Resident
         {
             _isDetaching = true;
             _bindError = error;
+            if (Fault is not null)
+            {
+                _started.SetException(Fault);
+                return;
+            }
+
             // Looking for the holder reads the descriptors of every process: seconds on a busy machine, and not this loop's.
             Loop.Engine.Offload(static listener => ((Listener)listener!).TellBindError(), this);
             return;
@@ -77,6 +88,14 @@ internal sealed class Listener : Resident
         if (!_isOpen || _isDetaching)
         {
             Loop.Discard(socket);
+            return;
+        }
+
+        if (_preparesAccepted && SocketOptions.ApplyToAccepted(this, socket) is { } fault)
+        {
+            Loop.Counters.AcceptErrors++;
+            Loop.Discard(socket);
+            _host.AcceptFailed(fault);
             return;
         }
 

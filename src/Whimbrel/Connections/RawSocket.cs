@@ -4,6 +4,7 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// A connected socket on its way from a listener or connector to the connection that will own it: a descriptor for the
-/// Linux engines, an object for the others. Whoever holds it closes it or passes it on.
+/// Linux engines, an object for the others. Whoever holds it closes it or passes it on. A deferred one (fast open) has not
+/// asked its peer yet: it does so with its first bytes, or when the engine makes it.
 /// </summary>
-internal readonly record struct RawSocket(int Descriptor, object? Handle);
+internal readonly record struct RawSocket(int Descriptor, object? Handle, bool IsDeferred = false);

@@ -10,16 +10,24 @@ internal static unsafe class SocketFactory
 {
     // ------------------------------------------------------------------ Linux
 
-    /// <summary>A listening descriptor, or minus the error number. <paramref name="bound"/> is the address it really has.</summary>
+    /// <summary>A listening descriptor, or minus the error number; when an option was the reason, <see cref="Listener.Fault"/> says which. <paramref name="bound"/> is the address it really has.</summary>
     // Safe: the address buffer is larger than any address the codec writes.
-    internal static int Listen(EndPoint endPoint, ServerOptions options, out EndPoint bound)
+    internal static int Listen(Listener listener, out EndPoint bound)
     {
+        EndPoint endPoint = listener.EndPoint;
+        ServerOptions options = listener.Options;
         bound = endPoint;
         int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
         if (fd < 0) return -Syscall.LastError;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
-        int error = SetListenerOptions(fd, endPoint, options);
+        int error = 0;
+        if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
+        {
+            error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
+        }
+
+        if (error == 0) error = NumberOf(listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(fd, null)));
         if (error == 0 && Syscall.Bind(fd, address, length) != 0)
         {
             error = Syscall.LastError;
@@ -40,54 +48,35 @@ internal static unsafe class SocketFactory
         return -error;
     }
 
-    private static int SetListenerOptions(int fd, EndPoint endPoint, ServerOptions options)
-    {
-        int error = 0;
-        if (endPoint is IPEndPoint ip)
-        {
-            if (options.ReuseAddress) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
-            if (error == 0 && options.ReusePort) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
-            if (error == 0 && ip.AddressFamily == AddressFamily.InterNetworkV6)
-            {
-                error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
-            }
-        }
+    /// <summary>What a failed attach is told: never 0, also when the failure has no number of the system's.</summary>
+    internal static int NumberOf(NetworkException? fault) => fault is null ? 0 : fault.Error.Code != 0 ? fault.Error.Code : Errno.EINVAL;
 
-        // Accepted sockets inherit all of these: no system call for each of them.
-        return error != 0 ? error : SetStreamOptions(fd, endPoint, options);
-    }
-
-    private static int SetStreamOptions(int fd, EndPoint endPoint, ConnectionOptions options)
-    {
-        int error = 0;
-        if (endPoint is IPEndPoint && options.NoDelay) error = Syscall.SetOption(fd, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_NODELAY, 1);
-        if (error == 0 && endPoint is IPEndPoint && options.KeepAlive) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 1);
-        if (error == 0 && options.ReceiveBufferBytes > 0) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF, options.ReceiveBufferBytes);
-        if (error == 0 && options.SendBufferBytes > 0) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes);
-        return error;
-    }
-
-    /// <summary>Starts a dial. The descriptor, or minus the error number; <paramref name="pending"/> when the answer is still to come.</summary>
+    /// <summary>Starts a dial. The descriptor, or minus the error number, as <see cref="Listen"/>; <paramref name="pending"/> when the answer is still to come.</summary>
     // Safe: as in Listen.
-    internal static int Dial(EndPoint target, EndPoint? local, ConnectionOptions options, out bool pending)
+    internal static int Dial(Connector connector, out bool pending)
     {
         pending = false;
-        int fd = Syscall.Socket(AddressCodec.FamilyOf(target), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
+        int fd = OpenToDial(connector);
+        if (fd < 0) return fd;
+        byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
+        if (Syscall.Connect(fd, address, AddressCodec.Encode(connector.Target, address)) == 0) return fd;
+        int error = Syscall.LastError;
+        // EINTR: the dial goes on in the kernel, as after EINPROGRESS.
+        pending = error is Errno.EINPROGRESS or Errno.EINTR;
+        if (pending) return fd;
+        Syscall.Close(fd);
+        return -error;
+    }
+
+    /// <summary>A descriptor with its options set, bound if there is a local address: all of a dial but the connect.</summary>
+    // Safe: as in Listen.
+    internal static int OpenToDial(Connector connector)
+    {
+        int fd = Syscall.Socket(AddressCodec.FamilyOf(connector.Target), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
         if (fd < 0) return -Syscall.LastError;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
-        int error = SetStreamOptions(fd, target, options);
-        if (error == 0 && local is not null && Syscall.Bind(fd, address, AddressCodec.Encode(local, address)) != 0) error = Syscall.LastError;
-        if (error == 0 && Syscall.Connect(fd, address, AddressCodec.Encode(target, address)) != 0)
-        {
-            error = Syscall.LastError;
-            // EINTR: the dial goes on in the kernel, as after EINPROGRESS.
-            if (error is Errno.EINPROGRESS or Errno.EINTR)
-            {
-                pending = true;
-                error = 0;
-            }
-        }
-
+        int error = NumberOf(connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(fd, null)));
+        if (error == 0 && connector.LocalEndPoint is { } local && Syscall.Bind(fd, address, AddressCodec.Encode(local, address)) != 0) error = Syscall.LastError;
         if (error == 0) return fd;
         Syscall.Close(fd);
         return -error;
@@ -138,28 +127,24 @@ internal static unsafe class SocketFactory
 
     // ------------------------------------------------------------------ portable
 
-    internal static Socket CreateListener(EndPoint endPoint, ServerOptions options)
+    /// <summary>A listening socket; null when an option could not be set, and <see cref="Listener.Fault"/> says which. Throws what sockets throw.</summary>
+    internal static Socket? CreateListener(Listener listener)
     {
-        Socket socket = CreateSocket(endPoint);
+        EndPoint endPoint = listener.EndPoint;
+        ServerOptions options = listener.Options;
+        Socket? socket = CreateSocket(endPoint);
         try
         {
-            if (endPoint is IPEndPoint ip)
-            {
-                // ReuseAddress: .NET sets SO_REUSEADDR in every bind of a Unix system. Its own option of that name is not for us: it
-                // sets SO_REUSEPORT as well, and a second server would take the same port without an error.
-                if (options.ReusePort && OperatingSystem.IsLinux()) SetReusePort(socket);
-                if (ip.AddressFamily == AddressFamily.InterNetworkV6) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
-            }
-
-            SetStreamOptions(socket, endPoint, options);
+            if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
+            if ((listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(0, socket))) is not null) return null;
             Bind(socket, endPoint, options);
             socket.Listen(options.Backlog);
-            return socket;
+            (Socket result, socket) = (socket, null);
+            return result;
         }
-        catch
+        finally
         {
-            socket.Dispose();
-            throw;
+            socket?.Dispose();
         }
     }
 
@@ -191,18 +176,6 @@ internal static unsafe class SocketFactory
         }
     }
 
-    // ReusePort is no named option of Socket; the raw form is the same number on every Linux this library runs on.
-    private static void SetReusePort(Socket socket) =>
-        socket.SetRawSocketOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, BitConverter.GetBytes(1));
-
     internal static Socket CreateSocket(EndPoint endPoint) =>
         new(endPoint.AddressFamily, SocketType.Stream, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Tcp);
-
-    internal static void SetStreamOptions(Socket socket, EndPoint endPoint, ConnectionOptions options)
-    {
-        if (endPoint is IPEndPoint && options.NoDelay) socket.NoDelay = true;
-        if (endPoint is IPEndPoint && options.KeepAlive) socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.KeepAlive, true);
-        if (options.ReceiveBufferBytes > 0) socket.ReceiveBufferSize = options.ReceiveBufferBytes;
-        if (options.SendBufferBytes > 0) socket.SendBufferSize = options.SendBufferBytes;
-    }
 }

@@ -146,14 +146,14 @@ internal sealed partial class Strand
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
     {
-        LoopTimer timer = new(_loop, _session);
+        LoopTimer timer = new(_loop, _session) { PeriodMs = Loop.PeriodMsOf(period) };
         timer.Start(due, period);
         return timer;
     }
 
     internal LoopTimer StartTimer(DateTimeOffset due, TimeSpan period)
     {
-        LoopTimer timer = new(_loop, _session);
+        LoopTimer timer = new(_loop, _session) { PeriodMs = Loop.PeriodMsOf(period) };
         timer.Start(due, period);
         return timer;
     }

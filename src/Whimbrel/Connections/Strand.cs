@@ -95,6 +95,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     internal int UnreadCount => _unread.Length;
 
+    /// <summary>Nothing is there to run. Any thread; may have changed when it returns.</summary>
+    internal bool IsIdle => !Volatile.Read(ref _isScheduled);
+
     /// <summary>The running strand, if it is the one of this tenancy.</summary>
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
         t_current is { } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
@@ -618,6 +621,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         FlushAtEnd();
         _unread.Clear();
         DropBlocks();
+        _loop.Engine.SessionEnded(session, _reason);
         _host.SessionEnded(session, _reason, _wasConnected);
         // The loop waits for this before it ends: no callback comes after its engine was disposed.
         _loop.PostControl(static (loop, _, _, _) => loop.StrandEnded());

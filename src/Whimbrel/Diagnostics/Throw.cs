@@ -17,6 +17,10 @@ internal static class Throw
         throw new ArgumentOutOfRangeException(name, value, $"{name} must be {range}.");
 
     [DoesNotReturn]
+    internal static void Option(int error, string what) =>
+        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/socket-option.md."));
+
+    [DoesNotReturn]
     internal static void Disposed(string name) => throw new ObjectDisposedException(name);
 
     [DoesNotReturn]

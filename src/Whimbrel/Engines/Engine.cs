@@ -572,8 +572,28 @@ public class Engine : IAsyncDisposable
         }
     }
 
-    internal void NoteException(string where, Exception exception) =>
+    // ------------------------------------------------------------------ for an engine that watches (the memory engine)
+
+    /// <summary>A session has its connection; its callbacks begin. On its loop.</summary>
+    internal virtual void SessionBegan(Session session)
+    {
+    }
+
+    /// <summary>A session had its last callback. Where its callbacks run.</summary>
+    internal virtual void SessionEnded(Session session, CloseReason reason)
+    {
+    }
+
+    /// <summary>An override, a factory or another piece of user code threw, and the exception was fenced.</summary>
+    internal virtual void UserCodeThrew(Exception exception)
+    {
+    }
+
+    internal void NoteException(string where, Exception exception)
+    {
+        UserCodeThrew(exception);
         Note(new Notice(NoticeKind.UserException, $"{where} threw {exception.GetType().Name}: {exception.Message}. Nothing was ended; the loop goes on.", "user-exception.md"));
+    }
 
     /// <summary>Name, loops and reason.</summary>
     public override string ToString() => $"{KindName} ({LoopCount} {(LoopCount == 1 ? "loop" : "loops")}, {Reason})";

@@ -188,6 +188,7 @@ public abstract partial class Loop
         if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) Timers.Fire(Engine.NowMs);
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
+        if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
     }
 
     private long MsUntilNextTimer()
@@ -334,6 +335,13 @@ public abstract partial class Loop
         return Blocks.Take();
     }
 
+    /// <summary>A run of a group, counted like a block: a turn with broadcasts of many groups is flushed in between as well.</summary>
+    internal Run TakeOpenRun(int length)
+    {
+        _blocksSinceFlush++;
+        return Blocks.TakeOpenRun(length);
+    }
+
     internal void CountReceived(int bytes)
     {
         Counters.BytesReceived += bytes;
@@ -361,6 +369,7 @@ public abstract partial class Loop
         Array.Clear(_dirty, rest, count);
         _dirtyCount = rest;
         _isFlushing = false;
+        if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
     }
 
     // ------------------------------------------------------------------ residents

@@ -17,6 +17,7 @@ internal enum DataKind : byte
     FinishSending,
     Join,
     Leave,
+    LeaveAll,
     Broadcast,
     BroadcastGate,
 }
@@ -30,6 +31,10 @@ internal struct DataItem
     internal Connection? Connection;
     internal object? Payload;
     internal object? Extra;
+
+    /// <summary>Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013).</summary>
+    internal int FirstMessage;
+    internal int Messages;
 }
 
 /// <summary>
@@ -37,13 +42,16 @@ internal struct DataItem
 /// order for each caller: sends, closes, joins, leaves and broadcasts. The data lane holds at most
 /// <see cref="LimitBytes"/> of sends and <see cref="RunLimitBytes"/> of broadcasts; a loop may go to four times that,
 /// because a loop never waits. The loop is woken at most once per turn.
-/// A broadcast that follows one of the same group, with the same exclusion, joins its run.
+/// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
+/// messages end is kept, so that a member at its limit loses no more of them than it has no room for.
 /// </summary>
 internal sealed class Mailbox
 {
     internal const int LimitBytes = 1024 * 1024;
     internal const int RunLimitBytes = Buffers.Run.FixedCapacity;
     internal const int LoopFactor = 4;
+
+    private const int MessagesKept = 16 * 1024;
 
     private readonly Lock _gate = new();
     private readonly Loop _loop;
@@ -57,6 +65,9 @@ internal sealed class Mailbox
     private int _dataCount;
     private ByteArena _arena = new();
     private ByteArena _arenaDraining = new();
+    private int[] _messageLengths = [];
+    private int[] _messageLengthsDraining = [];
+    private int _messageCount;
     private int _sendBytes;
     private int _runBytes;
 
@@ -69,7 +80,7 @@ internal sealed class Mailbox
     private List<(Loop Loop, Connection Connection, uint Generation)>? _overcommitted;
 
     // Callers that wait for room (Broadcast, off-loop): completed when the lane was drained.
-    private List<Completion<bool>>? _waitingForRoom;
+    private List<RoomWait>? _waitingForRoom;
 
     internal Mailbox(Loop loop) => _loop = loop;
 
@@ -124,7 +135,7 @@ internal sealed class Mailbox
     }
 
     /// <summary>An item without bytes of its own: never refused while the loop lives.</summary>
-    internal bool PostItem(DataKind kind, Connection connection, uint generation, object? payload = null)
+    internal bool PostItem(DataKind kind, Connection? connection, uint generation, object? payload = null)
     {
         lock (_gate)
         {
@@ -150,7 +161,10 @@ internal sealed class Mailbox
     }
 
     /// <summary>Joins the run of the previous item if it is the same group's, else starts one.</summary>
-    internal SendResult PostBroadcast(GroupShard shard, ReadOnlySpan<byte> data, Session? except, BroadcastOperation? operation)
+    /// <param name="shard">The members.</param>
+    /// <param name="data">One message.</param>
+    /// <param name="extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null.</param>
+    internal SendResult PostBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
     {
         Loop? caller = Loop.Current;
         bool above;
@@ -164,7 +178,7 @@ internal sealed class Mailbox
                 return SendResult.Full;
             }
 
-            AppendBroadcast(shard, data, (object?)operation ?? except, mayJoin: operation is null);
+            AppendBroadcast(shard, data, extra);
             _runBytes += data.Length;
             if (above) Overcommit(caller!);
         }
@@ -174,21 +188,25 @@ internal sealed class Mailbox
         return SendResult.Queued;
     }
 
-    private void AppendBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra, bool mayJoin)
+    private void AppendBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
     {
         int offset = _arena.Append(data, default);
-        if (mayJoin && _dataCount > 0)
+        if (_messageCount == _messageLengths.Length) Array.Resize(ref _messageLengths, Math.Max(64, _messageCount * 2));
+        _messageLengths[_messageCount++] = data.Length;
+        if (_dataCount > 0)
         {
+            // An operation counts for itself: it is a new object each time, and so never joins.
             ref DataItem last = ref _data[_dataCount - 1];
             if (last.Kind == DataKind.Broadcast && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra))
             {
                 // Its bytes are the arena's last ones: the new ones follow directly.
                 last.Length += data.Length;
+                last.Messages++;
                 return;
             }
         }
 
-        Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Offset = offset, Length = data.Length };
+        Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Offset = offset, Length = data.Length, FirstMessage = _messageCount - 1, Messages = 1 };
     }
 
     private void Overcommit(Loop caller)
@@ -229,16 +247,20 @@ internal sealed class Mailbox
     // ------------------------------------------------------------------ waiting for room, any thread but a loop's
 
     /// <summary>Completes when the lane was drained. At once when there is room for <paramref name="length"/> bytes of broadcast.</summary>
-    internal ValueTask<bool> WaitForRoom(int length)
+    internal ValueTask<bool> WaitForRoom(int length, CancellationToken cancellation)
     {
+        RoomWait wait;
         lock (_gate)
         {
             if (_isClosed) return new ValueTask<bool>(false);
             if (_runBytes == 0 || _runBytes + length <= RunLimitBytes) return new ValueTask<bool>(true);
-            Completion<bool> wait = new(_loop.Engine);
+            wait = new RoomWait(_loop.Engine);
             (_waitingForRoom ??= []).Add(wait);
-            return wait.Task;
         }
+
+        ValueTask<bool> task = wait.Task;
+        wait.WatchCancellation(cancellation);
+        return task;
     }
 
     // ------------------------------------------------------------------ the loop's side
@@ -260,17 +282,19 @@ internal sealed class Mailbox
         int controls;
         int items;
         List<(Loop Loop, Connection Connection, uint Generation)>? overcommitted;
-        List<Completion<bool>>? waiting;
+        List<RoomWait>? waiting;
         lock (_gate)
         {
             _any = false;
             (_control, _controlDraining) = (_controlDraining, _control);
             (_data, _dataDraining) = (_dataDraining, _data);
             (_arena, _arenaDraining) = (_arenaDraining, _arena);
+            (_messageLengths, _messageLengthsDraining) = (_messageLengthsDraining, _messageLengths);
             controls = _controlCount;
             items = _dataCount;
             _controlCount = 0;
             _dataCount = 0;
+            _messageCount = 0;
             _sendBytes = 0;
             _runBytes = 0;
             overcommitted = _overcommitted;
@@ -294,10 +318,12 @@ internal sealed class Mailbox
         }
 
         _arenaDraining.Reset();
+        // As the arena: what a burst of tiny messages made it grow to is not kept.
+        if (_messageLengthsDraining.Length > MessagesKept) _messageLengthsDraining = [];
         if (overcommitted is not null) Release(overcommitted);
         if (waiting is not null)
         {
-            foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+            foreach (RoomWait wait in waiting) wait.TryComplete();
         }
     }
 
@@ -327,7 +353,13 @@ internal sealed class Mailbox
                 ((GroupShard)item.Payload!).DrainLeave(item.Connection!, item.Generation);
                 break;
             case DataKind.Broadcast:
-                ((GroupShard)item.Payload!).DrainBroadcast(_arenaDraining.Slice(item.Offset, item.Length), item.Extra);
+                ((GroupShard)item.Payload!).DrainBroadcast(
+                    _arenaDraining.Slice(item.Offset, item.Length),
+                    _messageLengthsDraining.AsSpan(item.FirstMessage, item.Messages),
+                    item.Extra);
+                break;
+            case DataKind.LeaveAll:
+                ((GroupShard)item.Payload!).DrainLeaveAll();
                 break;
             case DataKind.BroadcastGate:
                 item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);

@@ -13,6 +13,7 @@ internal static class Errno
     internal const int ENOMEM = 12;
     internal const int EACCES = 13;
     internal const int EBUSY = 16;
+    internal const int ENODEV = 19;
     internal const int EINVAL = 22;
     internal const int ENFILE = 23;
     internal const int EMFILE = 24;
@@ -20,6 +21,8 @@ internal static class Errno
     internal const int ENOSYS = 38;
     internal const int ETIME = 62;
     internal const int EPROTO = 71;
+    internal const int ENOPROTOOPT = 92;
+    internal const int EOPNOTSUPP = 95;
     internal const int EADDRINUSE = 98;
     internal const int EADDRNOTAVAIL = 99;
     internal const int ENETUNREACH = 101;

@@ -9,6 +9,11 @@ internal static class KernelProbe
     internal static bool HasEpoll { get; } =
         OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64;
 
+    /// <summary>Socket options go by Linux's numbers, and accepted sockets inherit them from their listener.</summary>
+    internal static bool IsLinux { get; } = OperatingSystem.IsLinux();
+
+    internal static bool IsWindows { get; } = OperatingSystem.IsWindows();
+
     /// <summary>Environment.TickCount64 reads the same clock as Stopwatch, and is only coarser.</summary>
     internal static bool HasCoarseClock { get; } = OperatingSystem.IsLinux();
 

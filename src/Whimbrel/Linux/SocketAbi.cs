@@ -21,12 +21,28 @@ internal static class SocketAbi
     internal const int SO_KEEPALIVE = 9;
     internal const int SO_LINGER = 13;
     internal const int SO_REUSEPORT = 15;
+    internal const int SO_BINDTODEVICE = 25;
+    internal const int SO_MARK = 36;
+    internal const int SO_BUSY_POLL = 46;
 
     internal const int IPPROTO_TCP = 6;
     internal const int TCP_NODELAY = 1;
+    internal const int TCP_KEEPIDLE = 4;
+    internal const int TCP_KEEPINTVL = 5;
+    internal const int TCP_KEEPCNT = 6;
+    internal const int TCP_DEFER_ACCEPT = 9;
+    internal const int TCP_USER_TIMEOUT = 18;
+    internal const int TCP_FASTOPEN = 23;
+    internal const int TCP_FASTOPEN_CONNECT = 30;
+
+    internal const int IPPROTO_IP = 0;
+    internal const int IP_TOS = 1;
+    internal const int IP_FREEBIND = 15;
+    internal const int IP_BIND_ADDRESS_NO_PORT = 24;
 
     internal const int IPPROTO_IPV6 = 41;
     internal const int IPV6_V6ONLY = 26;
+    internal const int IPV6_TCLASS = 67;
 
     internal const int MSG_NOSIGNAL = 0x4000;
     internal const int MSG_DONTWAIT = 0x40;
@@ -38,6 +54,9 @@ internal static class SocketAbi
 
     /// <summary>Longest path of a Unix socket, without the terminating zero.</summary>
     internal const int MaxUnixPathBytes = 107;
+
+    /// <summary>Longest name of a network device, without the terminating zero (IFNAMSIZ - 1).</summary>
+    internal const int MaxDeviceBytes = 15;
 }
 
 /// <summary>One piece of a gathered send (struct iovec, 16 bytes).</summary>

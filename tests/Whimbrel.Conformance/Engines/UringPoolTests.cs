@@ -1,6 +1,8 @@
 namespace Whimbrel.Conformance;
 
 // Callbacks on the thread pool (contract 14) on the io_uring engine.
+public sealed class UringPoolPool() : PoolSuite(Transport.UringPool);
+
 public sealed class UringPoolLifecycle() : LifecycleSuite(Transport.UringPool);
 
 public sealed class UringPoolReceiving() : ReceivingSuite(Transport.UringPool);

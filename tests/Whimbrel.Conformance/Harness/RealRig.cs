@@ -49,8 +49,16 @@ public sealed class RealRig : Rig
         for (int round = 0; round < 5; round++)
         {
             for (int i = 0; i < Engine.LoopCount; i++) OnLoop(Engine.GetLoop(i), static () => { });
+            if (IsPool) SettlePool();
             Nap(2);
         }
+    }
+
+    /// <summary>What the loops gave to the pool was run; but a callback that blocks is not waited for for long.</summary>
+    private void SettlePool()
+    {
+        long start = Stopwatch.GetTimestamp();
+        while (Sessions.Any(static s => s.Connection?.Strand is { IsIdle: false }) && Stopwatch.GetElapsedTime(start).TotalMilliseconds < 200) Nap(1);
     }
 
     public override void Pass(TimeSpan time) => Nap((int)time.TotalMilliseconds);

@@ -263,7 +263,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         // Until the ways of the kernel are full, so that the rest can only wait.
         rig.OnLoop(session, static () => { });
         long pending = -1;
-        while (pending <= 0 || pending != session.BytesPending)
+        while (pending != session.BytesPending || (pending == 0 && !rig.IsVirtual))
         {
             pending = session.BytesPending;
             if (pending < 900_000) session.Send(new byte[100_000]);

@@ -36,6 +36,8 @@ internal sealed unsafe class EpollLoop : Loop
         internal uint Registered; // event mask the kernel has
         internal uint Wanted;
         internal bool IsRegistered;
+        internal bool IsDeferred; // fast open: the peer has not answered yet
+        internal bool FinishesLater; // FinishSend came meanwhile
     }
 
     internal EpollLoop(Engine engine, int index)
@@ -126,7 +128,9 @@ internal sealed unsafe class EpollLoop : Loop
         if ((mask & EpollAbi.EPOLLOUT) != 0 || (ended != 0 && connection.IsSendInFlight))
         {
             SetWanted(slot, _slots[slot].Wanted & ~EpollAbi.EPOLLOUT);
-            SendQueue(connection);
+            bool sends = connection.IsSendInFlight;
+            if (_slots[slot].IsDeferred) OpenDeferred(slot, ended);
+            if (sends) SendQueue(connection);
         }
 
         if ((_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0)
@@ -142,6 +146,26 @@ internal sealed unsafe class EpollLoop : Loop
 
         // What was delivered may have ended it; its slot may already have another tenant.
         if (connection.Slot == slot && connection.SlotGeneration == generation) Apply(slot, connection);
+    }
+
+    /// <summary>
+    /// A deferred connect is writable until something is sent, and again when the peer has answered. A session that had nothing to
+    /// say would wait for ever: an empty send asks the peer all the same. Shutting down before the answer would break the attempt off,
+    /// and what went out with it.
+    /// </summary>
+    private void OpenDeferred(int slot, uint ended)
+    {
+        ref EpollSlot s = ref _slots[slot];
+        byte none;
+        // After an error there is nothing to open; receiving reports it.
+        if (ended == 0 && Syscall.Send(s.Fd, &none, 0, SocketAbi.MSG_NOSIGNAL) < 0)
+        {
+            SetWanted(slot, s.Wanted | EpollAbi.EPOLLOUT);
+            return;
+        }
+
+        s.IsDeferred = false;
+        if (s.FinishesLater) _ = Syscall.Shutdown(s.Fd, SocketAbi.SHUT_WR);
     }
 
     private void Receive(Connection connection)
@@ -217,8 +241,7 @@ internal sealed unsafe class EpollLoop : Loop
         switch (resident)
         {
             case Connection connection:
-                slot.Fd = connection.AdoptedSocket.Descriptor;
-                connection.CompleteAttach(0);
+                AttachConnection(connection, ref slot);
                 break;
             case Listener listener:
                 AttachListener(listener, ref slot);
@@ -229,9 +252,26 @@ internal sealed unsafe class EpollLoop : Loop
         }
     }
 
+    private void AttachConnection(Connection connection, ref EpollSlot slot)
+    {
+        RawSocket socket = connection.AdoptedSocket;
+        slot.Fd = socket.Descriptor;
+        if (!socket.IsDeferred)
+        {
+            connection.CompleteAttach(0);
+            return;
+        }
+
+        slot.IsDeferred = true;
+        slot.Wanted = EpollAbi.EPOLLOUT;
+        // Told to the kernel now: a session that pauses in OnConnected starts no receive.
+        Apply(connection.Slot, connection);
+        connection.CompleteAttach(0);
+    }
+
     private void AttachListener(Listener listener, ref EpollSlot slot)
     {
-        int fd = SocketFactory.Listen(listener.EndPoint, listener.Options, out EndPoint bound);
+        int fd = SocketFactory.Listen(listener, out EndPoint bound);
         if (fd < 0)
         {
             FreeSlot(listener);
@@ -246,7 +286,7 @@ internal sealed unsafe class EpollLoop : Loop
 
     private void AttachConnector(Connector connector, ref EpollSlot slot)
     {
-        int fd = SocketFactory.Dial(connector.Target, connector.LocalEndPoint, connector.Options, out bool pending);
+        int fd = SocketFactory.Dial(connector, out bool pending);
         if (fd < 0)
         {
             FreeSlot(connector);
@@ -262,6 +302,7 @@ internal sealed unsafe class EpollLoop : Loop
             return;
         }
 
+        slot.IsDeferred = connector.MayDefer;
         connector.LocalEndPoint = SocketFactory.LocalEndPointOf(fd);
         connector.CompleteAttach(0);
     }
@@ -279,10 +320,10 @@ internal sealed unsafe class EpollLoop : Loop
 
     internal override RawSocket Release(Resident resident)
     {
-        int fd = _slots[resident.Slot].Fd;
+        EpollSlot slot = _slots[resident.Slot];
         Unregister(resident.Slot);
         FreeSlot(resident);
-        return new RawSocket(fd, null);
+        return new RawSocket(slot.Fd, null, slot.IsDeferred);
     }
 
     internal override void Discard(RawSocket socket) => Syscall.Close(socket.Descriptor);
@@ -401,7 +442,8 @@ internal sealed unsafe class EpollLoop : Loop
             {
                 int error = Syscall.LastError;
                 if (error == Errno.EINTR) continue;
-                if (error is not (Errno.EAGAIN or Errno.ENOBUFS or Errno.ENOMEM))
+                // EINPROGRESS: a fast open that turned into a plain one and took no bytes.
+                if (error is not (Errno.EAGAIN or Errno.ENOBUFS or Errno.ENOMEM or Errno.EINPROGRESS))
                 {
                     connection.FailSend(error);
                     return;
@@ -444,10 +486,15 @@ internal sealed unsafe class EpollLoop : Loop
             nint sent = Syscall.Send(_slots[connection.Slot].Fd, p, (nuint)data.Length, SocketAbi.MSG_NOSIGNAL);
             if (sent >= 0) return (int)sent;
             int error = Syscall.LastError;
-            if (error is not (Errno.EAGAIN or Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM)) connection.FailSend(error);
+            if (error is not (Errno.EAGAIN or Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.EINPROGRESS)) connection.FailSend(error);
             return 0;
         }
     }
 
-    internal override void FinishSend(Connection connection) => _ = Syscall.Shutdown(_slots[connection.Slot].Fd, SocketAbi.SHUT_WR);
+    internal override void FinishSend(Connection connection)
+    {
+        ref EpollSlot slot = ref _slots[connection.Slot];
+        if (slot.IsDeferred) slot.FinishesLater = true;
+        else _ = Syscall.Shutdown(slot.Fd, SocketAbi.SHUT_WR);
+    }
 }

@@ -224,7 +224,7 @@ internal sealed unsafe partial class PortableLoop
     }
 
     private static bool IsTransient(SocketError error) =>
-        error is SocketError.WouldBlock or SocketError.NoBufferSpaceAvailable or SocketError.Interrupted or SocketError.IOPending;
+        error is SocketError.WouldBlock or SocketError.NoBufferSpaceAvailable or SocketError.Interrupted or SocketError.IOPending or SocketError.InProgress;
 
     internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
     {
@@ -237,13 +237,43 @@ internal sealed unsafe partial class PortableLoop
 
     internal override void FinishSend(Connection connection)
     {
+        ref PortableSlot slot = ref _slots[connection.Slot];
+        if (slot.IsDeferred) slot.FinishesLater = true;
+        else Shutdown(slot.Socket!);
+    }
+
+    private static void Shutdown(Socket socket)
+    {
         try
         {
-            _slots[connection.Slot].Socket!.Shutdown(SocketShutdown.Send);
+            socket.Shutdown(SocketShutdown.Send);
         }
         catch (SocketException)
         {
             // The peer has reset it: receiving tells.
         }
+    }
+
+    /// <summary>
+    /// Twice: first it starts the empty send, which asks the peer also for a session that has nothing to say; then the send has ended,
+    /// because the peer answered. Shutting down before would break the attempt off, and what went out with it.
+    /// </summary>
+    private void OpenDeferred(Connection connection, PortableOperation operation)
+    {
+        ref PortableSlot slot = ref _slots[connection.Slot];
+        if (!operation.IsUnderWay || IsTransient(operation.SocketError))
+        {
+            operation.IsUnderWay = true;
+            operation.SetBuffer(Memory<byte>.Empty);
+            Begin(operation, connection);
+            if (!slot.Socket!.SendAsync(operation)) AddReady(operation);
+            return;
+        }
+
+        slot.IsDeferred = false;
+        SocketError error = operation.SocketError;
+        operation.Dispose();
+        if (error != SocketError.Success) connection.FailSend(ErrorText.ErrnoOf(error));
+        else if (slot.FinishesLater) Shutdown(slot.Socket!);
     }
 }

@@ -46,6 +46,8 @@ internal sealed unsafe partial class PortableLoop : Loop
         internal bool IsWanted;
         internal bool IsReading; // Operation is in flight or listed
         internal bool IsDetaching;
+        internal bool IsDeferred; // fast open: the peer has not answered yet
+        internal bool FinishesLater; // FinishSend came meanwhile
     }
 
     internal PortableLoop(Engine engine, int index)
@@ -151,6 +153,9 @@ internal sealed unsafe partial class PortableLoop : Loop
             case OperationKind.Connect:
                 Dialled((Connector)operation.Resident, operation);
                 break;
+            case OperationKind.Open:
+                OpenDeferred((Connection)operation.Resident, operation);
+                break;
         }
     }
 
@@ -160,6 +165,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         operation.ReadsOn = false;
         if (operation.Kind == OperationKind.Send) ReturnOperation(_freeSends, operation);
         else if (operation.Kind == OperationKind.Accept) TakeAccepted(operation)?.Dispose();
+        else if (operation.Kind == OperationKind.Open) operation.Dispose();
     }
 
     /// <summary>Counts an operation as running. The caller starts it, and lists it when it completed at once.</summary>
@@ -220,20 +226,36 @@ internal sealed unsafe partial class PortableLoop : Loop
             error = ErrorText.ErrnoOf(e.SocketErrorCode);
         }
 
+        if (connection.AdoptedSocket.IsDeferred)
+        {
+            // Delivered in the next turn, after the flush of what OnConnected sends.
+            slot.IsDeferred = true;
+            PortableOperation open = new(_completions, OperationKind.Open);
+            Begin(open, connection);
+            AddReady(open);
+        }
+
         connection.CompleteAttach(error);
     }
 
     private void AttachListener(Listener listener)
     {
-        Socket socket;
+        Socket? socket;
         try
         {
-            socket = SocketFactory.CreateListener(listener.EndPoint, listener.Options);
+            socket = SocketFactory.CreateListener(listener);
         }
         catch (Exception e) when (ErrorOf(e, listener.EndPoint) != 0)
         {
             FreeSlot(listener);
             listener.CompleteAttach(ErrorOf(e, listener.EndPoint));
+            return;
+        }
+
+        if (socket is null)
+        {
+            FreeSlot(listener);
+            listener.CompleteAttach(SocketFactory.NumberOf(listener.Fault));
             return;
         }
 
@@ -253,22 +275,34 @@ internal sealed unsafe partial class PortableLoop : Loop
         try
         {
             socket = SocketFactory.CreateSocket(connector.Target);
-            SocketFactory.SetStreamOptions(socket, connector.Target, connector.Options);
+            if ((connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(0, socket))) is { } fault)
+            {
+                Refuse(connector, operation, socket, SocketFactory.NumberOf(fault));
+                return;
+            }
+
             if (connector.LocalEndPoint is { } local) socket.Bind(local);
             ref PortableSlot slot = ref _slots[connector.Slot];
             slot.Socket = socket;
             slot.Operation = operation;
             Begin(operation, connector);
-            if (!socket.ConnectAsync(operation)) AddReady(operation);
+            if (socket.ConnectAsync(operation)) return;
+            slot.IsDeferred = connector.MayDefer;
+            AddReady(operation);
         }
         catch (Exception e) when (ErrorOf(e, connector.Target) != 0)
         {
-            socket?.Dispose();
-            operation.Dispose();
-            _slots[connector.Slot] = default;
-            FreeSlot(connector);
-            connector.CompleteAttach(ErrorOf(e, connector.Target));
+            Refuse(connector, operation, socket, ErrorOf(e, connector.Target));
         }
+    }
+
+    private void Refuse(Connector connector, PortableOperation operation, Socket? socket, int error)
+    {
+        socket?.Dispose();
+        operation.Dispose();
+        _slots[connector.Slot] = default;
+        FreeSlot(connector);
+        connector.CompleteAttach(error);
     }
 
     private void Dialled(Connector connector, PortableOperation operation)
@@ -311,7 +345,7 @@ internal sealed unsafe partial class PortableLoop : Loop
     internal override RawSocket Release(Resident resident)
     {
         ref PortableSlot slot = ref _slots[resident.Slot];
-        RawSocket socket = new(0, slot.Socket);
+        RawSocket socket = new(0, slot.Socket, slot.IsDeferred);
         slot.Operation!.Dispose();
         slot = default;
         FreeSlot(resident);
@@ -417,8 +451,6 @@ internal sealed unsafe partial class PortableLoop : Loop
             {
                 PeerAddress peer = PeerAddress.Of(accepted!.RemoteEndPoint);
                 EndPoint? local = listener.IsWildcard ? LocalEndPointOf(accepted) : null;
-                // Not every system lets an accepted socket inherit these.
-                SocketFactory.SetStreamOptions(accepted, listener.EndPoint, listener.Options);
                 listener.CompleteAccept(new RawSocket(0, accepted), peer, local);
                 return true;
             }

@@ -11,6 +11,9 @@ internal enum OperationKind : byte
     Connect,
     Receive,
     Send,
+
+    /// <summary>An empty send that ends when the peer of a deferred connect has answered.</summary>
+    Open,
 }
 
 /// <summary>
@@ -49,6 +52,9 @@ internal sealed class PortableOperation : SocketAsyncEventArgs
 
     /// <summary>Not a completion but a note of the loop: more is waiting in the socket, read it directly.</summary>
     internal bool ReadsOn { get; set; }
+
+    /// <summary>Of an open: the empty send has begun, and this completion is its end.</summary>
+    internal bool IsUnderWay { get; set; }
 
     /// <summary>Points a send at queued bytes; they stay where they are until it has completed.</summary>
     // Safe: a block is returned only by AdvanceSend and after CompleteClose, and neither comes while a send is in flight.

@@ -18,6 +18,7 @@ internal sealed unsafe class KernelRing : Ring
     private const int MemoryRetries = 5;
     private const int MemoryRetryMs = 10;
     private const long CancelMs = 100;
+    private const int LastEnters = 4;
     private const int ReadWrite = 3;
     private const int SharedPopulated = 0x8001;
 
@@ -234,10 +235,12 @@ internal sealed unsafe class KernelRing : Ring
     {
         if (!isIdle && _isEnabled)
         {
-            // The kernel takes its time with a closed ring, and meanwhile an old accept would be woken instead of the new one.
+            // The kernel takes its time with a closed ring, and meanwhile its accept would be woken instead of the new one.
             CancelRegistration all = new() { Descriptor = -1, Flags = UringAbi.IORING_ASYNC_CANCEL_ANY | UringAbi.IORING_ASYNC_CANCEL_ALL };
             all.Timeout.Nanoseconds = CancelMs * 1_000_000;
             _ = _calls.Register(_fd, UringAbi.IORING_REGISTER_SYNC_CANCEL, &all, 1);
+            // What was cancelled leaves the sockets' wait queues inside an enter only.
+            for (int i = 0; i < LastEnters; i++) _ = _calls.Enter(_enterFd, 0, 0, _enterFlags | UringAbi.IORING_ENTER_GETEVENTS, null);
         }
 
         if (_isRegistered)
@@ -259,15 +262,20 @@ internal sealed unsafe class KernelRing : Ring
 
     // ------------------------------------------------------------------ sockets
 
-    internal override int Listen(EndPoint endPoint, ServerOptions options, out EndPoint bound)
+    internal override int Listen(Listener listener, out EndPoint bound)
     {
-        int fd = SocketFactory.Listen(endPoint, options, out bound);
+        int fd = SocketFactory.Listen(listener, out bound);
         if (fd >= 0) MakeBlocking(fd);
         return fd;
     }
 
-    internal override int Dial(EndPoint target, EndPoint? local, ConnectionOptions options, out bool pending) =>
-        SocketFactory.Dial(target, local, options, out pending);
+    internal override int Dial(Connector connector, out bool pending) => SocketFactory.Dial(connector, out pending);
+
+    internal override bool OpenDeferred(int fd)
+    {
+        byte none;
+        return Syscall.Send(fd, &none, 0, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT) >= 0;
+    }
 
     internal override void MakeBlocking(int fd) => _ = Syscall.SetNonBlocking(fd, false);
 

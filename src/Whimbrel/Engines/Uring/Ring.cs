@@ -229,16 +229,19 @@ internal abstract unsafe class Ring
     internal abstract void Wake();
 
     /// <summary>A listening descriptor whose calls wait, or minus the error number.</summary>
-    internal abstract int Listen(EndPoint endPoint, ServerOptions options, out EndPoint bound);
+    internal abstract int Listen(Listener listener, out EndPoint bound);
 
     /// <summary>Starts a dial. The descriptor, or minus the error number; <paramref name="pending"/> when the answer is still to come.</summary>
-    internal abstract int Dial(EndPoint target, EndPoint? local, ConnectionOptions options, out bool pending);
+    internal abstract int Dial(Connector connector, out bool pending);
 
     /// <summary>Calls on it wait from now on: io_uring gives EAGAIN for a descriptor that does not, instead of waiting itself.</summary>
     internal abstract void MakeBlocking(int fd);
 
     /// <summary>The error that a dial ended with; 0 when it is connected.</summary>
     internal abstract int DialErrorOf(int fd);
+
+    /// <summary>A fast open whose peer has not answered: asks it, also when there is nothing to send. True when it has answered.</summary>
+    internal abstract bool OpenDeferred(int fd);
 
     internal abstract EndPoint? LocalEndPointOf(int fd);
 

@@ -51,8 +51,10 @@ internal sealed unsafe partial class UringLoop
     private bool NeedsReceive(int slot)
     {
         ref UringSlot s = ref _slots[slot];
+        // A listener polls for somebody to shed; a connection for the answer to a fast open, and receives beside it.
         const OperationSet underWay = OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError;
-        return s.IsWanted && !s.IsParked && !s.IsDetaching && (s.Has & underWay) == 0;
+        const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
+        return s.IsWanted && !s.IsParked && !s.IsDetaching && (s.Has & (s.IsDeferred ? underWayDeferred : underWay)) == 0;
     }
 
     internal override void StopReceive(Resident resident)

@@ -80,6 +80,7 @@ internal sealed unsafe partial class UringLoop
                     _ring.MakeBlocking(_slots[slot].Fd);
                     break;
                 case Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.ECANCELED:
+                case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
                     break;
                 default:
                     connection.FailSend(-result);
@@ -95,7 +96,12 @@ internal sealed unsafe partial class UringLoop
         connection.CompleteSend();
     }
 
-    internal override void FinishSend(Connection connection) => _ring.FinishSend(_slots[connection.Slot].Fd);
+    internal override void FinishSend(Connection connection)
+    {
+        ref UringSlot slot = ref _slots[connection.Slot];
+        if (slot.IsDeferred) slot.FinishesLater = true;
+        else _ring.FinishSend(slot.Fd);
+    }
 
     // ------------------------------------------------------------------ lending receive buffers
 

@@ -210,6 +210,8 @@ internal sealed unsafe partial class UringLoop : Loop
         {
             case Connection connection:
                 slot.Fd = connection.AdoptedSocket.Descriptor;
+                slot.IsDeferred = connection.AdoptedSocket.IsDeferred;
+                if (slot.IsDeferred) PushPoll(connection, EpollAbi.EPOLLOUT);
                 connection.CompleteAttach(0);
                 break;
             case Listener listener:
@@ -223,7 +225,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
     private void AttachListener(Listener listener, ref UringSlot slot)
     {
-        int fd = _ring.Listen(listener.EndPoint, listener.Options, out EndPoint bound);
+        int fd = _ring.Listen(listener, out EndPoint bound);
         if (fd < 0)
         {
             FreeSlot(listener);
@@ -238,7 +240,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
     private void AttachConnector(Connector connector, ref UringSlot slot)
     {
-        int fd = _ring.Dial(connector.Target, connector.LocalEndPoint, connector.Options, out bool pending);
+        int fd = _ring.Dial(connector, out bool pending);
         if (fd < 0)
         {
             FreeSlot(connector);
@@ -253,6 +255,7 @@ internal sealed unsafe partial class UringLoop : Loop
             return;
         }
 
+        slot.IsDeferred = connector.MayDefer;
         connector.LocalEndPoint = _ring.LocalEndPointOf(fd);
         connector.CompleteAttach(0);
     }
@@ -266,18 +269,43 @@ internal sealed unsafe partial class UringLoop : Loop
             return;
         }
 
+        if (resident is Connection connection)
+        {
+            OpenDeferred(connection, slot, result);
+            return;
+        }
+
         Connector connector = (Connector)resident;
         int error = result < 0 ? -result : _ring.DialErrorOf(_slots[slot].Fd);
         if (error == 0) connector.LocalEndPoint = _ring.LocalEndPointOf(_slots[slot].Fd);
         connector.CompleteAttach(error);
     }
 
+    /// <summary>
+    /// A deferred connect is writable until something is sent, and again when the peer has answered. Shutting down before the
+    /// answer would break the attempt off, and what went out with it.
+    /// </summary>
+    private void OpenDeferred(Connection connection, int slot, int result)
+    {
+        ref UringSlot s = ref _slots[slot];
+        // After an error there is nothing to open; receiving reports it.
+        bool hasEnded = result < 0 || (result & (int)(EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP)) != 0;
+        if (!hasEnded && !_ring.OpenDeferred(s.Fd))
+        {
+            PushPoll(connection, EpollAbi.EPOLLOUT);
+            return;
+        }
+
+        s.IsDeferred = false;
+        if (s.FinishesLater) _ring.FinishSend(s.Fd);
+    }
+
     internal override RawSocket Release(Resident resident)
     {
-        int fd = _slots[resident.Slot].Fd;
-        _ring.MakeBlocking(fd);
+        UringSlot slot = _slots[resident.Slot];
+        _ring.MakeBlocking(slot.Fd);
         FreeSlot(resident);
-        return new RawSocket(fd, null);
+        return new RawSocket(slot.Fd, null, slot.IsDeferred);
     }
 
     internal override void Discard(RawSocket socket) => _ring.Close(socket.Descriptor);
@@ -510,6 +538,10 @@ internal struct UringSlot
     /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
     internal long Offered;
     internal bool WasShort;
+
+    /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
+    internal bool IsDeferred;
+    internal bool FinishesLater;
 
     /// <summary>It has received once: from now on it is worth a multishot.</summary>
     internal bool HasReceived;

@@ -1,0 +1,217 @@
+using System.Net;
+using System.Runtime.ExceptionServices;
+
+namespace Whimbrel.Testing;
+
+/// <summary>
+/// A small world for tests of sessions: a <see cref="MemoryEngine"/> without surprises, and the peers that talk to the
+/// sessions on it. Nothing happens but in calls of the test, in its thread, and each call runs until nothing is left to do.
+/// </summary>
+/// <remarks>
+/// <list type="number">
+/// <item>Virtual time stands still but for <see cref="Advance"/>, which fires timers one after the other when they are due.</item>
+/// <item>What an override, a factory, a timer or a posted action throws is rethrown by the call in which it happened,
+/// unless <see cref="RethrowsExceptions"/> is false.</item>
+/// <item>Work that a session gives to real threads (Task.Run, Task.Delay) is not waited for: such a test calls
+/// <see cref="Run"/> when that work is done.</item>
+/// </list>
+/// Not thread-safe: one test, one thread.
+/// </remarks>
+public sealed class TestNetwork : IDisposable
+{
+    private const int MaxSteps = 200_000;
+
+    private readonly List<TestPeer> _peers = [];
+    private readonly List<Server> _servers = [];
+    private readonly List<Client> _clients = [];
+    private readonly Dictionary<long, TestPeer> _bySession = [];
+    private readonly List<Exception> _exceptions = [];
+    private TestPeer? _arriving;
+    private object? _arrivingAt;
+    private readonly long _startMs;
+    private int _rethrown;
+    private int _lastPort = 9_999;
+    private bool _isDisposed;
+
+    /// <summary>Makes a world.</summary>
+    /// <param name="seed">Decides orders that nothing else decides, and where faults strike.</param>
+    /// <param name="loops">Number of loops, 1 to 64.</param>
+    /// <param name="faults">Null (the default) is <see cref="MemoryFaults.None"/>: whole deliveries, in turn.</param>
+    public TestNetwork(int seed = 1, int loops = 1, MemoryFaults? faults = null)
+    {
+        Engine = new MemoryEngine(seed, loops, faults: faults ?? MemoryFaults.None) { Watcher = this };
+        _startMs = Engine.VirtualTimeMs;
+    }
+
+    /// <summary>The engine, for the options of servers and clients of the test's own.</summary>
+    public MemoryEngine Engine { get; }
+
+    /// <summary>Virtual time since it was made.</summary>
+    public TimeSpan Elapsed => TimeSpan.FromMilliseconds(Engine.VirtualTimeMs - _startMs);
+
+    /// <summary>Whether exceptions of user code are rethrown by the test's call. Default true; else see <see cref="Exceptions"/>.</summary>
+    public bool RethrowsExceptions { get; set; } = true;
+
+    /// <summary>Everything that user code has thrown so far, in order.</summary>
+    public IReadOnlyList<Exception> Exceptions => _exceptions;
+
+    /// <summary>An address that nobody uses: 127.0.0.1 with a port of this network.</summary>
+    public EndPoint NewEndPoint() => new IPEndPoint(IPAddress.Loopback, ++_lastPort);
+
+    // ------------------------------------------------------------------ peers
+
+    /// <summary>A peer that has dialled a server of its own, which makes the session with the factory.</summary>
+    /// <param name="factory">Makes the session under test.</param>
+    public TestPeer Connect(Func<Session> factory) => Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
+
+    /// <summary>The same with a factory that sees the connection.</summary>
+    /// <param name="factory">Makes the session under test.</param>
+    public TestPeer Connect(Func<SessionContext, Session> factory) => Connect(new Server(new ServerOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
+
+    /// <summary>A peer that has dialled this server, at its first address.</summary>
+    /// <param name="server">Its options name <see cref="Engine"/>. It is started when it is not, and stopped by <see cref="Dispose"/>.</param>
+    public TestPeer Connect(Server server)
+    {
+        ArgumentNullException.ThrowIfNull(server);
+        if (!ReferenceEquals(server.Engine, Engine)) throw new ArgumentException("The server is on another engine: set ServerOptions.Engine to TestNetwork.Engine.", nameof(server));
+        if (!_servers.Contains(server)) _servers.Add(server);
+        if (server.EndPoint is null) Engine.Run(server.StartAsync());
+        TestPeer peer = new(this, Engine.Dial(server.EndPoint!));
+        Arrive(peer, server);
+        return peer;
+    }
+
+    /// <summary>A peer that was dialled by a client of its own, which makes the session with the factory.</summary>
+    /// <param name="factory">Makes the session under test.</param>
+    public TestPeer Accept(Func<Session> factory) => Accept(new Client(new ClientOptions { Engine = Engine, EndPoint = NewEndPoint() }, factory));
+
+    /// <summary>A peer that this client has dialled. The client's address must be one where nobody listens.</summary>
+    /// <param name="client">Its options name <see cref="Engine"/>. It is disposed by <see cref="Dispose"/>.</param>
+    /// <exception cref="NetworkException">The session refused to go on in OnConnecting, or the dial failed.</exception>
+    public TestPeer Accept(Client client)
+    {
+        ArgumentNullException.ThrowIfNull(client);
+        if (!ReferenceEquals(client.Engine, Engine)) throw new ArgumentException("The client is on another engine: set ClientOptions.Engine to TestNetwork.Engine.", nameof(client));
+        if (!_clients.Contains(client)) _clients.Add(client);
+        MemoryPeerListener listener = Engine.Listen(client.Options.EndPoint ?? throw new ArgumentException("The client has no address.", nameof(client)));
+        TestPeer peer = new(this, null);
+        Task<Session> dial;
+        try
+        {
+            _arriving = peer;
+            _arrivingAt = client;
+            dial = client.ConnectAsync().AsTask();
+            RunQuietly();
+            peer.Take(listener.TryAccept());
+        }
+        finally
+        {
+            _arriving = null;
+            listener.Close();
+        }
+
+        _peers.Add(peer);
+        Run();
+        if (dial.IsCompleted) dial.GetAwaiter().GetResult();
+        return peer;
+    }
+
+    private void Arrive(TestPeer peer, object at)
+    {
+        _peers.Add(peer);
+        _arriving = peer;
+        _arrivingAt = at;
+        try
+        {
+            Run();
+        }
+        finally
+        {
+            _arriving = null;
+        }
+    }
+
+    // ------------------------------------------------------------------ running
+
+    /// <summary>Runs until nothing is left to do at this moment of virtual time. Every call of a peer does so by itself.</summary>
+    /// <exception cref="SimulationStalledException">The sessions do not come to rest: 200,000 steps were done.</exception>
+    public void Run()
+    {
+        RunQuietly();
+        Rethrow();
+    }
+
+    private void RunQuietly()
+    {
+        long last = Engine.StepCount + MaxSteps;
+        do
+        {
+            while (Engine.RunReady())
+            {
+                if (Engine.StepCount > last) throw new SimulationStalledException($"The sessions do not come to rest: {MaxSteps} steps at one moment of virtual time. The last ones:\n{Engine.Trace}");
+            }
+        }
+        while (PumpPeers());
+    }
+
+    private bool PumpPeers()
+    {
+        bool moved = false;
+        // By index: a peer may be added by a callback that runs meanwhile.
+        for (int i = 0; i < _peers.Count; i++) moved |= _peers[i].Pump();
+        return moved;
+    }
+
+    /// <summary>Lets virtual time pass: each timer fires when it is due, and everything that follows from it happens before the next.</summary>
+    /// <param name="time">Zero or more. What is left of a millisecond is dropped.</param>
+    public void Advance(TimeSpan time)
+    {
+        ArgumentOutOfRangeException.ThrowIfLessThan(time, TimeSpan.Zero);
+        long end = Engine.VirtualTimeMs + (long)time.TotalMilliseconds;
+        Run();
+        while (Engine.AdvanceToTimer(end)) Run();
+        Engine.AdvanceTo(end);
+        Run();
+    }
+
+    private void Rethrow()
+    {
+        int first = _rethrown;
+        _rethrown = _exceptions.Count;
+        if (!RethrowsExceptions || first == _rethrown) return;
+        if (first == _rethrown - 1) ExceptionDispatchInfo.Throw(_exceptions[first]);
+        throw new AggregateException(_exceptions[first.._rethrown]);
+    }
+
+    /// <summary>Ends everything: peers close, servers stop, the engine ends. Throws what user code threw meanwhile.</summary>
+    public void Dispose()
+    {
+        if (_isDisposed) return;
+        _isDisposed = true;
+        foreach (TestPeer peer in _peers) peer.CloseQuietly();
+        RunQuietly();
+        foreach (Client client in _clients) Engine.Run(client.DisposeAsync());
+        foreach (Server server in _servers) Engine.Run(server.StopAsync(TimeSpan.Zero));
+        Engine.Run(Engine.DisposeAsync());
+        Rethrow();
+    }
+
+    // ------------------------------------------------------------------ what the engine tells
+
+    internal void Began(Session session)
+    {
+        if (_arriving is not { } peer || !(ReferenceEquals(session.Server, _arrivingAt) || ReferenceEquals(session.Client, _arrivingAt))) return;
+        // Another dial of the same moment, by a client under test. A peer without a name that fits takes the first that comes.
+        if (session.Server is not null && session.RemoteEndPoint is { } remote && !remote.Equals(peer.EndPoint)) return;
+        _arriving = null;
+        _bySession[session.Id] = peer;
+        peer.Serve(session);
+    }
+
+    internal void Ended(Session session, CloseReason reason)
+    {
+        if (_bySession.Remove(session.Id, out TestPeer? peer)) peer.End(session, reason);
+    }
+
+    internal void Threw(Exception exception) => _exceptions.Add(exception);
+}

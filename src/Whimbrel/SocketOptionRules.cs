@@ -1,0 +1,136 @@
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using Whimbrel.Linux;
+
+namespace Whimbrel;
+
+/// <summary>
+/// The one rule of socket options: at its default an option never complains; set, it must be possible here, or the start
+/// fails with its name, its value and why. An option of TCP goes to the TCP addresses of a server, and is a mistake when it has none.
+/// </summary>
+internal static class SocketOptionRules
+{
+    private const string FastOpenFile = "/proc/sys/net/ipv4/tcp_fastopen";
+    private const int FastOpenClientBit = 1;
+    private const int FastOpenServerBit = 2;
+
+    private static readonly TimeSpan s_second = TimeSpan.FromSeconds(1);
+    private static readonly TimeSpan s_longestKeepAlive = TimeSpan.FromSeconds(32_767);
+
+    // ------------------------------------------------------------------ ranges, on every engine
+
+    internal static void CheckRanges(OptionErrors errors, ConnectionOptions options)
+    {
+        Steps(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, s_second, s_longestKeepAlive, s_second, "whole seconds");
+        Steps(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, s_second, s_longestKeepAlive, s_second, "whole seconds");
+        errors.Range(nameof(options.KeepAliveCount), options.KeepAliveCount, 0, 127);
+        if (!options.KeepAlive)
+        {
+            NeedsKeepAlive(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, default);
+            NeedsKeepAlive(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, default);
+            NeedsKeepAlive(errors, nameof(options.KeepAliveCount), options.KeepAliveCount, 0);
+        }
+
+        Steps(errors, nameof(options.UserTimeout), options.UserTimeout, TimeSpan.FromMilliseconds(1), TimeSpan.FromDays(24), TimeSpan.FromMilliseconds(1), "whole milliseconds");
+        Steps(errors, nameof(options.BusyPoll), options.BusyPoll, TimeSpan.FromMicroseconds(1), s_second, TimeSpan.FromMicroseconds(1), "whole microseconds");
+        if (options.TypeOfService is < 0 or > 252 || options.TypeOfService % 4 != 0) errors.Add($"{nameof(options.TypeOfService)} = {options.TypeOfService}, allowed multiples of 4 from 0 to 252");
+        if (options.BindToDevice is { } device && (Encoding.UTF8.GetByteCount(device) is 0 or > SocketAbi.MaxDeviceBytes || device.Contains('\0')))
+        {
+            errors.Add($"{nameof(options.BindToDevice)} = '{device}', a device name has 1 to {SocketAbi.MaxDeviceBytes} bytes");
+        }
+
+        if (options is ServerOptions server)
+        {
+            errors.Range(nameof(server.FastOpenQueue), server.FastOpenQueue, 0, 65_535);
+            Steps(errors, nameof(server.DeferAccept), server.DeferAccept, s_second, TimeSpan.FromHours(1), s_second, "whole seconds");
+            if (server.ExclusiveAddressUse && server.ReusePort) errors.Add("ExclusiveAddressUse and ReusePort are both true: one keeps the port alone, the other shares it");
+        }
+    }
+
+    private static void Steps(OptionErrors errors, string name, TimeSpan value, TimeSpan least, TimeSpan most, TimeSpan step, string what)
+    {
+        if (value == TimeSpan.Zero || (value >= least && value <= most && value.Ticks % step.Ticks == 0)) return;
+        errors.Add($"{name} = {value}, allowed {what} from {least} to {most}, or zero");
+    }
+
+    private static void NeedsKeepAlive<T>(OptionErrors errors, string name, T value, T unset)
+        where T : struct, IEquatable<T>
+    {
+        if (!value.Equals(unset)) errors.Add($"{name} = {value}, has no effect without KeepAlive = True");
+    }
+
+    // ------------------------------------------------------------------ what this system and these addresses have
+
+    internal static void Check(OptionErrors errors, ServerOptions options, Engine engine)
+    {
+        if (!HasSockets(engine)) return;
+        bool hasTcp = false;
+        foreach (EndPoint endPoint in options.AllEndPoints) hasTcp |= endPoint is not UnixDomainSocketEndPoint;
+        // Without any address there is a mistake already, and nothing to judge these by.
+        hasTcp |= options.AllEndPoints.Count == 0;
+        CheckCommon(errors, options, hasTcp);
+        OnLinux(errors, nameof(options.ReusePort), options.ReusePort, false, "SO_REUSEPORT", hasTcp);
+        OnLinux(errors, nameof(options.FastOpenQueue), options.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
+        OnLinux(errors, nameof(options.DeferAccept), options.DeferAccept, default, "TCP_DEFER_ACCEPT", hasTcp);
+        OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
+        if (options.ExclusiveAddressUse && !KernelProbe.IsWindows) errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here nobody takes a port by force");
+        if (!options.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows) errors.Add("ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR in every bind");
+        if (options.FastOpenQueue > 0 && hasTcp) FastOpenIsOn(errors, $"{nameof(options.FastOpenQueue)} = {options.FastOpenQueue}", "servers", FastOpenServerBit);
+    }
+
+    internal static void Check(OptionErrors errors, ClientOptions options, Engine engine)
+    {
+        if (!HasSockets(engine)) return;
+        bool hasTcp = options.EndPoint is not UnixDomainSocketEndPoint;
+        CheckCommon(errors, options, hasTcp);
+        OnLinux(errors, nameof(options.FastOpen), options.FastOpen, false, "TCP_FASTOPEN_CONNECT", hasTcp);
+        OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
+        if (options.FreeBind && options.LocalEndPoint is null) errors.Add("FreeBind = True, has no effect without LocalEndPoint");
+        if (options.FastOpen && hasTcp) FastOpenIsOn(errors, $"{nameof(options.FastOpen)} = True", "clients", FastOpenClientBit);
+    }
+
+    private static void CheckCommon(OptionErrors errors, ConnectionOptions options, bool hasTcp)
+    {
+        OnTcp(errors, nameof(options.NoDelay), options.NoDelay, true, "TCP_NODELAY", hasTcp);
+        OnTcp(errors, nameof(options.KeepAlive), options.KeepAlive, false, "SO_KEEPALIVE", hasTcp);
+        OnTcp(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, default, "TCP_KEEPIDLE", hasTcp);
+        OnTcp(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, default, "TCP_KEEPINTVL", hasTcp);
+        OnTcp(errors, nameof(options.KeepAliveCount), options.KeepAliveCount, 0, "TCP_KEEPCNT", hasTcp);
+        OnLinux(errors, nameof(options.UserTimeout), options.UserTimeout, default, "TCP_USER_TIMEOUT", hasTcp);
+        OnLinux(errors, nameof(options.TypeOfService), options.TypeOfService, 0, "IP_TOS", hasTcp);
+        OnLinux(errors, nameof(options.Mark), options.Mark, 0u, "SO_MARK", hasTcp);
+        OnLinux(errors, nameof(options.BusyPoll), options.BusyPoll, default, "SO_BUSY_POLL", hasTcp);
+        OnLinux(errors, nameof(options.BindToDevice), options.BindToDevice, null, "SO_BINDTODEVICE", hasTcp);
+    }
+
+    /// <summary>The memory engine has none, and is of no kind.</summary>
+    private static bool HasSockets(Engine engine) => engine.Kind != EngineKind.Auto;
+
+    private static bool OnTcp<T>(OptionErrors errors, string name, T value, T unset, string systemName, bool hasTcp)
+    {
+        if (EqualityComparer<T>.Default.Equals(value, unset)) return false;
+        if (!hasTcp) errors.Add($"{name} = {value}, Unix sockets have no {systemName}");
+        return hasTcp;
+    }
+
+    private static void OnLinux<T>(OptionErrors errors, string name, T value, T unset, string systemName, bool hasTcp)
+    {
+        if (OnTcp(errors, name, value, unset, systemName, hasTcp) && !KernelProbe.IsLinux) errors.Add($"{name} = {value}, of the systems that this library knows only Linux has {systemName}");
+    }
+
+    /// <summary>The system takes the option without a word, and does nothing, while it is off for everybody.</summary>
+    private static void FastOpenIsOn(OptionErrors errors, string option, string who, int bit)
+    {
+        try
+        {
+            if (!File.Exists(FastOpenFile) || !int.TryParse(File.ReadAllText(FastOpenFile), CultureInfo.InvariantCulture, out int bits) || (bits & bit) != 0) return;
+            errors.Add($"{option}, fast open is off for {who} on this system: net.ipv4.tcp_fastopen = {bits}, needs bit {bit} (sysctl -w net.ipv4.tcp_fastopen=3)");
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+        {
+            // Not ours to see. If it is off, connections open as slowly as without the option.
+        }
+    }
+}

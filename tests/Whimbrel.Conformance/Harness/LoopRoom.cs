@@ -1,0 +1,82 @@
+using System.Runtime.InteropServices;
+using System.Text;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// Takes the one loop of an engine out of the machine: a network of its own, or fewer privileges. Both belong to a thread on Linux,
+/// sockets belong to the thread that makes them, and the thread ends with the engine. Needs root.
+/// </summary>
+internal static unsafe class LoopRoom
+{
+    private const int CLONE_NEWNET = 0x40000000;
+    private const nuint SIOCSIFFLAGS = 0x8914;
+    private const uint CapabilityVersion3 = 0x20080522;
+
+    internal static bool IsRoot => OperatingSystem.IsLinux() && geteuid() == 0;
+
+    internal static void SkipUnlessRoot() => Assert.SkipUnless(IsRoot, "A network of its own, or a privilege to give up, needs root on Linux.");
+
+    /// <summary>An empty network with 127.0.0.1 in it. Sysctls of net are its own as well, see <see cref="SetSysctl"/>.</summary>
+    internal static void EnterNetwork(Rig rig)
+    {
+        SkipUnlessRoot();
+        rig.Engine.Start();
+        int error = 0;
+        rig.OnLoop(rig.Engine.GetLoop(0), () => error = unshare(CLONE_NEWNET) == 0 ? RaiseLoopback() : Marshal.GetLastSystemError());
+        Assert.SkipWhen(error != 0, $"No network of its own to be had here (error {error}).");
+    }
+
+    internal static void SetSysctl(Rig rig, string name, string value) =>
+        rig.OnLoop(rig.Engine.GetLoop(0), () => File.WriteAllText("/proc/sys/net/ipv4/" + name, value));
+
+    /// <summary>Runs it on the loop, so that what it reads of the system is its network's.</summary>
+    internal static T On<T>(Rig rig, Func<T> function)
+    {
+        T? result = default;
+        rig.OnLoop(rig.Engine.GetLoop(0), () => result = function());
+        return result!;
+    }
+
+    /// <summary>From here on the loop may do what anybody may.</summary>
+    // Safe: two structures on the stack, laid out as the kernel wants them: version and pid, then two sets of three masks.
+    internal static void DropCapabilities(Rig rig)
+    {
+        SkipUnlessRoot();
+        rig.Engine.Start();
+        rig.OnLoop(rig.Engine.GetLoop(0), static () =>
+        {
+            uint* header = stackalloc uint[2] { CapabilityVersion3, 0 };
+            uint* none = stackalloc uint[6];
+            new Span<uint>(none, 6).Clear();
+            Assert.Equal(0, capset(header, none));
+        });
+    }
+
+    // Safe: struct ifreq of 40 bytes, name first, flags at 16.
+    private static int RaiseLoopback()
+    {
+        const short upAndRunning = 0x41;
+        byte* request = stackalloc byte[40];
+        new Span<byte>(request, 40).Clear();
+        Encoding.ASCII.GetBytes("lo", new Span<byte>(request, 16));
+        *(short*)(request + 16) = upAndRunning;
+        int fd = Whimbrel.Linux.Syscall.Socket(2, 2, 0);
+        int error = ioctl(fd, SIOCSIFFLAGS, request) == 0 ? 0 : Marshal.GetLastSystemError();
+        Whimbrel.Linux.Syscall.Close(fd);
+        return error;
+    }
+
+    [DllImport("libc")]
+    private static extern uint geteuid();
+
+    [DllImport("libc")]
+    private static extern int unshare(int flags);
+
+    [DllImport("libc")]
+    private static extern int ioctl(int fd, nuint request, void* argument);
+
+    [DllImport("libc")]
+    private static extern int capset(void* header, void* data);
+}

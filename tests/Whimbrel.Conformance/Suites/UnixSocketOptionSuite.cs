@@ -1,0 +1,83 @@
+using System.Net;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Socket options of Unix sockets, on engines that have real ones: few are left, and the others say so.</summary>
+public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transport)
+{
+    [Fact]
+    public void Options_of_TCP_are_refused_by_name_and_all_together() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            NoDelay = false,
+            KeepAlive = true,
+            KeepAliveTime = TimeSpan.FromSeconds(1),
+            KeepAliveInterval = TimeSpan.FromSeconds(2),
+            KeepAliveCount = 3,
+            UserTimeout = TimeSpan.FromSeconds(4),
+            TypeOfService = 8,
+            Mark = 5,
+            BusyPoll = TimeSpan.FromMicroseconds(6),
+            BindToDevice = "lo",
+            FreeBind = true,
+            ReusePort = true,
+            FastOpenQueue = 7,
+            DeferAccept = TimeSpan.FromSeconds(9),
+        });
+        ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(server.StartAsync()));
+        Assert.Contains("14 mistake(s)", e.Message, StringComparison.Ordinal);
+        string[] expected =
+        [
+            "NoDelay = False, Unix sockets have no TCP_NODELAY", "KeepAlive = True, Unix sockets have no SO_KEEPALIVE", "KeepAliveTime = 00:00:01", "KeepAliveInterval = 00:00:02", "KeepAliveCount = 3",
+            "UserTimeout = 00:00:04", "TypeOfService = 8", "Mark = 5, Unix sockets have no SO_MARK", "BusyPoll = 00:00:00.0000060", "BindToDevice = lo", "FreeBind = True", "ReusePort = True",
+            "FastOpenQueue = 7, Unix sockets have no TCP_FASTOPEN", "DeferAccept = 00:00:09",
+        ];
+        foreach (string text in expected) Assert.Contains(text, e.Message, StringComparison.Ordinal);
+
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), KeepAlive = true, FastOpen = true });
+        e = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
+        Assert.Contains("2 mistake(s)", e.Message, StringComparison.Ordinal);
+        Assert.Contains("KeepAlive = True", e.Message, StringComparison.Ordinal);
+        Assert.Contains("FastOpen = True, Unix sockets have no TCP_FASTOPEN_CONNECT", e.Message, StringComparison.Ordinal);
+    });
+
+    [Fact]
+    public void On_a_server_with_both_kinds_of_address_they_go_to_those_of_TCP() => Run(rig =>
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Options are read back by Linux's numbers.");
+        MadeSockets made = new();
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)], KeepAlive = true, UserTimeout = TimeSpan.FromSeconds(4), OnSocketCreated = made.Note });
+        foreach (EndPoint endPoint in server.EndPoints) rig.Dial(endPoint);
+        server.Connected(1);
+        Assert.Equal(2, made.Count(SocketRole.Listener));
+        Assert.Equal(4000, made.Read(SocketRole.Listener, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_USER_TIMEOUT, 1));
+        Assert.Equal(0, made.Read(SocketRole.Listener, SocketAbi.SOL_SOCKET, SocketAbi.SO_KEEPALIVE, 0));
+    });
+
+    [Fact]
+    public void Buffer_sizes_are_set_and_the_hook_is_called_for_every_role() => Run(rig =>
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Options are read back by Linux's numbers.");
+        MadeSockets made = new();
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Note });
+        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Note }));
+        server.Connected();
+        Assert.Equal([SocketRole.Listener, SocketRole.Accepted, SocketRole.Dialled], made.Roles.Order());
+        foreach (SocketRole role in Enum.GetValues<SocketRole>()) Assert.Equal((role, 60_000, 40_000), (role, made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF), made.Read(role, SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF)));
+    });
+
+    [Fact]
+    public void A_hook_that_throws_fails_start_and_dial() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnSocketCreated = static _ => throw new NotSupportedException("not today") });
+        Assert.Equal(ErrorCategory.User, Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync())).Error.Category);
+        Assert.False(File.Exists(server.Options.EndPoint!.ToString()), "the path was left behind");
+        RecordingServer working = rig.Serve();
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = working.EndPoint, OnSocketCreated = static _ => throw new NotSupportedException("not today") });
+        Assert.Equal(ErrorCategory.User, Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
+    });
+}
