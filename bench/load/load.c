@@ -65,7 +65,7 @@ struct broadcast {
     struct message message;         // sequence 0: none under way
     unsigned group, got, got_at_sweep;
     uint8_t quiet_sweeps;
-    uint64_t started_ns;
+    uint64_t started_ns, sequence_at_sweep;
     uint64_t *seen;                 // a bit for each member
 };
 
@@ -516,8 +516,9 @@ static void sweep_broadcasts(void)
 {
     for (unsigned i = 0; i < messages; i++) {
         struct broadcast *b = &broadcasts[i];
-        bool moved = b->got != b->got_at_sweep;
+        bool moved = b->got != b->got_at_sweep || b->message.word[0] != b->sequence_at_sweep;
         b->got_at_sweep = b->got;
+        b->sequence_at_sweep = b->message.word[0];
         if (b->message.sequence == 0 || moved) { b->quiet_sweeps = 0; continue; }
         if (++b->quiet_sweeps == STALLED_SWEEPS)
             fail("stalled: sequence %" PRIu64 " of group %u reached %u of %u members, and nobody more for 2 s", b->message.word[0], b->group, b->got, members);

@@ -64,6 +64,8 @@ public class MemoryEngine : Engine
 
     internal override long NowMs => _nowMs;
 
+    internal override long NextMs => _nowMs;
+
     internal override long CoarseMs => _nowMs;
 
     internal override DateTimeOffset UtcNow => WallClock;
@@ -181,13 +183,10 @@ public class MemoryEngine : Engine
         ArgumentOutOfRangeException.ThrowIfLessThan(time, TimeSpan.Zero);
         long end = _nowMs + (long)time.TotalMilliseconds;
         RunUntilIdle();
-        while (AdvanceToTimer(end)) RunUntilIdle();
+        while (AdvanceToNextTimer(end)) RunUntilIdle();
         AdvanceTo(end);
         RunUntilIdle();
     }
-
-    /// <summary>Moves the clock to the next timer, if that is due by <paramref name="endMs"/>.</summary>
-    internal bool AdvanceToTimer(long endMs) => NextDueMs <= endMs && AdvanceToNextTimer();
 
     /// <summary>Moves the clock forward, unless a callback has moved it further already.</summary>
     internal void AdvanceTo(long endMs) => _nowMs = Math.Max(_nowMs, endMs);
@@ -228,7 +227,7 @@ public class MemoryEngine : Engine
     }
 
     /// <summary>False when there is no timer up to then.</summary>
-    private bool AdvanceToNextTimer(long most = long.MaxValue)
+    internal bool AdvanceToNextTimer(long most = long.MaxValue)
     {
         long due = NextDueMs;
         if (due == long.MaxValue || due > most) return false;

@@ -169,7 +169,7 @@ public sealed class TestNetwork : IDisposable
         ArgumentOutOfRangeException.ThrowIfLessThan(time, TimeSpan.Zero);
         long end = Engine.VirtualTimeMs + (long)time.TotalMilliseconds;
         Run();
-        while (Engine.AdvanceToTimer(end)) Run();
+        while (Engine.AdvanceToNextTimer(end)) Run();
         Engine.AdvanceTo(end);
         Run();
     }

@@ -27,7 +27,7 @@ public class LoopTimer
     private List<TimerWait>? _waits;
     private long _spanMs = -1; // of the last start; -1 when that was for a moment, or there was none
     private int _startsUnderWay; // posted by other threads, not yet taken
-    private bool _hasFired;
+    private volatile bool _hasFired;
 
     /// <summary>For a class that overrides <see cref="OnFired"/>, or a timer that is only waited for. Not started yet.</summary>
     /// <param name="loop">The loop whose thread fires it.</param>
@@ -105,8 +105,7 @@ public class LoopTimer
     {
         long spanMs = Loop.SpanMsOf(due);
         long periodMs = Loop.PeriodMsOf(period);
-        // From now, not from the start of the turn: a timer never fires early.
-        Begin(Loop.Engine.NowMs + spanMs, spanMs, periodMs);
+        Begin(DueAfter(spanMs), spanMs, periodMs);
     }
 
     /// <summary>Starts it for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. Any thread.</summary>
@@ -116,26 +115,28 @@ public class LoopTimer
     {
         long periodMs = Loop.PeriodMsOf(period);
         TimeSpan left = due - Loop.Engine.UtcNow;
-        Begin(Loop.Engine.NowMs + (left > TimeSpan.Zero ? Loop.WholeMs(left) : 0), -1, periodMs);
+        Begin(DueAfter(left > TimeSpan.Zero ? Loop.WholeMs(left) : 0), -1, periodMs);
     }
+
+    /// <summary>From now, not from the start of the turn, and from the millisecond that has not begun: a timer never fires early.</summary>
+    private long DueAfter(long spanMs) => spanMs == 0 ? Loop.Engine.NowMs : Loop.Engine.NextMs + spanMs;
 
     /// <summary>Starts it again with the time and period that it was last started with: the timeout of something that has just shown life. Any thread.</summary>
     /// <exception cref="InvalidOperationException">It was never started, or last started for a moment. Not thrown off-loop, where a start may be under way: then nothing happens.</exception>
     public void Restart()
     {
-        long nowMs = Loop.Engine.NowMs;
         IsQueued = false;
         if (Loop.IsCurrent)
         {
             if (_spanMs < 0) Throw.State("Only a timer that was last started with a time from then can be restarted; one for a moment is started with a new moment.");
             IsCancelled = false;
-            Arm(nowMs + _spanMs, _spanMs, PeriodMs);
+            Arm(DueAfter(_spanMs), _spanMs, PeriodMs);
             return;
         }
 
         IsCancelled = false;
         Interlocked.Increment(ref _startsUnderWay);
-        if (!Loop.PostControl(static (_, t, _, at) => ((LoopTimer)t!).TakeRestart(at), this, null, nowMs)) Refused();
+        if (!Loop.PostControl(static (_, t, _, at) => ((LoopTimer)t!).TakeRestart(at), this, null, Loop.Engine.NextMs)) Refused();
     }
 
     /// <summary>
@@ -174,6 +175,7 @@ public class LoopTimer
     {
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         if (Loop.Current is not null) Throw.WouldBlockLoop();
+        if (_hasFired && !IsActive) return true;
         // Not disposed: when the timeout passes, the loop may be just about to set it.
         ManualResetEventSlim ended = new();
         TimerWait wait = new(this, CancellationToken.None, ended);

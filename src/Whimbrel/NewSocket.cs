@@ -1,3 +1,4 @@
+using System.Diagnostics.CodeAnalysis;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Connections;
@@ -56,7 +57,7 @@ public readonly unsafe ref struct NewSocket
     public void SetOption(int level, int name, ReadOnlySpan<byte> value)
     {
         int error = SocketOptions.SetRaw(_socket, level, name, value);
-        if (error != 0) Throw.Option(error, $"Cannot set option {name} of level {level}");
+        if (error != 0) Refused(error, $"Cannot set option {name} of level {level}");
     }
 
     /// <summary>getsockopt of an integer, in the system's own numbers. Throws <see cref="NetworkException"/> of category Option when the system refuses.</summary>
@@ -76,7 +77,11 @@ public readonly unsafe ref struct NewSocket
     public int GetOption(int level, int name, Span<byte> value)
     {
         int length = SocketOptions.GetRaw(_socket, level, name, value);
-        if (length < 0) Throw.Option(-length, $"Cannot read option {name} of level {level}");
+        if (length < 0) Refused(-length, $"Cannot read option {name} of level {level}");
         return length;
     }
+
+    [DoesNotReturn]
+    private static void Refused(int error, string what) =>
+        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/socket-option.md."));
 }

@@ -4,6 +4,7 @@ using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Streams;
 
 namespace Whimbrel;
 
@@ -20,7 +21,7 @@ public class Server : IAsyncDisposable
     private Host? _host;
     private State _state;
 
-    /// <summary>Makes a server; nothing is opened before <see cref="StartAsync"/>.</summary>
+    /// <summary>Makes a server; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
     /// <param name="options">Copied and validated at start.</param>
     /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
     public Server(ServerOptions options, Func<Session> factory)
@@ -31,7 +32,7 @@ public class Server : IAsyncDisposable
         _factory = factory;
     }
 
-    /// <summary>Makes a server whose factory sees the connection; nothing is opened before <see cref="StartAsync"/>.</summary>
+    /// <summary>Makes a server whose factory sees the connection; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
     /// <param name="options">Copied and validated at start.</param>
     /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
     public Server(ServerOptions options, Func<SessionContext, Session> factory)
@@ -132,6 +133,20 @@ public class Server : IAsyncDisposable
         }
 
         OnStarted();
+    }
+
+    /// <summary>Makes and starts a server whose connections are served in pull style, each by one call of the handler: see <see cref="ConnectionStream.Serve"/>.</summary>
+    /// <param name="address">Where to listen: <c>tcp://127.0.0.1:1111</c> (port 0 takes a free one), <c>tcp://[::]:1111</c>, <c>unix:/path</c>.</param>
+    /// <param name="handler">What to do with a connection.</param>
+    /// <param name="options">Everything but the address. Copied; null takes the defaults.</param>
+    /// <param name="cancellationToken">Checked before anything is opened.</param>
+    /// <returns>The server, started. Dispose it to stop.</returns>
+    public static async ValueTask<Server> StartAsync(
+        string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null, CancellationToken cancellationToken = default)
+    {
+        Server server = new((options ?? new ServerOptions()).At(StreamAddress.ToEndPoint(address)), ConnectionStream.Serve(handler));
+        await server.StartAsync(cancellationToken).ConfigureAwait(false);
+        return server;
     }
 
     private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, List<Listener> opened)
@@ -486,6 +501,19 @@ public class Server : IAsyncDisposable
             }
         }
 
+        private void StopAll()
+        {
+            foreach (HostShard shard in Shards)
+            {
+                shard.Loop.PostControl(
+                    static (_, s, _, _) =>
+                    {
+                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.Stop();
+                    },
+                    shard);
+            }
+        }
+
         private void AbortAll()
         {
             foreach (HostShard shard in Shards)
@@ -511,7 +539,7 @@ public class Server : IAsyncDisposable
             Interlocked.CompareExchange(ref _openAtStop, Live, -1);
             if (deadline > TimeSpan.Zero)
             {
-                CloseAll(new CloseReason(CloseCause.ServerStopped));
+                StopAll();
                 LoopTimer timer = Engine.Loops[0].StartTimer(deadline, static host => ((Host)host!).AbortAll(), this);
                 await WaitForAll().ConfigureAwait(false);
                 timer.Cancel();

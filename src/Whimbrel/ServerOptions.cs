@@ -5,8 +5,14 @@ namespace Whimbrel;
 /// <summary>What a <see cref="Server"/> needs to know. Plain data, copied and validated once, at start.</summary>
 public sealed class ServerOptions : ConnectionOptions
 {
+    private EndPoint? _endPoint;
+
     /// <summary>Where to listen: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
-    public EndPoint? EndPoint { get; init; }
+    public EndPoint? EndPoint
+    {
+        get => _endPoint;
+        init => _endPoint = value;
+    }
 
     /// <summary>Several addresses to listen at. Give this or <see cref="EndPoint"/>.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
@@ -37,6 +43,15 @@ public sealed class ServerOptions : ConnectionOptions
 
     /// <summary>Delete a Unix path that is left over from a process that ended. Only sockets are deleted, and only when nobody answers there. Default true.</summary>
     public bool RemoveStaleUnixPath { get; init; } = true;
+
+    /// <summary>A copy that listens there.</summary>
+    internal ServerOptions At(EndPoint endPoint)
+    {
+        if (AllEndPoints.Count > 0) throw new ArgumentException("The options name an end point, and an address is given too: use one of them.");
+        ServerOptions copy = (ServerOptions)Clone();
+        copy._endPoint = endPoint;
+        return copy;
+    }
 
     internal IReadOnlyList<EndPoint> AllEndPoints => EndPoint is null ? EndPoints : [EndPoint];
 

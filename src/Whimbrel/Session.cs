@@ -21,7 +21,7 @@ namespace Whimbrel;
 /// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows.</item>
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only.</item>
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
-/// <item><see cref="SendAsync"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
+/// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order.</item>
 /// <item>The send queue has a limit and a policy; <see cref="BytesPending"/> is true from the moment a send returns.</item>
 /// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained.</item>
@@ -42,6 +42,9 @@ namespace Whimbrel;
 /// </remarks>
 public abstract class Session : IConnection
 {
+    // Weak, so that it does not keep alive the classes of a plug-in that could be unloaded.
+    private static readonly ConditionalWeakTable<Type, object> s_hooks = [];
+
     private Connection? _connection;
     private uint _generation;
     private PeerAddress _remote;
@@ -50,6 +53,8 @@ public abstract class Session : IConnection
     private ConnectionHost? _host;
     private Loop? _loop;
     private long _finalReceived;
+    private EndWait? _endWaits;
+    private CloseReason _endReason;
     private long _finalSent;
 
     /// <inheritdoc/>
@@ -121,6 +126,13 @@ public abstract class Session : IConnection
     public SendResult Send(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
+        return Send(text.AsSpan());
+    }
+
+    /// <summary>Queues the text as UTF-8, whole or not at all.</summary>
+    /// <param name="text">What to send.</param>
+    public SendResult Send(ReadOnlySpan<char> text)
+    {
         int length = Encoding.UTF8.GetMaxByteCount(text.Length);
         if (length <= 1024)
         {
@@ -150,6 +162,32 @@ public abstract class Session : IConnection
     /// <inheritdoc/>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
         _connection is { } connection ? connection.SendAsync(data, _generation, cancellationToken) : new(SendResult.Closed);
+
+    /// <summary>Sends the text as UTF-8, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
+    /// <param name="text">What to send.</param>
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    public ValueTask<SendResult> SendAsync(string text, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        byte[] bytes = ArrayPool<byte>.Shared.Rent(Encoding.UTF8.GetMaxByteCount(text.Length));
+        ValueTask<SendResult> sending = SendAsync(bytes.AsMemory(0, Encoding.UTF8.GetBytes(text, bytes)), cancellationToken);
+        if (!sending.IsCompleted) return GiveBackAfter(sending, bytes);
+        ArrayPool<byte>.Shared.Return(bytes);
+        return sending;
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private static async ValueTask<SendResult> GiveBackAfter(ValueTask<SendResult> sending, byte[] bytes)
+    {
+        try
+        {
+            return await sending.ConfigureAwait(false);
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(bytes);
+        }
+    }
 
     /// <summary>
     /// Room in the fill block to write a message into, without a copy. The session's thread only; follow with
@@ -198,8 +236,31 @@ public abstract class Session : IConnection
         connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation);
     }
 
+    /// <summary>
+    /// Closes gracefully, as <see cref="Close"/> does, and completes when the connection has ended, after the last callback,
+    /// with the reason. At once when it has ended, or when there never was one.
+    /// </summary>
+    /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
+    public ValueTask<CloseReason> CloseAsync(CancellationToken cancellationToken = default)
+    {
+        if (_loop is null) return default;
+        EndWait wait = new(this, cancellationToken);
+        ValueTask<CloseReason> task = wait.Task;
+        do
+        {
+            wait.Next = Volatile.Read(ref _endWaits);
+            if (ReferenceEquals(wait.Next, EndWait.Over)) return new(_endReason);
+        }
+        while (!ReferenceEquals(Interlocked.CompareExchange(ref _endWaits, wait, wait.Next), wait.Next));
+        Close();
+        wait.Watch();
+        return task;
+    }
+
     /// <inheritdoc/>
-    public void Abort()
+    public void Abort() => AbortWith(new CloseReason(CloseCause.LocalAbort));
+
+    internal void AbortWith(CloseReason reason)
     {
         if (_connection is not { } connection)
         {
@@ -209,20 +270,20 @@ public abstract class Session : IConnection
 
         if (connection.Loop.IsCurrent)
         {
-            if (connection.Generation == _generation) connection.AbortWith(new CloseReason(CloseCause.LocalAbort));
+            if (connection.Generation == _generation) connection.AbortWith(reason);
             return;
         }
 
-        bool wasClosed = Strand.CurrentOf(connection, _generation)?.EndHere(CloseCause.LocalAbort) == CloseCause.LocalClose;
+        if (Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause) == CloseCause.LocalClose) reason = new CloseReason(CloseCause.LocalClose);
         connection.CloseForeign(_generation);
         connection.Loop.PostControl(
-            static (_, c, closed, g) =>
+            static (_, c, r, g) =>
             {
                 Connection target = (Connection)c!;
-                if (target.Generation == (uint)g) target.AbortWith(new CloseReason(closed is null ? CloseCause.LocalAbort : CloseCause.LocalClose));
+                if (target.Generation == (uint)g) target.AbortWith((CloseReason)r!);
             },
             connection,
-            wasClosed ? this : null,
+            reason,
             _generation);
     }
 
@@ -288,7 +349,9 @@ public abstract class Session : IConnection
         ArgumentNullException.ThrowIfNull(next);
         if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
         if (_connection is not { } connection) return;
-        if (StrandHere(connection, nameof(HandOver)) is { } strand) strand.HandOver(next);
+        Strand? strand = StrandHere(connection, nameof(HandOver));
+        if (strand is not null && next.StaysOnLoop) Throw.State("A stream lives on the loop: it cannot take over from a session whose callbacks run on the pool.");
+        if (strand is not null) strand.HandOver(next);
         else connection.HandOver(next);
     }
 
@@ -362,6 +425,39 @@ public abstract class Session : IConnection
     /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="FinishSending"/> or <see cref="Close"/>.</summary>
     protected virtual void OnPeerFinished() => Close();
 
+    /// <summary>
+    /// The server begins to stop. The default closes; an override that does not may still send and receive, and ends with
+    /// <see cref="Close"/> before the deadline of the stop, which aborts it. Not called by a stop without time to drain.
+    /// </summary>
+    protected virtual void OnServerStopping() => Close();
+
+    /// <summary>
+    /// Asked before a send is queued: no refuses it with <see cref="SendResult.Refused"/>. On the thread that sends, inside
+    /// its call, which gets what this throws; several at a time when several send. Broadcasts are not asked (see
+    /// <see cref="BroadcastGate"/>). An override makes every send of this class take the slow way.
+    /// </summary>
+    /// <param name="bytes">How long the send is.</param>
+    /// <returns>True to let it be queued.</returns>
+    protected virtual bool OnSending(long bytes) => true;
+
+    /// <summary>
+    /// The system took bytes of this connection: of one send, of many, or of a part. Never inside another callback, and not
+    /// after <see cref="Close"/>. Only classes that override it pay for it.
+    /// </summary>
+    /// <param name="sent">Bytes since the last call.</param>
+    /// <param name="pending">Bytes that wait now: <see cref="BytesPending"/>.</param>
+    protected virtual void OnSent(long sent, long pending)
+    {
+    }
+
+    /// <summary>
+    /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
+    /// it empty once more. Never inside another callback, and not after <see cref="Close"/>. Only classes that override it pay for it.
+    /// </summary>
+    protected virtual void OnDrained()
+    {
+    }
+
     /// <summary>The connection has ended. Exactly once, and last.</summary>
     /// <param name="reason">The first cause.</param>
     protected virtual void OnDisconnected(CloseReason reason)
@@ -405,6 +501,52 @@ public abstract class Session : IConnection
     internal void CallDisconnected(CloseReason reason) => OnDisconnected(reason);
 
     internal void CallTimer(LoopTimer timer) => OnTimer(timer);
+
+    internal void CallServerStopping() => OnServerStopping();
+
+    internal bool CallSending(long bytes) => OnSending(bytes);
+
+    internal void CallSent(long sent, long pending) => OnSent(sent, pending);
+
+    internal void CallDrained() => OnDrained();
+
+    /// <summary>Which hooks this class overrides: seen by where the method that a call would reach is declared.</summary>
+    internal SessionHooks FindHooks()
+    {
+        if (s_hooks.TryGetValue(GetType(), out object? known)) return (SessionHooks)known;
+        SessionHooks hooks = SessionHooks.None;
+        if (IsOverride((Action<long, long>)OnSent)) hooks |= SessionHooks.Sent;
+        if (IsOverride((Action)OnDrained)) hooks |= SessionHooks.Drained;
+        if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
+        if (IsOverride((Action)OnServerStopping)) hooks |= SessionHooks.Stopping;
+        s_hooks.AddOrUpdate(GetType(), hooks);
+        return hooks;
+    }
+
+    private static bool IsOverride(Delegate method) => method.Method.DeclaringType != typeof(Session);
+
+    /// <summary>Its callbacks run on the loop under every <see cref="Scheduling"/>.</summary>
+    internal virtual bool StaysOnLoop => false;
+
+    /// <summary>Completes those who await the end.</summary>
+    internal void TellEnded(CloseReason reason)
+    {
+        _endReason = reason;
+        EndWait? wait = Interlocked.Exchange(ref _endWaits, EndWait.Over);
+        while (wait is not null)
+        {
+            EndWait? next = wait.Next; // completed, it belongs to its awaiter
+            wait.End(reason);
+            wait = next;
+        }
+    }
+
+    internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, out SendResult result)
+    {
+        if (_connection is { } connection) return connection.BeginSend(data, _generation, out result);
+        result = SendResult.Closed;
+        return null;
+    }
 
     internal void CallError(Exception exception)
     {

@@ -35,6 +35,39 @@ public sealed class AllocationTests
         });
     }
 
+    // From one callback to the next on the same thread everything of that thread is counted: the pool's dispatch, the strand,
+    // the callback. Others use the pool as well now and then, so it is the typical round that must be free.
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void An_echo_on_the_thread_pool_allocates_nothing(string engine)
+    {
+        long[] perRound = new long[4 * Rounds];
+        int count = 0;
+        int lastThread = 0;
+        long lastBytes = 0;
+        using Rig rig = new(
+            engine,
+            () => new ScriptedSession((session, unread) =>
+            {
+                long bytes = GC.GetAllocatedBytesForCurrentThread();
+                if (lastThread == Environment.CurrentManagedThreadId && count < perRound.Length) perRound[count++] = bytes - lastBytes;
+                lastThread = Environment.CurrentManagedThreadId;
+                lastBytes = bytes;
+                return Echo(session, unread);
+            }),
+            scheduling: Scheduling.ThreadPool);
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes on the pool", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+        Array.Sort(perRound, 0, count);
+        Assert.True(count >= Rounds / 2, $"only {count} rounds on one thread");
+        Assert.Equal(0, perRound[count / 2]);
+    }
+
     [Theory]
     [MemberData(nameof(Engines))]
     public void An_echo_of_20_KiB_allocates_nothing(string engine)
@@ -155,6 +188,58 @@ public sealed class AllocationTests
             rig.Read(client, WaitingSender.Messages * WaitingSender.MessageBytes);
         });
         Assert.True(sender.Waits > 100, $"only {sender.Waits} waited: nothing was shown");
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void An_echo_over_a_stream_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync));
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes over a stream, each read with a token", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Bulk_over_a_stream_that_waits_for_room_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        Socket client = rig.Connect();
+        byte[] message = new byte[8 * 1024];
+        rig.Meter.ExpectNone("256 KiB there and back over a stream against a send limit of 64 KiB", 40, () =>
+        {
+            for (int i = 0; i < 4; i++)
+            {
+                for (int j = 0; j < 8; j++) client.Send(message);
+                rig.Read(client, 8 * message.Length);
+            }
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Being_told_what_was_sent_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, static () => new ToldSession());
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes by a session that is asked and told", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    private static async Task EchoAsync(ConnectionStream peer, CancellationToken stop)
+    {
+        byte[] memory = new byte[16 * 1024];
+        int count;
+        while ((count = await peer.ReadAsync(memory, stop)) > 0) await peer.WriteAsync(memory.AsMemory(0, count), stop);
     }
 
     [Theory]

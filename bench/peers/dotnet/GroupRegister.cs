@@ -50,7 +50,7 @@ internal sealed class GroupRegister
         }
     }
 
-    public void Leave(GroupMember member)
+    public static void Leave(GroupMember member)
     {
         foreach (var group in member.Groups)
         {

@@ -103,7 +103,7 @@ internal static class KestrelServer
             }
             finally
             {
-                register.Leave(member);
+                GroupRegister.Leave(member);
             }
         }
     }

@@ -4,9 +4,10 @@
 
 using System.Globalization;
 using System.Net;
+using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline [--push | --groups] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|whimbrel-ENGINE-stream|whimbrel-ENGINE-async [--push | --groups] [--port N]";
 
 if (args.Length == 0)
 {
@@ -58,6 +59,9 @@ switch (name, push)
         return 0;
     case ("saea" or "saea-inline", false):
         SaeaEcho.Run(port, Tell);
+        return 0;
+    case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+        await (name.EndsWith("-stream", StringComparison.Ordinal) ? WhimbrelStreamEcho.RunAsync(kind, port, Tell) : WhimbrelAsyncEcho.RunAsync(kind, port, Tell));
         return 0;
     default:
         return Fail(Usage);

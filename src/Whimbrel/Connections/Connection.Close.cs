@@ -9,6 +9,7 @@ internal sealed partial class Connection
     private const int LingerMs = 5_000;
 
     private long _progressAtDeadline;
+    private bool _stopAsked;
 
     private void SetReason(CloseReason reason)
     {
@@ -34,6 +35,7 @@ internal sealed partial class Connection
 
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
         else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_stopAsked) SetReason(new CloseReason(CloseCause.ServerStopped));
         else SetReason(reason);
         _state = ConnectionState.Draining;
         _strand?.EndInput();
@@ -82,6 +84,35 @@ internal sealed partial class Connection
         UpdateReceiving();
     }
 
+    /// <summary>The server begins to stop: the session may end the connection in its own way, until the deadline.</summary>
+    internal void Stop()
+    {
+        if (_stopAsked) return;
+        if (_state != ConnectionState.Open || (_hooks & SessionHooks.Stopping) == 0)
+        {
+            CloseWith(new CloseReason(CloseCause.ServerStopped));
+            return;
+        }
+
+        _stopAsked = true;
+        if (_strand is { } strand)
+        {
+            strand.PostServerStopping();
+            return;
+        }
+
+        Call("OnServerStopping", static session => session.CallServerStopping());
+        AfterCallback();
+    }
+
+    /// <summary>A session that took over meanwhile is told as well.</summary>
+    private void StopNext()
+    {
+        if (!_stopAsked || _state != ConnectionState.Open) return;
+        _stopAsked = false;
+        Stop();
+    }
+
     internal void FinishSending()
     {
         if (_state != ConnectionState.Open || _finishRequested) return;
@@ -116,6 +147,8 @@ internal sealed partial class Connection
                 return;
         }
 
+        // What failed before is the first cause, though the session was not told yet.
+        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
         SetReason(reason);
         _strand?.EndInput();
         ResetOnClose = true;
@@ -202,6 +235,7 @@ internal sealed partial class Connection
         Recycle();
         Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
+        session.TellEnded(reason);
     }
 
     private void CallLast(Session session, CloseReason reason, bool wasConnected)
@@ -257,6 +291,10 @@ internal sealed partial class Connection
         _finishRequested = false;
         _finishSent = false;
         _finishedFirst = false;
+        _stopAsked = false;
+        _drainOwed = false;
+        _sentUntold = 0;
+        _hooks = SessionHooks.None;
         _finishWasTold = false;
         _sendError = 0;
         _reserved = 0;

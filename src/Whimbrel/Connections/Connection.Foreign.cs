@@ -15,6 +15,7 @@ internal sealed partial class Connection
 
     internal SendResult SendOwned(IMemoryOwner<byte> owner, int length, uint generation)
     {
+        if (IsRefused(length, generation)) return SendResult.Refused;
         if (!Loop.IsCurrent) return SendOwnedForeign(owner, length, generation);
         SendResult result = Admit(length, generation);
         if (result == SendResult.Queued) EnqueueOwned(owner, length);
@@ -108,7 +109,7 @@ internal sealed partial class Connection
     {
         if (generation != Generation) return;
         if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
-        if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+        if (_state == ConnectionState.Draining || _finishRequested || _drainOwed) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -189,25 +190,42 @@ internal sealed partial class Connection
     internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, uint generation, CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellation);
+        if (BeginSend(data, generation, out SendResult result) is not { } operation) return new(result);
+        ValueTask<SendResult> task = operation.Task;
+        if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
+        return task;
+    }
+
+    /// <summary>Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one.</summary>
+    internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, uint generation, out SendResult result)
+    {
+        result = SendResult.Closed;
+        if (IsRefused(data.Length, generation))
+        {
+            result = SendResult.Refused;
+            return null;
+        }
+
         bool onLoop = Loop.IsCurrent;
         if (onLoop)
         {
-            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return new(SendResult.Closed);
+            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return null;
             // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
             if (_operationCount == 0 && BytesPending + data.Length <= _limit)
             {
                 SendAdmitted(data.Span, default);
-                return new(_sendError == 0 ? SendResult.Queued : SendResult.Closed);
+                if (_sendError == 0) result = SendResult.Queued;
+                return null;
             }
         }
         else
         {
             long word = Volatile.Read(ref _foreign);
-            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return new(SendResult.Closed);
+            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return null;
             if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
             {
-                SendResult result = SendForeign(data.Span, default, generation, mayWait: true);
-                if (result != SendResult.Full) return new(result);
+                result = SendForeign(data.Span, default, generation, mayWait: true);
+                if (result != SendResult.Full) return null;
             }
         }
 
@@ -221,9 +239,7 @@ internal sealed partial class Connection
             PumpOperations();
         }
         else if (!Loop.Mailbox.PostItem(DataKind.SendOperation, this, generation, operation)) operation.End(SendResult.Closed);
-        ValueTask<SendResult> task = operation.Task;
-        if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
-        return task;
+        return operation;
     }
 
     internal void DrainOperation(uint generation, SendOperation operation)

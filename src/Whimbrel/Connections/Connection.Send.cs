@@ -131,6 +131,7 @@ internal sealed unsafe partial class Connection
     [MethodImpl(MethodImplOptions.NoInlining)]
     private SendResult SendSlow(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
     {
+        if (IsRefused((long)head.Length + body.Length, generation)) return SendResult.Refused;
         if (!Loop.IsCurrent) return SendForeign(head, body, generation);
         SendResult result = Admit((long)head.Length + body.Length, generation);
         if (result != SendResult.Queued) return result;
@@ -187,8 +188,9 @@ internal sealed unsafe partial class Connection
     // ------------------------------------------------------------------ the queue
 
     /// <summary>
-    /// Copies to the end of the queue. The limit was checked. When no other send may follow (an end has begun, or one
-    /// waits for room), what was admitted before still goes, but no room stays open behind it: Send looks at nothing else.
+    /// Copies to the end of the queue. The limit was checked. When no other send may follow unasked (an end has begun, one
+    /// waits for room, the session wants to be asked), what was admitted before still goes, but no room stays open behind
+    /// it: Send looks at nothing else.
     /// </summary>
     private void Append(ReadOnlySpan<byte> data)
     {
@@ -203,7 +205,7 @@ internal sealed unsafe partial class Connection
             if (_room == 0) CloseFill();
         }
 
-        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null) CloseFill();
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null || AsksFirst) CloseFill();
     }
 
     /// <summary>Opens room at the tail: what is left of the last block, or a new one. Marks the connection dirty.</summary>
@@ -317,6 +319,7 @@ internal sealed unsafe partial class Connection
         _bytesSent += count;
         _shard.BytesSent += count;
         Loop.Counters.BytesSent += count;
+        if ((_hooks & (SessionHooks.Sent | SessionHooks.Drained)) != 0) NoteSent(count);
     }
 
     private void PopSent()
@@ -375,7 +378,7 @@ internal sealed unsafe partial class Connection
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Reserve));
         CheckReserve(count);
-        if (Admit(count, generation) != SendResult.Queued) return default;
+        if (IsRefused(count, generation) || Admit(count, generation) != SendResult.Queued) return default;
         if (_room < count)
         {
             CloseFill();
@@ -397,5 +400,6 @@ internal sealed unsafe partial class Connection
         if (_granted == 0) return; // ended in between
         _fillPointer += count;
         _room -= count;
+        if (AsksFirst) CloseFill();
     }
 }

@@ -43,8 +43,10 @@ internal sealed partial class Connection
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _session = next;
+        ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         _strand!.PostHandedOver(next);
+        StopNext();
     }
 
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)

@@ -47,6 +47,10 @@ internal sealed partial class Connection : Resident
 
     internal CloseReason Reason => _reason;
 
+    /// <summary>Why it ends, also while the session was not told yet; cause None while it does not.</summary>
+    internal CloseReason EndSoFar =>
+        _reason.Cause != CloseCause.None || _sendError == 0 ? _reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError);
+
     internal bool IsOpen => _state == ConnectionState.Open && _strand is not { IsEnded: true };
 
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
@@ -69,10 +73,11 @@ internal sealed partial class Connection : Resident
         _reason = default;
         _gate = ReceiveGate.NotOpen;
         _limit = shard.Options.SendLimitBytes;
+        _hooks = shard.HooksOf(session);
         _foreign = ForeignWord(Generation, closed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
-        if (shard.Options.Scheduling == Scheduling.ThreadPool) _strand = new Strand(this, session);
+        if (shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
         Loop.Engine.SessionBegan(session);
     }
 
@@ -210,10 +215,12 @@ internal sealed partial class Connection : Resident
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _session = next;
+        ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         Exception? thrown = TellHandedOver(old);
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
         Call("OnConnected", static session => session.CallConnected());
+        StopNext();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (_state != ConnectionState.Open || _unread.Length == 0) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
@@ -235,6 +242,7 @@ internal sealed partial class Connection : Resident
         }
 
         Loop.LeaveCallback();
+        old.TellEnded(new CloseReason(CloseCause.HandedOver));
         return thrown;
     }
 
@@ -362,6 +370,12 @@ internal sealed partial class Connection : Resident
         if (_next is not null)
         {
             AfterCallback();
+            if (_state != ConnectionState.Open) return;
+        }
+
+        if (_drainOwed)
+        {
+            TellSent();
             if (_state != ConnectionState.Open) return;
         }
 

@@ -11,4 +11,20 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal long BytesSent;
     internal long Opened;
     internal long Closed;
+
+    private Type? _lastType;
+    private SessionHooks _lastHooks;
+
+    /// <summary>The hooks of the session's class. Nearly always the same class as the last time.</summary>
+    internal SessionHooks HooksOf(Session session)
+    {
+        Type type = session.GetType();
+        if (!ReferenceEquals(type, _lastType))
+        {
+            _lastHooks = session.FindHooks();
+            _lastType = type;
+        }
+
+        return _lastHooks;
+    }
 }

@@ -54,7 +54,8 @@ internal sealed class SendOperation : Completion<SendResult>
         _registration = token.UnsafeRegister(static state => ((SendOperation)state!).CancelRequested(), this);
     }
 
-    private void CancelRequested() =>
+    /// <summary>Asks the loop to give it up (contract 6). Any thread.</summary>
+    internal void CancelRequested() =>
         _loop.PostControl(
             static (_, operation, _, version) =>
             {

@@ -107,6 +107,7 @@ internal sealed partial class Strand
     internal Span<byte> Reserve(int count)
     {
         GiveBackReserved();
+        if (_connection.IsRefused(count, _generation)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
         _reserved = 0;
         StrandBlock batch = BatchFor(count);

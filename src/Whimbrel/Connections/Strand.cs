@@ -406,6 +406,15 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             case StrandEventKind.HandedOver:
                 RunHandedOver((Session)item.First!);
                 break;
+            case StrandEventKind.ServerStopping:
+                if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
+                break;
+            case StrandEventKind.Sent:
+                RunSent();
+                break;
+            case StrandEventKind.Drained:
+                RunDrained();
+                break;
             case StrandEventKind.Continuation:
                 RunContinuation((Action<object?>)item.First!, item.Second);
                 break;
@@ -597,6 +606,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             TellError(old, e);
         }
 
+        old.TellEnded(new CloseReason(CloseCause.HandedOver));
         Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
@@ -623,6 +633,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         DropBlocks();
         _loop.Engine.SessionEnded(session, _reason);
         _host.SessionEnded(session, _reason, _wasConnected);
+        session.TellEnded(_reason);
         // The loop waits for this before it ends: no callback comes after its engine was disposed.
         _loop.PostControl(static (loop, _, _, _) => loop.StrandEnded());
     }

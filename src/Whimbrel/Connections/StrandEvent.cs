@@ -8,6 +8,9 @@ internal enum StrandEventKind : byte
     Timer,
     HandedOver,
     Continuation,
+    ServerStopping,
+    Sent,
+    Drained,
 }
 
 /// <summary>One thing that waits for a strand besides received bytes.</summary>

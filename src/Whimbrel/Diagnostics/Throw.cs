@@ -17,11 +17,11 @@ internal static class Throw
         throw new ArgumentOutOfRangeException(name, value, $"{name} must be {range}.");
 
     [DoesNotReturn]
-    internal static void Option(int error, string what) =>
-        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/socket-option.md."));
+    internal static void Disposed(string name) => throw new ObjectDisposedException(name);
 
     [DoesNotReturn]
-    internal static void Disposed(string name) => throw new ObjectDisposedException(name);
+    internal static void BlocksLoop(string member) =>
+        throw new InvalidOperationException($"{member} blocks, and this is a loop's thread: everything else on it would stand still. Await {member}Async, or call it from another thread.");
 
     [DoesNotReturn]
     internal static void WouldBlockLoop() =>

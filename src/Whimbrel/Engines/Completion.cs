@@ -12,6 +12,7 @@ namespace Whimbrel.Engines;
 internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 {
     private static readonly Action<object?> s_done = static _ => { };
+    private static readonly Action<object?> s_signal = static signal => ((ManualResetEventSlim)signal!).Set();
 
     private Action<object?>? _continuation;
     private object? _state;
@@ -55,6 +56,13 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 
     private void Schedule(Action<object?> continuation, object? state)
     {
+        if (ReferenceEquals(continuation, s_signal))
+        {
+            // Somebody blocks: a hop over the pool would need a free thread of it, and they may all be blocked here.
+            continuation(state);
+            return;
+        }
+
         if (_context is not null) continuation = InContext(_context, continuation);
         if (_awaitedOn is Loop loop) loop.PostContinuation(continuation, state);
         else if (_awaitedOn is Strand strand) strand.PostContinuation(continuation, state);
@@ -65,6 +73,14 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private static Action<object?> InContext(ExecutionContext context, Action<object?> inner) =>
         // tidy: allowed because only callers that flow their context come here, never async methods
         state => ExecutionContext.Run(context, x => inner(x), state);
+
+    /// <summary>For a thread that is no loop's and wants to block: set by whoever completes this. Null when it is completed already.</summary>
+    internal ManualResetEventSlim? SignalWhenCompleted()
+    {
+        ManualResetEventSlim signal = new();
+        _state = signal;
+        return Interlocked.CompareExchange(ref _continuation, s_signal, null) is null ? signal : null;
+    }
 
     public ValueTaskSourceStatus GetStatus(short token)
     {

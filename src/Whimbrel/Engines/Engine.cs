@@ -115,6 +115,9 @@ public class Engine : IAsyncDisposable
     /// <summary>Monotonic milliseconds.</summary>
     internal virtual long NowMs => Stopwatch.GetTimestamp() / (Stopwatch.Frequency / 1000);
 
+    /// <summary>The same, rounded up.</summary>
+    internal virtual long NextMs => (Stopwatch.GetTimestamp() + (Stopwatch.Frequency / 1000) - 1) / (Stopwatch.Frequency / 1000);
+
     /// <summary>The same clock, up to <see cref="CoarseLagMs"/> behind, for a third of the price: what a turn looks at though no timer is near.</summary>
     internal virtual long CoarseMs => KernelProbe.HasCoarseClock ? Environment.TickCount64 : NowMs;
 

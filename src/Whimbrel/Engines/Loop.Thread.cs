@@ -58,11 +58,11 @@ public abstract partial class Loop
     }
 
     /// <summary>
-    /// One turn of an adopted loop on the calling thread: runs what was posted and is due, waits for the network for at most
-    /// <paramref name="maxWait"/>, delivers, and sends what the callbacks queued. Starts the engine if it was never started.
+    /// One turn of an adopted loop on the calling thread: runs what was posted and is due, or else waits for at most
+    /// <paramref name="maxWait"/>; then delivers what has come, and sends what the callbacks queued. Starts the engine if it was never started.
     /// Always the same thread calls it. A stop of the engine is carried out inside of these calls.
     /// </summary>
-    /// <param name="maxWait">How long to wait when nothing is there, rounded up to whole milliseconds. Zero never waits; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <param name="maxWait">How long to wait when there was nothing to do, rounded up to whole milliseconds. Zero never waits; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
     /// <returns>True while the loop lives; false when the engine was stopped: the loop has ended, and nothing was done.</returns>
     /// <exception cref="InvalidOperationException">The loop has a thread of its own, another thread runs it, or this is inside a callback.</exception>
     public bool Turn(TimeSpan maxWait)
@@ -72,7 +72,9 @@ public abstract partial class Loop
         try
         {
             BeginTurns();
-            if (!HasEnded) RunTurn(maxWait < TimeSpan.Zero ? long.MaxValue : WholeMs(maxWait));
+            // With something to do there is nothing to wait for.
+            bool hasWork = HasWork || Timers.NextDueMs <= Engine.NowMs;
+            if (!HasEnded) RunTurn(hasWork ? 0 : maxWait < TimeSpan.Zero ? long.MaxValue : WholeMs(maxWait));
             // The caller may take its time before the next turn: what was queued leaves now.
             RunWork();
             Submit();

@@ -204,6 +204,7 @@ public abstract partial class Loop
     private protected void Woke()
     {
         Mailbox.Woke();
+        Counters.Turns++;
         TimeMs = _busySinceMs = Engine.CoarseMs;
         IsBusy = true;
     }
@@ -335,10 +336,13 @@ public abstract partial class Loop
         return Blocks.Take();
     }
 
-    /// <summary>A run of a group, counted like a block: a turn with broadcasts of many groups is flushed in between as well.</summary>
+    /// <summary>
+    /// A run of a group, counted like the two blocks it is as large as: a turn with broadcasts of many groups is flushed
+    /// in between, and goes round with the runs that the pool keeps.
+    /// </summary>
     internal Run TakeOpenRun(int length)
     {
-        _blocksSinceFlush++;
+        _blocksSinceFlush += Buffers.Run.FixedCapacity / BlockPool.BlockBytes;
         return Blocks.TakeOpenRun(length);
     }
 

@@ -3,6 +3,7 @@ namespace Whimbrel.Engines;
 /// <summary>What one loop has done. Written by its thread only; readers elsewhere see a value that was true a moment ago.</summary>
 internal sealed class LoopCounters
 {
+    internal long Turns;
     internal long BytesReceived;
     internal long Receives;
     internal long BytesSent;

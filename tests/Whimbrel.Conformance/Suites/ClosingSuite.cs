@@ -69,10 +69,12 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(static s =>
         {
             s.AtPeerFinished = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1));
-            s.AtTimer = static (x, _) =>
+            s.AtTimer = static (x, timer) =>
             {
                 x.Send("t"u8);
-                if (x.Count("timer") == 3) x.FinishSending();
+                if (x.Count("timer") < 3) return;
+                x.FinishSending();
+                timer.Cancel();
             };
         });
         Peer peer = rig.Dial(server.EndPoint!);

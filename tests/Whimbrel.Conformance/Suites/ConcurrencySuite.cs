@@ -107,7 +107,8 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
             for (int i = 0; i < peers.Length; i++) server.Connected(i);
             peers[0].Write("x");
             rig.Until(() => server.Made.Count(static s => s.IsOver) == 9, "nine sessions to end");
-            Assert.Equal(0, inside);
+            // On the pool they are told beside it: that callback is another session's.
+            if (!rig.IsPool) Assert.Equal(0, inside);
             Assert.Equal(9, server.Made.Count(static s => s.IsOver && s.Reason.Cause == CloseCause.LocalAbort));
         },
         loops: 1);

@@ -148,7 +148,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Loop loop = rig.Engine.GetLoop(0);
             loop.Post(static () => throw new InvalidDataException("thrown by the test"));
             loop.StartTimer(TimeSpan.Zero, static _ => throw new InvalidDataException("thrown by the test"));
-            rig.Until(() => rig.Notices.Count == 2, "two notices");
+            rig.Until(() => rig.Notices.Count(static n => n.Kind == NoticeKind.UserException) == 2, "two notices");
             Peer peer = rig.Dial(server.EndPoint!);
             peer.Write("x");
             Assert.Equal("x", peer.ReadText(1));

@@ -364,6 +364,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             foreach (RecordingServer server in (RecordingServer[])[one, two])
             {
                 RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = s_loopback }));
+                // tidy: fixed port because it is the only one in the test's own network
                 Assert.Equal(new IPEndPoint(IPAddress.Loopback, 50000), session.LocalEndPoint);
             }
         },

@@ -7,9 +7,9 @@ namespace Whimbrel.Engines.Uring;
 /// unknown flag, a signal) where it would not give one by itself. Any thread; no state.
 /// </summary>
 // Safe: pointers go through to the system call, which keeps none.
-internal unsafe class RingCalls
+internal abstract unsafe class RingCalls
 {
-    internal static RingCalls System { get; } = new();
+    internal static RingCalls System { get; } = new Plain();
 
     /// <summary>A descriptor, or minus the error number.</summary>
     internal virtual int Setup(uint entries, UringParameters* parameters) => Syscall.UringSetup(entries, parameters);
@@ -20,4 +20,6 @@ internal unsafe class RingCalls
 
     /// <summary>Not negative, or minus the error number.</summary>
     internal virtual int Register(int fd, uint operation, void* argument, uint count) => Syscall.UringRegister(fd, operation, argument, count);
+
+    private sealed class Plain : RingCalls;
 }

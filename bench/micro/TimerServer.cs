@@ -1,0 +1,70 @@
+using System.Globalization;
+using System.Net;
+using Whimbrel.Bench.Peers;
+
+namespace Whimbrel.Bench.Micro;
+
+/// <summary>
+/// Echo with one loop that also has idle timeouts: so many armed, so many of them started again each second, as by messages
+/// that show life. They are started again in the callbacks, by the loop's own clock, so that no wake-up is added that a
+/// server with such timeouts would not have.
+/// </summary>
+internal static class TimerServer
+{
+    private static readonly TimeSpan s_timeout = TimeSpan.FromSeconds(60);
+
+    private static LoopTimer[] s_timers = [];
+    private static int s_rearmsPerSecond;
+    private static int s_next;
+    private static long s_lastMs;
+
+    internal static async Task RunAsync(int port, string engineName, int timers, int rearms)
+    {
+        using Signals signals = new();
+        await using Engine engine = new(new EngineOptions { Kind = Enum.Parse<EngineKind>(engineName, ignoreCase: true), Loops = 1 });
+        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, static () => new Echo());
+        await server.StartAsync();
+        await engine.GetLoop(0).PostAsync(() => Arm(engine.GetLoop(0), timers, rearms));
+        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {server.EndPoint} (engine {engine.KindName}, loops 1, {timers} timers, {rearms} started again a second)"));
+        Console.Out.Flush();
+        await Task.Delay(Timeout.Infinite);
+    }
+
+    private static void Arm(Loop loop, int timers, int rearms)
+    {
+        s_timers = new LoopTimer[timers];
+        // Due at different times, as connections that came one by one.
+        for (var i = 0; i < timers; i++)
+        {
+            s_timers[i] = new LoopTimer(loop);
+            s_timers[i].Start(s_timeout + TimeSpan.FromMilliseconds(i % 10_000));
+        }
+
+        s_rearmsPerSecond = timers == 0 ? 0 : rearms;
+        s_lastMs = loop.TimeMs;
+    }
+
+    private static void ShowLife(long nowMs)
+    {
+        var count = (nowMs - s_lastMs) * s_rearmsPerSecond / 1000;
+        s_lastMs = nowMs;
+        for (; count > 0; count--)
+        {
+            s_timers[s_next].Start(s_timeout);
+            s_next = (s_next + 7919) % s_timers.Length;
+        }
+    }
+
+    private sealed class Echo : Session
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            if (s_rearmsPerSecond > 0 && Loop.TimeMs != s_lastMs)
+            {
+                ShowLife(Loop.TimeMs);
+            }
+
+            Send(data);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+using System.Net;
+using Whimbrel;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>
+/// Whimbrel with callbacks that receive and awaited sends: as long as there is room the send has completed when it returns,
+/// and when there is none the session is not read until the answer is in the queue.
+/// </summary>
+internal sealed class WhimbrelAsyncEcho : Session
+{
+    private readonly byte[] _answer = GC.AllocateUninitializedArray<byte>(SocketAsyncEcho.BufferSize);
+
+    public static async Task RunAsync(EngineKind kind, int port, Action<IPEndPoint> tell)
+    {
+        var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
+        var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, static () => new WhimbrelAsyncEcho());
+        await server.StartAsync();
+        tell((IPEndPoint)server.EndPoint!);
+        await Task.Delay(Timeout.Infinite);
+    }
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        var count = Math.Min(unread.Length, _answer.Length);
+        unread[..count].CopyTo(_answer);
+        PauseReceiving();
+        _ = AnswerAsync(count);
+        return count;
+    }
+
+    private async Task AnswerAsync(int count)
+    {
+        await SendAsync(_answer.AsMemory(0, count));
+        ResumeReceiving();
+    }
+}

@@ -1,0 +1,28 @@
+using System.Net;
+using Whimbrel;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>Whimbrel in pull style: an async loop over a stream per connection, on the connection's loop.</summary>
+internal static class WhimbrelStreamEcho
+{
+    public static async Task RunAsync(EngineKind kind, int port, Action<IPEndPoint> tell)
+    {
+        var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
+        var options = new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) };
+        var server = new Server(options, ConnectionStream.Serve(EchoAsync));
+        await server.StartAsync();
+        tell((IPEndPoint)server.EndPoint!);
+        await Task.Delay(Timeout.Infinite);
+    }
+
+    private static async Task EchoAsync(ConnectionStream peer, CancellationToken stop)
+    {
+        var buffer = GC.AllocateUninitializedArray<byte>(SocketAsyncEcho.BufferSize);
+        int received;
+        while ((received = await peer.ReadAsync(buffer, stop)) > 0)
+        {
+            await peer.WriteAsync(buffer.AsMemory(0, received), stop);
+        }
+    }
+}

@@ -1,0 +1,20 @@
+namespace Whimbrel;
+
+/// <summary>Which of the hooks that are nothing by default a class of sessions overrides. Found once for each class.</summary>
+[Flags]
+internal enum SessionHooks : byte
+{
+    None = 0,
+
+    /// <summary><c>OnSent</c>.</summary>
+    Sent = 1,
+
+    /// <summary><c>OnDrained</c>.</summary>
+    Drained = 2,
+
+    /// <summary><c>OnSending</c>.</summary>
+    Sending = 4,
+
+    /// <summary><c>OnServerStopping</c>.</summary>
+    Stopping = 8,
+}

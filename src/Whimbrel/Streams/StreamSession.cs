@@ -1,0 +1,326 @@
+using Whimbrel.Buffers;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Streams;
+
+/// <summary>
+/// The session inside a <see cref="ConnectionStream"/>: turns callbacks into reads. Built on what any session may use.
+/// Follow one byte: <see cref="OnUnread"/> copies it into the memory of the read that waits; without one it is kept, and at
+/// <see cref="HoldBytes"/> reading pauses, so that the peer's window fills and the peer waits.
+/// </summary>
+/// <remarks>
+/// Everything here runs on the loop but the members that say otherwise. What is kept stands here and not in the connection's
+/// unread bytes: those end with the connection, and a reader may come later (docs/design/0012).
+/// </remarks>
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and the handler may look at its token after the end.")]
+internal sealed class StreamSession : Session
+{
+    /// <summary>Kept with no read waiting; from here on reading pauses. What one receive brought with it may come on top.</summary>
+    internal const int HoldBytes = 64 * 1024;
+
+    private readonly Func<ConnectionStream, CancellationToken, Task>? _handler;
+    private readonly CancellationTokenSource? _stop;
+    private StreamRead? _read;
+    private UnreadBytes _kept;
+    private CancellationToken _watched;
+    private CancellationTokenRegistration _registration;
+    private CloseReason _reason;
+    private bool _isWaiting;
+    private bool _isHolding;
+    private bool _isFinished;
+    private bool _hasEnded;
+    private bool _isClosed;
+    private int _isReading;
+
+    internal StreamSession(Func<ConnectionStream, CancellationToken, Task>? handler)
+    {
+        _handler = handler;
+        if (handler is not null) _stop = new CancellationTokenSource();
+        Stream = new ConnectionStream(this);
+    }
+
+    internal ConnectionStream Stream { get; }
+
+    /// <summary>Why it ended, or nothing yet. Any thread, once it has ended.</summary>
+    internal CloseReason Reason => _hasEnded ? _reason : default;
+
+    // ------------------------------------------------------------------ reading, from the caller's side
+
+    /// <summary>Any thread.</summary>
+    internal ValueTask<int> ReadAsync(Memory<byte> into, CancellationToken cancellation)
+    {
+        if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellation);
+        BeginReading();
+        if (Loop.IsCurrent && TryServe(into.Span, out int count, out Exception? failure))
+        {
+            EndReading();
+            return failure is null ? new(count) : ValueTask.FromException<int>(failure);
+        }
+
+        return StartRead(into, cancellation).Task;
+    }
+
+    /// <summary>Blocks. Any thread that is no loop's.</summary>
+    internal int Read(Memory<byte> into, int timeoutMs)
+    {
+        BeginReading();
+        StreamRead read = StartRead(into, CancellationToken.None);
+        short version = read.Version;
+        if (read.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
+        {
+            Loop.PostControl(static (_, s, _, ms) => ((StreamSession)s!).TimeOutRead(ms), this, null, timeoutMs);
+            Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        }
+
+        return read.GetResult(version);
+    }
+
+    private StreamRead StartRead(Memory<byte> into, CancellationToken cancellation)
+    {
+        StreamRead read = _read ??= new StreamRead(this);
+        read.Begin(into, cancellation);
+        if (Loop.IsCurrent) Await(read);
+        // A loop that has ended takes no posts and touches nothing any more: what was kept is served here.
+        else if (!Loop.PostControl(static (_, s, _, _) => ((StreamSession)s!).Serve(), this)) Serve();
+        return read;
+    }
+
+    private void BeginReading()
+    {
+        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is under way on this stream: one read at a time. Await it before the next.");
+    }
+
+    /// <summary>The read has its result. Any thread, the reader's.</summary>
+    internal void EndReading() => Volatile.Write(ref _isReading, 0);
+
+    // ------------------------------------------------------------------ reading, on the loop
+
+    private void Serve()
+    {
+        StreamRead read = _read!;
+        if (read.Cancellation.IsCancellationRequested) read.SetException(new OperationCanceledException(read.Cancellation));
+        else if (!TryServe(read.Into.Span, out int count, out Exception? failure)) Await(read);
+        else if (failure is null) read.SetResult(count);
+        else read.SetException(failure);
+    }
+
+    private void Await(StreamRead read)
+    {
+        _isWaiting = true;
+        Watch(read.Cancellation);
+    }
+
+    /// <summary>What a read gets without waiting. False: it must wait.</summary>
+    private bool TryServe(Span<byte> into, out int count, out Exception? failure)
+    {
+        count = 0;
+        failure = null;
+        if (_isClosed)
+        {
+            failure = new ObjectDisposedException(nameof(ConnectionStream));
+            return true;
+        }
+
+        if (_kept.Length > 0)
+        {
+            count = Math.Min(into.Length, _kept.Length);
+            _kept.Span[..count].CopyTo(into);
+            _kept.Consume(count);
+            if (_isHolding && _kept.Length <= HoldBytes / 2)
+            {
+                _isHolding = false;
+                ResumeReceiving();
+            }
+
+            return true;
+        }
+
+        if (_isFinished) return true;
+        if (_hasEnded) failure = EndOf("read", _reason);
+        return _hasEnded;
+    }
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        int taken = 0;
+        if (_isWaiting)
+        {
+            // While one waits nothing is kept: these are its bytes.
+            Span<byte> into = _read!.Into.Span;
+            taken = Math.Min(unread.Length, into.Length);
+            unread[..taken].CopyTo(into);
+            Complete(taken);
+        }
+
+        if (taken < unread.Length) Keep(unread[taken..]);
+        return unread.Length;
+    }
+
+    private void Keep(ReadOnlySpan<byte> data)
+    {
+        _kept.Append(data);
+        if (_kept.Length < HoldBytes || _isHolding) return;
+        _isHolding = true;
+        PauseReceiving();
+    }
+
+    private void Complete(int count)
+    {
+        _isWaiting = false;
+        _read!.SetResult(count);
+    }
+
+    private void Fail(Exception exception)
+    {
+        _isWaiting = false;
+        _read!.SetException(exception);
+    }
+
+    private void TimeOutRead(long timeoutMs)
+    {
+        if (!_isWaiting) return;
+        Fail(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may go on being used.")));
+    }
+
+    // ------------------------------------------------------------------ cancelling a read
+
+    /// <summary>Registered until another token comes: the same token for every read costs nothing.</summary>
+    private void Watch(CancellationToken token)
+    {
+        if (!token.CanBeCanceled || token == _watched) return;
+        _registration.Unregister();
+        _watched = token;
+        _registration = token.UnsafeRegister(static session => ((StreamSession)session!).CancelRequested(), this);
+    }
+
+    private void CancelRequested() => Loop.PostControl(static (_, s, _, _) => ((StreamSession)s!).CancelRead(), this);
+
+    private void CancelRead()
+    {
+        if (_isWaiting && _read!.Cancellation.IsCancellationRequested) Fail(new OperationCanceledException(_read.Cancellation));
+    }
+
+    // ------------------------------------------------------------------ the life of the session
+
+    protected override void OnConnected()
+    {
+        if (_handler is null) return;
+        // With callbacks on the pool, that is where the handler runs; what is inside the stream stays here.
+        if (Connection!.Host.Options.Scheduling == Scheduling.ThreadPool) Loop.Engine.Offload(static s => _ = ((StreamSession)s!).ServeAsync(), this);
+        else _ = ServeAsync();
+    }
+
+    internal override bool StaysOnLoop => true;
+
+    /// <summary>The peer's FIN: reads give 0 from here on. This half stays open until the user ends it.</summary>
+    protected override void OnPeerFinished()
+    {
+        _isFinished = true;
+        if (_isWaiting) Complete(0);
+    }
+
+    protected override void OnServerStopping()
+    {
+        // Without a handler there is nobody who could be told.
+        if (_stop is null) Close();
+        else _stop.Cancel();
+    }
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        _reason = reason;
+        Volatile.Write(ref _hasEnded, true);
+        _registration.Unregister();
+        if (_isWaiting) Fail(EndOf("read", reason));
+        _stop?.Cancel();
+    }
+
+    // ------------------------------------------------------------------ the handler of a server
+
+    private async Task ServeAsync()
+    {
+        CancellationToken stop = _stop!.Token;
+        try
+        {
+            await _handler!(Stream, stop).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException) when (stop.IsCancellationRequested)
+        {
+            // It was told to stop, and has.
+        }
+        catch (Exception e)
+        {
+            HandlerThrew(e);
+        }
+
+        Stream.Dispose();
+    }
+
+    private void HandlerThrew(Exception exception)
+    {
+        if (exception is NetworkException { Error.Category: not ErrorCategory.Timeout } || (exception is ObjectDisposedException && !IsConnected))
+        {
+            // The connection failed under it, and that is the connection's own news.
+            Abort();
+            return;
+        }
+
+        ConnectionHost? host = Connection?.Host;
+        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+        Notice notice = new(
+            NoticeKind.UserException,
+            $"The handler of {this} threw {exception.GetType().Name}: {exception.Message}. Its connection was aborted; the others go on.",
+            "user-exception.md");
+        if (host is not null) host.NoteSession(notice);
+        else Loop.Engine.Note(notice);
+    }
+
+    // ------------------------------------------------------------------ ending, and the errors of it
+
+    /// <summary>The stream was disposed. Any thread.</summary>
+    internal void CloseStream()
+    {
+        Close();
+        if (Loop.IsCurrent) EndReads();
+        else Loop.PostControl(static (_, s, _, _) => ((StreamSession)s!).EndReads(), this);
+    }
+
+    private void EndReads()
+    {
+        _isClosed = true;
+        _kept.Clear();
+        if (_isWaiting) Fail(new ObjectDisposedException(nameof(ConnectionStream)));
+    }
+
+    /// <summary>The exception for a write that was not taken. Any thread.</summary>
+    internal ValueTask<Exception> WriteFailureAsync() => Loop.IsCurrent ? new(WriteFailure()) : AskForWriteFailure().Task;
+
+    /// <summary>The same for a thread that blocks.</summary>
+    internal Exception AwaitWriteFailure()
+    {
+        Completion<Exception> found = AskForWriteFailure();
+        if (found.SignalWhenCompleted() is { } signal) Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        return found.GetResult(found.Version);
+    }
+
+    private Completion<Exception> AskForWriteFailure()
+    {
+        Completion<Exception> found = new(Loop.Engine);
+        if (!Loop.PostControl(static (_, s, f, _) => ((Completion<Exception>)f!).SetResult(((StreamSession)s!).WriteFailure()), this, found)) found.SetResult(WriteFailure());
+        return found;
+    }
+
+    private Exception WriteFailure()
+    {
+        if (_isClosed) return new ObjectDisposedException(nameof(ConnectionStream));
+        return EndOf("write", _hasEnded ? _reason : Connection?.EndSoFar ?? default);
+    }
+
+    private static NetworkException EndOf(string verb, CloseReason reason)
+    {
+        string why = reason.Cause == CloseCause.None ? "this side has finished sending" : reason.ToString();
+        return new NetworkException(reason.Error with { Message = $"Cannot {verb}: {why}." }, reason.Exception);
+    }
+}

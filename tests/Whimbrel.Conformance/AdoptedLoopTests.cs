@@ -1,0 +1,266 @@
+#pragma warning disable xUnit1031 // The test thread blocks on purpose: which thread does what is what is tested.
+using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Loops that run on the caller's thread: by Run, by Turn, and what is told when they are used wrongly. Real engines.</summary>
+public sealed class AdoptedLoopTests
+{
+    private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
+
+    private sealed class Echo : Session
+    {
+        internal Action? AtReceived { get; init; }
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            AtReceived?.Invoke();
+            Send(data);
+        }
+    }
+
+    private static Engine Make(EngineKind kind, int loops = 1, int adopted = 1, Action<string>? record = null) => new(new EngineOptions
+    {
+        Kind = kind,
+        Loops = loops,
+        AdoptedLoops = adopted,
+        OnLoopStarted = loop => record?.Invoke($"{loop.Index} started by {Environment.CurrentManagedThreadId}"),
+        OnLoopStopping = loop => record?.Invoke($"{loop.Index} stopping by {Environment.CurrentManagedThreadId}"),
+    });
+
+    private static Server Serve(Engine engine, Action? atReceived = null) =>
+        new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo { AtReceived = atReceived });
+
+    /// <summary>Runs the one adopted loop by turns until the condition holds.</summary>
+    private static void TurnUntil(Loop loop, Func<bool> condition)
+    {
+        long start = Stopwatch.GetTimestamp();
+        while (!condition())
+        {
+            Assert.True(Stopwatch.GetElapsedTime(start) < s_deadline, "waited too long");
+            Assert.True(loop.Turn(TimeSpan.FromMilliseconds(1)));
+        }
+    }
+
+    private static void TurnUntilEnd(Loop loop, Task task)
+    {
+        TurnUntil(loop, () => task.IsCompleted);
+        task.GetAwaiter().GetResult();
+    }
+
+    private static Socket Connect(Server server)
+    {
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)s_deadline.TotalMilliseconds };
+        socket.Connect(server.EndPoint!);
+        return socket;
+    }
+
+    private static Thread Start(Action action)
+    {
+        Thread thread = new(() => action()) { IsBackground = true };
+        thread.Start();
+        return thread;
+    }
+
+    private static void Join(Thread thread) => Assert.True(thread.Join(s_deadline), "the thread did not end");
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void A_game_turns_the_loop_itself_and_everything_runs_on_its_thread(EngineKind kind)
+    {
+        List<string> story = [];
+        Engine engine = Make(kind, record: story.Add);
+        Loop loop = engine.GetLoop(0);
+        Assert.True(loop.IsAdopted);
+        int me = Environment.CurrentManagedThreadId;
+        int received = 0;
+        Server server = Serve(engine, () => received += Environment.CurrentManagedThreadId == me && loop.IsCurrent ? 1 : 1000);
+        TurnUntilEnd(loop, server.StartAsync().AsTask());
+        Assert.Null(Loop.Current);
+        using Socket socket = Connect(server);
+        byte[] buffer = new byte[5];
+        int fired = 0;
+        loop.StartTimer(TimeSpan.FromMilliseconds(2), _ => fired++);
+        loop.Post(() => fired++);
+        for (int i = 0; i < 3; i++)
+        {
+            int before = received;
+            socket.Send("frame"u8);
+            // The answer leaves in the turn that brought the question: nothing runs between the last turn and this read.
+            TurnUntil(loop, () => received > before);
+            Assert.Equal(5, socket.Receive(buffer));
+            Assert.Equal("frame", Encoding.ASCII.GetString(buffer));
+        }
+
+        TurnUntil(loop, () => fired == 2);
+        Assert.Equal(3, received);
+        Assert.Equal([$"0 started by {me}"], story);
+
+        // On the thread that runs it, outside of a turn, the stop ends the loop by itself.
+        Assert.True(engine.StopAsync().IsCompleted);
+        Assert.Equal([$"0 started by {me}", $"0 stopping by {me}"], story);
+        Assert.False(loop.Turn(TimeSpan.FromMinutes(1)));
+        Assert.False(loop.Run());
+        Assert.True(engine.DisposeAsync().IsCompleted);
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void Run_gives_the_thread_back_by_its_token_or_when_the_engine_stops(EngineKind kind)
+    {
+        Engine engine = Make(kind, loops: 2);
+        Loop loop = engine.GetLoop(0);
+        List<bool> returned = [];
+        using CancellationTokenSource source = new();
+        Thread thread = Start(() =>
+        {
+            returned.Add(loop.Run(source.Token));
+            returned.Add(loop.Run());
+            returned.Add(loop.Run());
+        });
+        Assert.Equal(1, loop.PostAsync(() => loop.IsCurrent ? 1 : 0).AsTask().GetAwaiter().GetResult());
+        Server server = Serve(engine);
+        server.StartAsync().AsTask().GetAwaiter().GetResult();
+        using Socket socket = Connect(server);
+        byte[] buffer = new byte[4];
+        socket.Send("echo"u8);
+        Assert.Equal(4, socket.Receive(buffer));
+        source.Cancel();
+        Assert.Equal(1, loop.PostAsync(() => 1).AsTask().GetAwaiter().GetResult());
+        Assert.True(returned[0]);
+        engine.StopAsync().AsTask().GetAwaiter().GetResult();
+        Join(thread);
+        Assert.Equal([true, false, false], returned);
+
+        // After a restart another thread may have it.
+        engine.StartAsync().AsTask().GetAwaiter().GetResult();
+        thread = Start(() => loop.Run());
+        Assert.Equal(2, loop.PostAsync(() => 2).AsTask().GetAwaiter().GetResult());
+        engine.DisposeAsync().AsTask().GetAwaiter().GetResult();
+        Join(thread);
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void Wrong_uses_are_told_and_break_nothing(EngineKind kind)
+    {
+        Engine engine = Make(kind, loops: 2);
+        Loop adopted = engine.GetLoop(0);
+        Loop own = engine.GetLoop(1);
+        Assert.Throws<ArgumentOutOfRangeException>(() => adopted.Turn(TimeSpan.FromMilliseconds(-2)));
+        Assert.True(adopted.Turn(TimeSpan.Zero)); // starts the engine, and makes the loop this thread's
+        Assert.True(engine.IsStarted);
+        Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Turn(TimeSpan.Zero)).Message, StringComparison.Ordinal);
+        Assert.Contains("a thread of its own", Assert.Throws<InvalidOperationException>(() => own.Run()).Message, StringComparison.Ordinal);
+
+        Exception? foreign = null;
+        Join(Start(() => foreign = Record(() => adopted.Turn(TimeSpan.Zero))));
+        Assert.Contains("belongs to thread", Assert.IsType<InvalidOperationException>(foreign).Message, StringComparison.Ordinal);
+
+        Exception? inside = null;
+        adopted.Post(() => inside = Record(() => adopted.Turn(TimeSpan.Zero)));
+        TurnUntil(adopted, () => inside is not null);
+        Assert.Contains("inside one of its own callbacks", Assert.IsType<InvalidOperationException>(inside).Message, StringComparison.Ordinal);
+
+        Exception? other = own.PostAsync(() => Record(() => adopted.Run())).AsTask().GetAwaiter().GetResult();
+        Assert.Contains("would hold", other!.Message.Replace("here would hold", "would hold", StringComparison.Ordinal), StringComparison.Ordinal);
+
+        // It still works.
+        bool ran = false;
+        adopted.Post(() => ran = true);
+        TurnUntil(adopted, () => ran);
+        Assert.True(engine.DisposeAsync().AsTask().Wait(s_deadline));
+
+        static Exception? Record(Action action)
+        {
+            try
+            {
+                action();
+                return null;
+            }
+            catch (InvalidOperationException e)
+            {
+                return e;
+            }
+        }
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void A_stop_from_another_thread_is_carried_out_in_the_next_turns(EngineKind kind)
+    {
+        List<string> story = [];
+        Engine engine = Make(kind, record: story.Add);
+        Loop loop = engine.GetLoop(0);
+        Server server = Serve(engine);
+        TurnUntilEnd(loop, server.StartAsync().AsTask());
+        using Socket socket = Connect(server);
+        TurnUntil(loop, () => server.SessionCount == 1);
+        Task? stop = null;
+        Join(Start(() => stop = engine.StopAsync().AsTask()));
+        Assert.False(stop!.IsCompleted);
+        Assert.Equal(1, server.SessionCount);
+        while (loop.Turn(TimeSpan.FromSeconds(1)))
+        {
+        }
+
+        Assert.True(stop.Wait(s_deadline));
+        Assert.Equal(0, server.SessionCount);
+        Assert.Equal(2, story.Count);
+        Assert.True(engine.DisposeAsync().IsCompleted);
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void A_loop_that_nobody_ever_ran_does_not_hold_the_stop_up(EngineKind kind)
+    {
+        List<string> story = [];
+        Engine engine = Make(kind, loops: 3, adopted: 3, record: story.Add);
+        engine.StartAsync().AsTask().GetAwaiter().GetResult();
+        int ran = 0;
+        Assert.True(engine.GetLoop(2).Post(() => ran++));
+        ValueTask<int> posted = engine.GetLoop(1).PostAsync(() => ++ran);
+        Assert.True(engine.StopAsync().IsCompleted);
+        Assert.InRange(posted.AsTask().GetAwaiter().GetResult(), 1, 2);
+        Assert.Equal(2, ran);
+        Assert.Empty(story);
+        Assert.False(engine.GetLoop(0).Turn(TimeSpan.Zero));
+        engine.DisposeAsync().AsTask().GetAwaiter().GetResult();
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void A_turn_waits_as_long_as_it_may_and_not_longer_than_until_something_comes(EngineKind kind)
+    {
+        Engine engine = Make(kind);
+        Loop loop = engine.GetLoop(0);
+        loop.Turn(TimeSpan.Zero);
+        loop.Turn(TimeSpan.Zero);
+        long start = Stopwatch.GetTimestamp();
+        loop.Turn(TimeSpan.FromMilliseconds(30));
+        Assert.InRange(Stopwatch.GetElapsedTime(start).TotalMilliseconds, 25, 10_000);
+        Thread poster = Start(() => loop.Post(static () => { }));
+        start = Stopwatch.GetTimestamp();
+        loop.Turn(s_deadline); // the post comes before, and there is no wait, or ends it
+        Join(poster);
+        loop.Turn(TimeSpan.Zero);
+        loop.StartTimer(TimeSpan.FromMilliseconds(5), static _ => { });
+        loop.Turn(s_deadline); // takes the timer
+        Assert.Equal(1, loop.Timers.Count);
+        long armed = Stopwatch.GetTimestamp();
+        loop.Turn(s_deadline); // ended by it
+        Assert.Equal(0, loop.Timers.Count);
+        Assert.True(Stopwatch.GetElapsedTime(start).TotalMilliseconds >= 5);
+        Assert.True(Stopwatch.GetElapsedTime(armed) < s_deadline / 2 && Stopwatch.GetElapsedTime(start) < s_deadline);
+        Assert.True(engine.DisposeAsync().IsCompleted);
+    }
+}
