@@ -94,11 +94,11 @@ public sealed unsafe class UringFaultTests
         return bytes;
     }
 
-    private static void OnServer(RingCalls calls, Action<Server, List<Notice>> test, uint entries = 1024)
+    private static void OnServer(RingCalls calls, Action<Server, List<Notice>> test, uint entries = 1024, Func<Session>? factory = null)
     {
         List<Notice> notices = [];
         RingEngine engine = new(calls, new EngineOptions { Loops = 1, BlockedLoopMs = 60_000, OnNotice = n => { lock (notices) notices.Add(n); } }, entries);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new EchoSession());
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, factory ?? (static () => new EchoSession()));
         Assert.True(server.StartAsync().AsTask().Wait(s_patience, TestContext.Current.CancellationToken));
         test(server, notices);
         Assert.True(server.StopAsync(TimeSpan.Zero).AsTask().Wait(s_patience, TestContext.Current.CancellationToken));
@@ -209,6 +209,51 @@ public sealed unsafe class UringFaultTests
 
             Assert.True(loop.Counters.ReceivesParked > 0, "no receive found the buffers empty");
         });
+    }
+
+    [Fact]
+    public void More_gathered_sends_in_a_turn_than_the_queue_takes_reach_the_right_peers()
+    {
+        NeedsUring();
+        List<Session> sessions = [];
+        OnServer(
+            RingCalls.System,
+            (server, _) =>
+            {
+                // Few blocks first and many later: their descriptions differ in size.
+                byte[][] data = [.. Enumerable.Range(0, 30).Select(static i => Pattern(i < 9 ? 40_000 : 600_000, i))];
+                List<Socket> sockets = [];
+                for (int i = 0; i < data.Length; i++)
+                {
+                    sockets.Add(Dial(server));
+                    Assert.True(SpinWait.SpinUntil(() => server.SessionCount == sockets.Count, s_patience));
+                }
+
+                server.Engine.GetLoop(0).Post(() =>
+                {
+                    for (int i = 0; i < data.Length; i++) sessions[i].Send(data[i]);
+                });
+                for (int i = 0; i < data.Length; i++)
+                {
+                    byte[] got = new byte[data[i].Length];
+                    for (int at = 0; at < got.Length;)
+                    {
+                        int count = sockets[i].Receive(got, at, got.Length - at, SocketFlags.None);
+                        Assert.NotEqual(0, count);
+                        at += count;
+                    }
+
+                    Assert.True(data[i].AsSpan().SequenceEqual(got), $"peer {i} got other bytes");
+                    sockets[i].Dispose();
+                }
+            },
+            entries: 8,
+            () =>
+            {
+                EchoSession session = new();
+                sessions.Add(session);
+                return session;
+            });
     }
 
     [Fact]

@@ -25,13 +25,16 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport PortableUnix { get; } = new("portable unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops));
 
-    public static Transport UringPool { get; } = new("uring pool", s_noSeed, static (_, loops) => Uring(isUnix: false, loops, isPool: true));
-
-    private static RealRig Uring(bool isUnix, int loops, bool isPool = false)
+    /// <summary>Skips the test where the engine cannot run, and says why.</summary>
+    internal static void Needs(EngineKind kind)
     {
-        Engines.Uring.UringSupport support = Engines.Uring.UringProbe.Here;
-        Assert.SkipUnless(support.IsOffered, support.Reason);
-        return new RealRig(EngineKind.Uring, isUnix, loops, isPool);
+        if (kind == EngineKind.Uring) Assert.SkipUnless(Engines.Uring.UringProbe.Here.IsOffered, Engines.Uring.UringProbe.Here.Reason);
+    }
+
+    private static RealRig Uring(bool isUnix, int loops)
+    {
+        Needs(EngineKind.Uring);
+        return new RealRig(EngineKind.Uring, isUnix, loops);
     }
 
     public static Transport EpollPool { get; } = new("epoll pool", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true));

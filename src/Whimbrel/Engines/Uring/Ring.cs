@@ -133,14 +133,24 @@ internal abstract unsafe class Ring
     {
         MoveWaiting();
         bool waits = timeoutMs != 0 && _waitingCount == 0 && _aside.Count == 0;
-        return Submit(waits ? 1U : 0, takesEvents: true, waits ? timeoutMs : 0);
+        int error = Submit(waits ? 1U : 0, takesEvents: true, waits ? timeoutMs : 0);
+        FreeScratch();
+        return error;
     }
 
     /// <summary>Hands over what is queued; brings no completions. Like <see cref="SubmitAndWait"/> otherwise.</summary>
     internal int Submit()
     {
         MoveWaiting();
-        return Submit(0, takesEvents: false, 0);
+        int error = Submit(0, takesEvents: false, 0);
+        FreeScratch();
+        return error;
+    }
+
+    /// <summary>Not when a full queue was handed over: the operation being pushed has its scratch already and is not in the queue yet.</summary>
+    private void FreeScratch()
+    {
+        if (_waitingCount == 0 && Volatile.Read(ref *_submitHead) == _submitTail) _scratchUsed = 0;
     }
 
     private int Submit(uint complete, bool takesEvents, long timeoutMs)
@@ -149,7 +159,6 @@ internal abstract unsafe class Ring
         Volatile.Write(ref *_completeHeadShared, _completeHead);
         Volatile.Write(ref *_submitTailShared, _submitTail);
         int result = Enter(_submitTail - Volatile.Read(ref *_submitHead), complete, takesEvents, timeoutMs);
-        if (_waitingCount == 0 && Volatile.Read(ref *_submitHead) == _submitTail) _scratchUsed = 0;
         if (result >= 0) return 0;
         switch (-result)
         {
