@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Testing;
@@ -14,6 +15,7 @@ public class MemoryEngine : Engine
 {
     private readonly List<(Action<object?> Action, object? State)> _pool = [];
     private readonly List<Action> _elsewhere = [];
+    private readonly Dictionary<string, (IPAddress[] Addresses, TimeSpan Delay)> _hosts = new(StringComparer.OrdinalIgnoreCase) { ["localhost"] = ([IPAddress.IPv6Loopback, IPAddress.Loopback], TimeSpan.Zero) };
     private readonly List<Loop> _runnable = [];
     private readonly MemoryNetwork _network;
     private ContractViolationException? _violation;
@@ -35,7 +37,7 @@ public class MemoryEngine : Engine
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
         Seed = seed;
         Random = new Random(seed);
-        _network = new MemoryNetwork(faults ?? new MemoryFaults());
+        _network = new MemoryNetwork(faults ?? new MemoryFaults(), Random);
         // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
         _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
         WallClock = new DateTimeOffset(2000, 1, 1, 0, 0, 0, TimeSpan.Zero);
@@ -70,6 +72,8 @@ public class MemoryEngine : Engine
 
     internal override DateTimeOffset UtcNow => WallClock;
 
+    internal override bool CanSharePorts => true;
+
     internal Random Random { get; }
 
     internal SimulationTrace Trace { get; } = new();
@@ -84,6 +88,30 @@ public class MemoryEngine : Engine
     internal override void UserCodeThrew(Exception exception) => Watcher?.Threw(exception);
 
     internal override bool Supports(EndPoint endPoint) => endPoint is MemoryEndPoint;
+
+    internal override EndPoint? EndPointOf(NetworkAddress address) => address.Scheme == NetworkAddress.Memory ? new MemoryEndPoint(address.Host) : null;
+
+    /// <summary>Whoever waits is one thread of the simulation: meanwhile the others run, and the clock moves.</summary>
+    internal override bool Wait(Task task, TimeSpan timeout)
+    {
+        bool isOver = false;
+        LoopTimer? timer = timeout == Timeout.InfiniteTimeSpan ? null : Loops[0].StartTimer(timeout, _ => isOver = true);
+        RunUntil(() => task.IsCompleted || isOver);
+        timer?.Cancel();
+        return task.IsCompleted;
+    }
+
+    internal override double NextRandom() => Random.NextDouble();
+
+    internal override void StartLookup(HostLookup lookup)
+    {
+        (IPAddress[] Addresses, TimeSpan Delay) host = _hosts.GetValueOrDefault(lookup.Host, ([], TimeSpan.Zero));
+        if (host.Delay == Timeout.InfiniteTimeSpan) return;
+        if (host.Delay > TimeSpan.Zero) Loops[0].StartTimer(host.Delay, static state => ((Action)state!)(), (Action)Answer);
+        else Offload(static state => ((Action)state!)(), (Action)Answer);
+
+        void Answer() => lookup.Complete(host.Addresses, host.Addresses.Length > 0 ? null : new SocketException((int)SocketError.HostNotFound));
+    }
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
@@ -127,6 +155,26 @@ public class MemoryEngine : Engine
     /// <exception cref="IOException">The name is taken.</exception>
     public MemoryPeerListener Listen(EndPoint endPoint) =>
         new(_network, _network.Listen(endPoint, 4096) ?? throw new IOException($"{endPoint} is taken."));
+
+    /// <summary>No way leads to this address: dials to it fail at once.</summary>
+    /// <param name="endPoint">The address.</param>
+    public void AddUnreachable(EndPoint endPoint) => _network.AddUnreachable(endPoint);
+
+    /// <summary>Gives a host name addresses. Of names that were not added only <c>localhost</c> has any ([::1], 127.0.0.1).</summary>
+    /// <param name="name">The name; case does not matter.</param>
+    /// <param name="addresses">In the order in which a look-up gives them; none for a name that is unknown.</param>
+    public void AddHost(string name, params IPAddress[] addresses) => AddHost(name, TimeSpan.Zero, addresses);
+
+    /// <summary>Gives a host name addresses, and its look-up a time that it takes.</summary>
+    /// <param name="name">The name; case does not matter.</param>
+    /// <param name="delay">Virtual time; <see cref="Timeout.InfiniteTimeSpan"/> for a look-up without an answer.</param>
+    /// <param name="addresses">In the order in which a look-up gives them; none for a name that is unknown.</param>
+    public void AddHost(string name, TimeSpan delay, params IPAddress[] addresses)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        ArgumentNullException.ThrowIfNull(addresses);
+        _hosts[name] = (addresses, delay);
+    }
 
     /// <summary>Dials to this address are never answered.</summary>
     /// <param name="endPoint">The address.</param>

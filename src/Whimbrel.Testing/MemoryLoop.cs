@@ -229,7 +229,7 @@ internal sealed unsafe class MemoryLoop : Loop
 
     private void AttachListener(Listener listener)
     {
-        MemoryListening? listening = _network.Listen(listener.EndPoint, listener.Options.Backlog);
+        MemoryListening? listening = _network.Listen(listener.EndPoint, listener.Options.Backlog, listener.Sharing);
         if (listening is null)
         {
             Free(listener);
@@ -246,6 +246,13 @@ internal sealed unsafe class MemoryLoop : Loop
     {
         ref Slot slot = ref _slots[connector.Slot];
         slot.IsDialPending = false;
+        if (_network.IsUnreachable(connector.Target))
+        {
+            _engine.Trace.Add("unreachable", connector.Slot, 0);
+            connector.CompleteAttach(Errno.ENETUNREACH);
+            return;
+        }
+
         MemorySocket? socket = _network.Dial(connector.Target, connector.LocalEndPoint);
         _engine.Trace.Add("dialled", connector.Slot, socket?.Id ?? 0);
         if (socket is null)
@@ -337,6 +344,17 @@ internal sealed unsafe class MemoryLoop : Loop
         MemorySocket socket = listening.Waiting.Dequeue();
         _engine.Trace.Add("accept", socket.Id, 0);
         listener.CompleteAccept(new RawSocket(0, socket), socket.RemoteAddress, null);
+    }
+
+    internal override void AcceptRest(Listener listener)
+    {
+        CheckThread();
+        MemoryListening listening = _slots[listener.Slot].Listening ?? throw _engine.Violation("A listener that is not open was told to accept the rest.");
+        while (listening.Waiting.TryDequeue(out MemorySocket? socket))
+        {
+            _engine.Trace.Add("accept", socket.Id, 0);
+            listener.CompleteAccept(new RawSocket(0, socket), socket.RemoteAddress, null);
+        }
     }
 
     private static bool Refuse(MemorySocket socket)

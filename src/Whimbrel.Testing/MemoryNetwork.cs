@@ -1,36 +1,45 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Connections;
 
 namespace Whimbrel.Testing;
 
 /// <summary>The names of one memory engine: who listens where, and the connections on their way. Single-threaded.</summary>
-internal sealed class MemoryNetwork(MemoryFaults faults)
+internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
 {
-    private readonly Dictionary<EndPoint, MemoryListening> _listening = [];
+    private readonly Dictionary<EndPoint, List<MemoryListening>> _listening = [];
     private readonly HashSet<EndPoint> _blackHoles = [];
+    private readonly HashSet<EndPoint> _unreachable = [];
     private int _nextPort = 50_000;
     private int _nextSocket = 1;
 
     internal MemoryFaults Faults { get; } = faults;
 
     /// <summary>Null when the name is taken.</summary>
-    internal MemoryListening? Listen(EndPoint endPoint, int backlog)
+    internal MemoryListening? Listen(EndPoint endPoint, int backlog, PortSharing sharing = PortSharing.None)
     {
         if (endPoint is IPEndPoint { Port: 0 } ip) endPoint = new IPEndPoint(ip.Address, _nextPort++);
-        if (_listening.ContainsKey(endPoint)) return null;
-        MemoryListening listening = new(endPoint, backlog);
-        _listening.Add(endPoint, listening);
+        MemoryListening listening = new(endPoint, backlog, sharing != PortSharing.None);
+        if (!_listening.TryGetValue(endPoint, out List<MemoryListening>? there)) _listening.Add(endPoint, [listening]);
+        else if (sharing == PortSharing.Joins && there[0].IsShared) there.Add(listening);
+        else return null;
         return listening;
     }
 
     internal void StopListening(MemoryListening listening)
     {
-        _listening.Remove(listening.EndPoint);
+        List<MemoryListening> there = _listening[listening.EndPoint];
+        there.Remove(listening);
+        if (there.Count == 0) _listening.Remove(listening.EndPoint);
         foreach (MemorySocket socket in listening.Waiting) socket.Close(reset: true);
         listening.Waiting.Clear();
     }
 
     internal void AddBlackHole(EndPoint endPoint) => _blackHoles.Add(endPoint);
+
+    internal void AddUnreachable(EndPoint endPoint) => _unreachable.Add(endPoint);
+
+    internal bool IsUnreachable(EndPoint endPoint) => _unreachable.Contains(endPoint);
 
     internal bool IsBlackHole(EndPoint endPoint) => _blackHoles.Contains(endPoint);
 
@@ -52,10 +61,17 @@ internal sealed class MemoryNetwork(MemoryFaults faults)
 
     private MemoryListening? Find(EndPoint target)
     {
-        if (_listening.TryGetValue(target, out MemoryListening? exact)) return exact;
+        if (AnyAt(target) is { } exact) return exact;
         if (target is not IPEndPoint ip) return null;
         // A wildcard listener answers at every address of its family; the IPv6 one also for IPv4 (dual stack).
-        if (ip.AddressFamily == AddressFamily.InterNetwork && _listening.TryGetValue(new IPEndPoint(IPAddress.Any, ip.Port), out exact)) return exact;
-        return _listening.GetValueOrDefault(new IPEndPoint(IPAddress.IPv6Any, ip.Port));
+        if (ip.AddressFamily == AddressFamily.InterNetwork && AnyAt(new IPEndPoint(IPAddress.Any, ip.Port)) is { } wildcard) return wildcard;
+        return AnyAt(new IPEndPoint(IPAddress.IPv6Any, ip.Port));
+    }
+
+    /// <summary>Of several that share the name, the one that the seed chooses.</summary>
+    private MemoryListening? AnyAt(EndPoint endPoint)
+    {
+        if (!_listening.TryGetValue(endPoint, out List<MemoryListening>? there)) return null;
+        return there.Count == 1 ? there[0] : there[random.Next(there.Count)];
     }
 }

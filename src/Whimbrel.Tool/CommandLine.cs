@@ -2,7 +2,6 @@ using System.CommandLine;
 using System.CommandLine.Parsing;
 using System.Globalization;
 using System.Net;
-using System.Net.Sockets;
 
 namespace Whimbrel.Tool;
 
@@ -13,20 +12,22 @@ internal static class CommandLine
     private const int MaxBroadcastBytes = 32 * 1024;
 
     private static readonly string s_engines = string.Join('|', Enum.GetNames<EngineKind>()).ToLowerInvariant();
+    private static readonly string s_schemes = string.Join('|', Enum.GetNames<AcceptScheme>()).ToLowerInvariant();
     private static readonly string s_kinds = string.Join('|', Enum.GetNames<ServeKind>()).ToLowerInvariant();
 
-    private static readonly Option<IPEndPoint?> s_listen = Value<IPEndPoint?>("--listen", "ADDR:PORT", "Where to listen, for example 0.0.0.0:1111, [::]:1111 or *:1111.", "an address and a port such as 127.0.0.1:1111", static text => Address.Parse(text)?.ToListenEndPoint());
+    private static readonly Option<string?> s_listen = Listen("--listen", "ADDRESS", "Where to listen: ADDR:PORT such as 0.0.0.0:1111 or *:1111, or tcp://ADDR:PORT, or unix:PATH.", "");
     private static readonly Option<int?> s_port = Value("--port", "N", $"Listen at 127.0.0.1 and this port; 0 takes a free one. Default {DefaultPort}.", "a port from 0 to 65535", static text => Number(text, 0, IPEndPoint.MaxPort));
-    private static readonly Option<string?> s_unix = Value<string?>("--unix", "PATH", "Use a Unix socket.", "a path", static text => text.Length > 0 ? text : null);
+    private static readonly Option<string?> s_unix = Listen("--unix", "PATH", "Use a Unix socket; @NAME is an abstract name of Linux.", "unix:");
     private static readonly Option<EngineKind?> s_engine = Value("--engine", s_engines, "Which engine. Default auto: the best that works here, or what WHIMBREL_ENGINE says.", s_engines, static text => Word<EngineKind>(text));
     private static readonly Option<int?> s_loops = Value("--loops", "N", "Number of loops, each with a thread. Default: one for each core.", "a number from 1 to 256", static text => Number(text, 1, 256));
+    private static readonly Option<AcceptScheme?> s_accept = Value("--accept", s_schemes, "One listener for all loops, or one for each. Default auto.", s_schemes, static text => Word<AcceptScheme>(text));
     private static readonly Option<Scheduling?> s_scheduling = Value("--scheduling", "inline|pool", "Where callbacks run: on their loop (default) or on the thread pool.", "inline or pool", static text => text switch { "inline" => Scheduling.Inline, "pool" => Scheduling.ThreadPool, _ => (Scheduling?)null });
     private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: connections, messages or receives, MB/s in and out." };
     private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "Drain and end by itself after this time.", "seconds, for example 10 or 0.5", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is > 0 and <= 1e8 ? seconds : null);
     private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 256", static text => Number(text, 1, 256));
-    private static readonly Argument<string?> s_address = new("HOST:PORT") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect. IPv6 addresses stand in brackets: [::1]:1111." };
+    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
 
     internal static RootCommand Create()
     {
@@ -56,13 +57,13 @@ internal static class CommandLine
     internal static string UsageOf(Command command) => command.Name switch
     {
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
-        "connect" => "whimbrel connect HOST:PORT or whimbrel connect --unix PATH",
+        "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT or whimbrel connect unix:PATH",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
         _ when command is RootCommand => $"whimbrel serve {s_kinds}, or whimbrel connect HOST:PORT (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
-    private static string CommonUsage => $"[--listen ADDR:PORT | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--stats] [--for SECONDS]";
+    private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--for SECONDS]";
 
     // ------------------------------------------------------------------ commands
 
@@ -78,7 +79,7 @@ internal static class CommandLine
     private static Command ServeOne(ServeKind kind, string description, params Option[] more)
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
-        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_scheduling, s_stats, s_for, .. more]) command.Add(option);
+        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_accept, s_scheduling, s_stats, s_for, .. more]) command.Add(option);
         command.Validators.Add(static result =>
         {
             int places = (IsGiven(result, s_listen) ? 1 : 0) + (IsGiven(result, s_port) ? 1 : 0) + (IsGiven(result, s_unix) ? 1 : 0);
@@ -99,14 +100,12 @@ internal static class CommandLine
 
     private static ServeSettings SettingsOf(ServeKind kind, ParseResult parsed)
     {
-        EndPoint endPoint = parsed.GetValue(s_unix) is { } path
-            ? new UnixDomainSocketEndPoint(path)
-            : parsed.GetValue(s_listen) ?? new IPEndPoint(IPAddress.Loopback, parsed.GetValue(s_port) ?? DefaultPort);
+        string address = parsed.GetValue(s_unix) ?? parsed.GetValue(s_listen) ?? $"tcp://127.0.0.1:{parsed.GetValue(s_port) ?? DefaultPort}";
         PushSettings push = kind == ServeKind.Push
             ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
             : default;
         TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-        return new ServeSettings(kind, endPoint, parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, push);
+        return new ServeSettings(kind, address, parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, push);
     }
 
     private static Command Connect()
@@ -119,14 +118,13 @@ internal static class CommandLine
             {
                 result.AddError(hasAddress ? "Give an address or --unix, not both." : "An address is missing.");
             }
-            else if (hasAddress && Address.Parse(result.GetValue(s_address)!) is not { Port: > 0 })
+            else if (hasAddress && AddressText.ReadForDialling(result.GetValue(s_address)!, out string? mistake) is null)
             {
-                result.AddError($"'{result.GetValue(s_address)}' is no HOST:PORT.");
+                result.AddError(mistake!);
             }
         });
         command.SetAction(static parsed => ConnectCommand.RunAsync(
-            parsed.GetValue(s_address) is { } text ? Address.Parse(text) : null,
-            parsed.GetValue(s_unix),
+            parsed.GetValue(s_unix) ?? AddressText.Read(parsed.GetValue(s_address)!, out _)!.ToString(),
             parsed.GetValue(s_engine) ?? EngineKind.Auto));
         return command;
     }
@@ -150,6 +148,20 @@ internal static class CommandLine
             T value = parse(text);
             if (value is null) argument.AddError($"{name} takes {right}, not '{text}'.");
             return value;
+        },
+    };
+
+    /// <summary>An option whose value is an address, given without the <paramref name="scheme"/>. Its value is the whole text of the address.</summary>
+    private static Option<string?> Listen(string name, string placeholder, string description, string scheme) => new(name)
+    {
+        Description = description,
+        HelpName = placeholder,
+        CustomParser = argument =>
+        {
+            string text = argument.Tokens.Count > 0 ? argument.Tokens[0].Value : "";
+            NetworkAddress? address = AddressText.ReadForListening(scheme + text, out string? mistake);
+            if (address is null) argument.AddError($"{name}: {mistake}");
+            return address?.ToString();
         },
     };
 

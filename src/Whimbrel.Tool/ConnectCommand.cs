@@ -1,12 +1,9 @@
-using System.Net;
-using System.Net.Sockets;
-
 namespace Whimbrel.Tool;
 
 /// <summary><c>whimbrel connect</c>: stdin goes out, what comes in is printed on stdout, why it ended on stderr.</summary>
 internal static class ConnectCommand
 {
-    internal static async Task<int> RunAsync(Address? address, string? unixPath, EngineKind kind)
+    internal static async Task<int> RunAsync(string address, EngineKind kind)
     {
         await using NoticePrinter notices = new();
         using StopSignals stop = new();
@@ -15,8 +12,8 @@ internal static class ConnectCommand
         {
             await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
             _ = CancelOnStopAsync();
-            EndPoint[] places = unixPath is null ? await address!.Value.ResolveAsync(dialling.Token) : [new UnixDomainSocketEndPoint(unixPath)];
-            ConsoleSession session = await DialAsync(places, engine, dialling.Token);
+            Client client = new(new ClientOptions { Address = address, Engine = engine }, static () => new ConsoleSession());
+            ConsoleSession session = (ConsoleSession)await client.ConnectAsync(dialling.Token);
             await Console.Error.WriteLineAsync($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of the input closes");
             new Thread(() => SendInput(session)) { IsBackground = true, Name = "stdin" }.Start();
             _ = CloseOnStopAsync(session);
@@ -27,10 +24,6 @@ internal static class ConnectCommand
         catch (OperationCanceledException)
         {
             await Console.Error.WriteLineAsync("cancelled");
-        }
-        catch (SocketException e)
-        {
-            await Console.Error.WriteLineAsync($"whimbrel: cannot resolve '{address?.Host}': {e.Message}.");
         }
         catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException)
         {
@@ -49,23 +42,6 @@ internal static class ConnectCommand
         {
             await stop.Asked;
             session.Close();
-        }
-    }
-
-    /// <summary>A name may have several addresses, and only the last failure is worth telling.</summary>
-    private static async Task<ConsoleSession> DialAsync(EndPoint[] places, Engine engine, CancellationToken cancellation)
-    {
-        for (int i = 0; ; i++)
-        {
-            try
-            {
-                Client client = new(new ClientOptions { EndPoint = places[i], Engine = engine }, static () => new ConsoleSession());
-                return (ConsoleSession)await client.ConnectAsync(cancellation);
-            }
-            catch (NetworkException) when (i + 1 < places.Length)
-            {
-                // The next one.
-            }
         }
     }
 

@@ -1,17 +1,16 @@
-using System.Net;
-
 namespace Whimbrel.Tool;
 
 /// <summary>What <c>whimbrel serve</c> was asked for.</summary>
 /// <param name="Kind">What to do with peers.</param>
-/// <param name="EndPoint">Where to listen.</param>
+/// <param name="Address">Where to listen, in the one form of an address.</param>
 /// <param name="Engine">Which engine.</param>
 /// <param name="Loops">Number of loops; 0 for one per core.</param>
+/// <param name="Accept">One listener for all loops, or one for each.</param>
 /// <param name="Scheduling">Where callbacks run.</param>
 /// <param name="Stats">Print a line a second.</param>
 /// <param name="Duration">End by itself after this time, or null.</param>
 /// <param name="Push">What to push, for <see cref="ServeKind.Push"/>.</param>
-internal sealed record ServeSettings(ServeKind Kind, EndPoint EndPoint, EngineKind Engine, int Loops, Scheduling Scheduling, bool Stats, TimeSpan? Duration, PushSettings Push);
+internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, PushSettings Push);
 
 /// <summary>What <c>whimbrel serve push</c> sends.</summary>
 /// <param name="Rate">Messages a second, or 0 for as many as go.</param>

@@ -30,6 +30,6 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
         }
 
         ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect) =>
-            new() { EndPoint = settings.EndPoint, Engine = engine, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling };
+            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling };
     }
 }

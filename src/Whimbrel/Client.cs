@@ -6,16 +6,18 @@ using Whimbrel.Engines;
 namespace Whimbrel;
 
 /// <summary>
-/// Dials. Holds at most one connection at a time; each <see cref="ConnectAsync"/> makes a new session. Dialling again
-/// from inside OnConnectFailed or OnDisconnected is allowed. All methods may be called from any thread.
+/// Dials. Holds at most one connection at a time; each dial makes a new session. Dialling again from inside
+/// OnConnectFailed or OnDisconnected is allowed. With <see cref="ClientOptions.Reconnect"/> it dials again by itself. All
+/// methods may be called from any thread; those that wait must not be called on a loop.
 /// </summary>
-public class Client : IAsyncDisposable
+public partial class Client : IAsyncDisposable
 {
     private readonly Func<SessionContext, Session>? _contextFactory;
     private readonly Func<Session>? _factory;
     private readonly Lock _gate = new();
     private Host? _host;
     private Attempt? _current;
+    private Pursuit? _pursuit;
     private bool _isDisposed;
 
     /// <summary>Makes a client; nothing is opened before <see cref="ConnectAsync"/>.</summary>
@@ -40,6 +42,14 @@ public class Client : IAsyncDisposable
         _contextFactory = factory;
     }
 
+    /// <summary>Makes a client with default options; nothing is opened before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
+    /// <param name="factory">Makes the session of each dial, on its loop.</param>
+    public Client(string address, Func<Session> factory)
+        : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, factory)
+    {
+    }
+
     /// <summary>The options it was made with.</summary>
     public ClientOptions Options { get; }
 
@@ -49,21 +59,29 @@ public class Client : IAsyncDisposable
     /// <summary>The session that is connected or dialling, or null.</summary>
     public Session? Session => _current?.Session;
 
+    /// <summary>True while the policy is at work: from OnReconnecting until OnReconnected, OnGaveUp or a disconnect.</summary>
+    public bool IsReconnecting => Volatile.Read(ref _pursuit) is { IsTrying: true };
+
+    // ------------------------------------------------------------------ connecting
+
     /// <summary>
     /// Dials and completes after the session's OnConnected. Throws <see cref="NetworkException"/> when it fails (after
     /// OnConnectFailed), <see cref="OperationCanceledException"/> when cancelled, <see cref="InvalidOperationException"/>
-    /// while there is a connection.
+    /// while there is a connection. With a policy that retries the first dial it throws only when that gives up. While the
+    /// policy waits with an ended connection, this dials at once.
     /// </summary>
-    /// <param name="cancellationToken">Gives up the dial.</param>
+    /// <param name="cancellationToken">Gives up the dial, in whatever phase it is, and with it the policy.</param>
     public ValueTask<Session> ConnectAsync(CancellationToken cancellationToken = default)
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<Session>(cancellationToken);
+        Pursuit pursuit;
+        Pursuit? before;
         Attempt attempt;
         Engine engine = Engine;
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Client));
-            if (_current is not null) Throw.State("The client is connected or dialling already: it holds one connection at a time.");
+            if (_current is not null || _pursuit is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or dialling already: it holds one connection at a time.");
             if (_host is null)
             {
                 Options.Validate(engine);
@@ -71,34 +89,109 @@ public class Client : IAsyncDisposable
                 _host = new Host(this, engine);
             }
 
-            attempt = _current = new Attempt(_host, engine, cancellationToken);
+            before = _pursuit;
+            _pursuit = pursuit = new Pursuit(_host, cancellationToken);
+            _current = attempt = new Attempt(_host, pursuit);
         }
 
-        if (!engine.NextLoop().PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), attempt))
+        before?.StopWaiting();
+        ValueTask<Session> task = pursuit.Result.Task;
+        if (!attempt.Post(engine))
         {
-            Leave(attempt);
+            lock (_gate)
+            {
+                if (ReferenceEquals(_current, attempt)) _current = null;
+                if (ReferenceEquals(_pursuit, pursuit)) _pursuit = null;
+            }
+
             throw engine.EndedError();
         }
 
-        ValueTask<Session> task = attempt.Result.Task;
-        attempt.WatchCancellation();
+        pursuit.WatchCancellation();
         return task;
     }
 
-    /// <summary>Closes the connection gracefully, if there is one, and completes when it has ended.</summary>
+    /// <summary>
+    /// Like <see cref="ConnectAsync"/>, blocking. Throws <see cref="NetworkException"/> with <see cref="ErrorCategory.Timeout"/> when the time
+    /// is over; the dial has ended then. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// </summary>
+    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options and the policy.</param>
+    public Session Connect(TimeSpan timeout)
+    {
+        CheckWait(timeout);
+        using CancellationTokenSource cancellation = new();
+        Engine engine = Engine;
+        Task<Session> dial = ConnectAsync(cancellation.Token).AsTask();
+        if (!engine.Wait(dial, timeout))
+        {
+            cancellation.Cancel();
+            // It ends at once, and may have been connected at the last moment.
+            engine.Wait(dial, Timeout.InfiniteTimeSpan);
+            if (dial.IsCanceled) throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
+        }
+
+        return dial.GetAwaiter().GetResult();
+    }
+
+    /// <summary>Ends the connection, if there is one, as <see cref="DisconnectAsync"/> does, and dials anew with a new session. Throws as <see cref="ConnectAsync"/> does.</summary>
+    /// <param name="cancellationToken">Gives up the dial; the disconnect goes on.</param>
+    public ValueTask<Session> ReconnectAsync(CancellationToken cancellationToken = default)
+    {
+        Completion<Session> done = new(Engine);
+        _ = FinishAsync();
+        return done.Task;
+
+        async Task FinishAsync()
+        {
+            try
+            {
+                await DisconnectAsync().ConfigureAwait(false);
+                done.SetResult(await ConnectAsync(cancellationToken).ConfigureAwait(false));
+            }
+            catch (Exception e)
+            {
+                done.SetException(e);
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ disconnecting
+
+    /// <summary>Closes the connection gracefully, or gives up the dial, and completes when it has ended. Ends the work of the policy.</summary>
     public ValueTask DisconnectAsync()
     {
         Completion<bool> ended = new(Engine);
         Attempt? attempt;
+        Pursuit? pursuit;
         lock (_gate)
         {
+            pursuit = _pursuit;
+            _pursuit = null;
             attempt = _current;
             attempt?.Ended.Add(ended);
         }
 
-        if (attempt is null) return default;
+        pursuit?.StopWaiting();
+        if (attempt is null)
+        {
+            pursuit?.Fail(new CloseReason(CloseCause.LocalClose));
+            return default;
+        }
+
         attempt.Close();
         return ended.PlainTask;
+    }
+
+    /// <summary>Like <see cref="DisconnectAsync"/>, blocking. A connection that has not ended in time is aborted. On a loop it throws <see cref="InvalidOperationException"/>.</summary>
+    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
+    public void Disconnect(TimeSpan timeout)
+    {
+        CheckWait(timeout);
+        Session? session = Session;
+        Task ended = DisconnectAsync().AsTask();
+        if (Engine.Wait(ended, timeout)) return;
+        session?.Abort();
+        Engine.Wait(ended, Timeout.InfiniteTimeSpan);
     }
 
     /// <summary>The same as <see cref="DisconnectAsync"/>; later connects throw.</summary>
@@ -107,6 +200,12 @@ public class Client : IAsyncDisposable
         GC.SuppressFinalize(this);
         lock (_gate) _isDisposed = true;
         return DisconnectAsync();
+    }
+
+    private static void CheckWait(TimeSpan timeout)
+    {
+        if (Loop.Current is not null) Throw.WouldBlockLoop();
+        if (timeout != Timeout.InfiniteTimeSpan && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)) Throw.OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
     }
 
     // ------------------------------------------------------------------ events
@@ -124,128 +223,46 @@ public class Client : IAsyncDisposable
     {
     }
 
-    private void Leave(Attempt attempt)
+    /// <summary>
+    /// The policy will dial again, unless there is a disconnect before. The session's last callback came before, and for a connection
+    /// OnDisconnected. On the loop of that session. Ends in OnReconnected, in OnGaveUp, in another OnReconnecting, or in a disconnect.
+    /// </summary>
+    /// <param name="attempt">Counts from 1, and from the last connection that lived long enough.</param>
+    /// <param name="delay">Time until the dial.</param>
+    /// <param name="reason">Why the last connection or dial ended.</param>
+    protected virtual void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason)
     {
-        lock (_gate)
-        {
-            if (ReferenceEquals(_current, attempt)) _current = null;
-        }
     }
 
-    /// <summary>One dial and the connection that came of it.</summary>
-    private sealed class Attempt(Host host, Engine engine, CancellationToken cancellation)
+    /// <summary>A dial of the policy has connected; OnConnected came before. On the session's loop.</summary>
+    /// <param name="session">The new session.</param>
+    /// <param name="attempts">How many dials it took.</param>
+    protected virtual void OnReconnected(Session session, int attempts)
     {
-        private CancellationTokenRegistration _registration;
-        private Loop? _loop;
-        private bool _closeAsked;
+    }
 
-        internal Completion<Session> Result { get; } = new(engine);
-
-        /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
-        internal List<Completion<bool>> Ended { get; } = [];
-
-        internal Session? Session { get; set; }
-
-        internal void Start(Loop loop)
-        {
-            Session session;
-            Client owner = host.Client;
-            ClientOptions options = owner.Options;
-            _loop = loop;
-            try
-            {
-                session = owner._factory is { } factory
-                    ? factory()
-                    : owner._contextFactory!(new SessionContext(null, owner, loop, options.LocalEndPoint, options.EndPoint));
-                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each dial.");
-            }
-            catch (Exception e)
-            {
-                Finish();
-                Result.SetException(e);
-                TellEnded();
-                return;
-            }
-
-            Session = session;
-            session.HostState = this;
-            Connection connection = loop.TakeConnection();
-            connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), options.LocalEndPoint, PeerAddress.Of(options.EndPoint));
-            session.SetRemoteEndPoint(options.EndPoint);
-            // Also an attempt that was given up before it began has both callbacks (contract 1).
-            connection.Connecting(null);
-        }
-
-        internal void Dial(Connection connection)
-        {
-            ClientOptions options = host.Client.Options;
-            if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
-            else if (cancellation.IsCancellationRequested) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-            if (connection.State == ConnectionState.Connecting) new Connector(connection, options.EndPoint!, options.LocalEndPoint).Start(options.ConnectTimeout);
-        }
-
-        internal void WatchCancellation()
-        {
-            if (!cancellation.CanBeCanceled) return;
-            _registration = cancellation.UnsafeRegister(
-                static state =>
-                {
-                    Attempt attempt = (Attempt)state!;
-                    // Before Start ran there is no loop yet; Start looks at the token itself.
-                    Volatile.Read(ref attempt._loop)?.PostControl(static (_, a, _, _) => ((Attempt)a!).CancelDial(), attempt);
-                },
-                this);
-        }
-
-        private void CancelDial()
-        {
-            if (Session?.Connection is { State: ConnectionState.Connecting } connection) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
-        }
-
-        internal void Close()
-        {
-            Volatile.Write(ref _closeAsked, true);
-            Session?.CloseWith(new CloseReason(CloseCause.LocalClose));
-        }
-
-        internal void Failed(CloseReason reason)
-        {
-            if (Result.IsCompleted) return;
-            if (reason.Cause == CloseCause.Cancelled) Result.SetException(new OperationCanceledException(cancellation));
-            else if (reason.Exception is { } exception) Result.SetException(new NetworkException(reason.Error, exception));
-            else Result.SetException(new NetworkException(Describe(reason)));
-        }
-
-        private NetworkError Describe(CloseReason reason) =>
-            reason.Error with { Message = $"Cannot connect to {host.Client.Options.EndPoint}: {reason}." };
-
-        /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>
-        internal void Finish()
-        {
-            _registration.Dispose();
-            host.Client.Leave(this);
-        }
-
-        internal void TellEnded()
-        {
-            Completion<bool>[] waiting;
-            lock (host.Client._gate)
-            {
-                waiting = [.. Ended];
-                Ended.Clear();
-            }
-
-            foreach (Completion<bool> wait in waiting) wait.SetResult(true);
-        }
+    /// <summary>The policy dials no more: it reached a limit, or the reason of the last end was a last one. On the loop of the last session. A disconnect is told by nothing.</summary>
+    /// <param name="reason">Why the last connection or dial ended.</param>
+    protected virtual void OnGaveUp(CloseReason reason)
+    {
     }
 
     /// <summary>The client as its connection sees it.</summary>
     internal sealed class Host : ConnectionHost
     {
         internal Host(Client owner, Engine engine)
-            : base(engine, owner.Options, isAccepting: false) => Client = owner;
+            : base(engine, owner.Options, isAccepting: false)
+        {
+            Client = owner;
+            Targets = owner.Options.TargetsOn(engine);
+        }
 
         internal Client Client { get; }
+
+        /// <summary>What it dials, in this order.</summary>
+        internal List<EndPoint> Targets { get; }
+
+        internal string TargetText => string.Join(" or ", Targets.Select(static t => t is DnsEndPoint name ? $"{name.Host}:{name.Port}" : $"{t}"));
 
         internal override object Owner => Client;
 
@@ -256,8 +273,9 @@ public class Client : IAsyncDisposable
         internal override void SessionConnected(Session session)
         {
             Attempt attempt = (Attempt)session.HostState!;
+            attempt.ConnectedAtMs = Engine.NowMs;
             Tell(session, static (owner, s) => owner.OnConnected(s));
-            attempt.Result.SetResult(session);
+            attempt.Pursuit.Connected(session);
         }
 
         internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
@@ -268,11 +286,11 @@ public class Client : IAsyncDisposable
         {
             Attempt attempt = (Attempt)session.HostState!;
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            attempt.Failed(reason);
+            attempt.Pursuit.Ended(attempt, session.Loop, reason, wasConnected);
             attempt.TellEnded();
         }
 
-        private void Tell<T>(T argument, Action<Client, T> call)
+        internal void Tell<T>(T argument, Action<Client, T> call)
         {
             try
             {

@@ -5,13 +5,28 @@ namespace Whimbrel;
 /// <summary>What a <see cref="Client"/> needs to know. Plain data, copied and validated once, by the first connect.</summary>
 public sealed class ClientOptions : ConnectionOptions
 {
-    /// <summary>Where to connect: an <see cref="IPEndPoint"/> or a Unix path.</summary>
+    private const int MaxEndPoints = 64;
+
+    /// <summary>Where to connect: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
     public EndPoint? EndPoint { get; init; }
+
+    /// <summary>
+    /// Where to connect, as text: <c>tcp://example.org:http</c>, <c>tcp://[::1]:1111</c>, <c>unix:/path</c> (<see cref="NetworkAddress"/> has
+    /// all forms). Shorthand for one entry in <see cref="EndPoints"/>.
+    /// </summary>
+    public string? Address { get; init; }
+
+    /// <summary>
+    /// Several places of which one is wanted: they are tried in this order within one dial, and the first that answers is
+    /// taken. Give this, <see cref="EndPoint"/> or <see cref="Address"/>. At most 64.
+    /// </summary>
+    public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
+
 
     /// <summary>The address to connect from, or null for the system's choice.</summary>
     public EndPoint? LocalEndPoint { get; init; }
 
-    /// <summary>Longest time for a dial. 1 ms up to an hour; default 15 s.</summary>
+    /// <summary>Longest time for a dial, over all its addresses and with looking up their names. 1 ms up to an hour; default 15 s.</summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(15);
 
     /// <summary>
@@ -21,13 +36,20 @@ public sealed class ClientOptions : ConnectionOptions
     /// </summary>
     public bool FastOpen { get; init; }
 
+    /// <summary>Whether and when the client dials again by itself. Null (the default): never.</summary>
+    public ReconnectPolicy? Reconnect { get; init; }
+
+    /// <summary>What to dial, whichever of the three properties says so. After <see cref="Validate"/>.</summary>
+    internal List<EndPoint> TargetsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false);
+
     internal void Validate(Engine engine)
     {
         OptionErrors errors = new(nameof(ClientOptions));
         ValidateCommon(errors);
         errors.Range(nameof(ConnectTimeout), ConnectTimeout, TimeSpan.FromMilliseconds(1), TimeSpan.FromHours(1));
-        EndPointRules.Check(errors, nameof(EndPoint), EndPoint, engine);
-        if (EndPoint is IPEndPoint { Port: 0 }) errors.Add("EndPoint has port 0, allowed 1 to 65535");
+        EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: false);
+        if (EndPoints.Count > MaxEndPoints) errors.Add($"EndPoints has {EndPoints.Count} entries, allowed 1 to {MaxEndPoints}");
+        Reconnect?.Validate(errors);
         if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
         SocketOptionRules.Check(errors, this, engine);
         errors.ThrowIfAny();

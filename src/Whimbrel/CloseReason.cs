@@ -42,6 +42,12 @@ public enum CloseCause
     /// <summary>The engine was disposed.</summary>
     EngineStopped,
 
+    /// <summary>The host name has no address, or could not be looked up.</summary>
+    UnknownHost,
+
+    /// <summary>No byte came or went for <see cref="ConnectionOptions.IdleTimeout"/>.</summary>
+    IdleTimeout,
+
     /// <summary>Nobody listens at the address.</summary>
     Refused,
 
@@ -82,15 +88,18 @@ public enum CloseInitiator
 /// </summary>
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
-/// <param name="Exception">What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>.</param>
+/// <param name="Exception">
+/// What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
+/// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
+/// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
 {
     /// <summary>Who ended it.</summary>
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
-        CloseCause.SlowConsumer or CloseCause.UnreadLimit => CloseInitiator.Library,
-        CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout => CloseInitiator.Library,
+        CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
     };
 
@@ -102,8 +111,10 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
 
     private ErrorCategory Category => Cause switch
     {
-        CloseCause.Refused or CloseCause.Unreachable => ErrorCategory.Connect,
-        CloseCause.TimedOut => ErrorCategory.Timeout,
+        CloseCause.UnknownHost => ErrorCategory.UnknownHost,
+        CloseCause.Refused => ErrorCategory.Refused,
+        CloseCause.Unreachable => ErrorCategory.Unreachable,
+        CloseCause.TimedOut or CloseCause.IdleTimeout => ErrorCategory.Timeout,
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
@@ -131,6 +142,8 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.HandedOver => "handed over to another session",
             CloseCause.ServerStopped => "the server stopped",
             CloseCause.EngineStopped => "the engine stopped",
+            CloseCause.UnknownHost => Exception is null ? "the host name is unknown" : $"the host name is unknown: {Exception.Message}",
+            CloseCause.IdleTimeout => "closed because nothing was sent or received for IdleTimeout",
             CloseCause.Refused => "connection refused: nobody listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",

@@ -5,10 +5,82 @@ using Whimbrel.Linux;
 
 namespace Whimbrel;
 
-/// <summary>Which end points a server or client accepts, and how it says no to the others.</summary>
+/// <summary>Which addresses a server or client accepts, what it makes of them, and how it says no to the others.</summary>
 internal static class EndPointRules
 {
-    internal static void Check(OptionErrors errors, string name, EndPoint? endPoint, Engine engine)
+    /// <summary>
+    /// Where to listen or what to dial, of the three ways in which options say it; mistakes are added to
+    /// <paramref name="errors"/>. Without one, what cannot be used is left out.
+    /// </summary>
+    internal static List<EndPoint> Collect(OptionErrors? errors, string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints, Engine engine, bool toListen)
+    {
+        List<EndPoint> found = [];
+        if (endPoint is not null && endPoints.Count > 0) errors?.Add("EndPoint and EndPoints are both given: use one of them");
+        else if (address is not null && (endPoint is not null || endPoints.Count > 0)) errors?.Add($"Address and {(endPoint is null ? "EndPoints" : "EndPoint")} are both given: use one of them");
+        if (address is not null) AddAddress(found, errors, address, engine, toListen);
+        else if (endPoint is null && endPoints.Count == 0) errors?.Add("EndPoint is missing: give an IPEndPoint or a UnixDomainSocketEndPoint, or an Address such as tcp://localhost:80");
+        foreach (EndPoint given in endPoint is null ? endPoints : [endPoint])
+        {
+            if (errors is not null) Check(errors, nameof(EndPoint), given, engine, allowName: !toListen);
+            if (!toListen) AddTarget(found, errors, nameof(EndPoint), given);
+            else if (given is not null) found.Add(Plain(given));
+        }
+
+        return found;
+    }
+
+    private static void AddAddress(List<EndPoint> found, OptionErrors? errors, string text, Engine engine, bool toListen)
+    {
+        if (!NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake))
+        {
+            errors?.Add($"Address: {mistake.TrimEnd('.')}");
+            return;
+        }
+
+        if (address.Service is { } service && ServiceNames.PortOf(service) is null)
+        {
+            errors?.Add($"Address: {address.NoService}");
+            return;
+        }
+
+        EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Unix ? address.ToEndPoint() : engine.EndPointOf(address);
+        if (endPoint is null) errors?.Add($"Address = {address}, the {engine.KindName} engine has no addresses of that kind");
+        else if (!toListen) AddTarget(found, errors, "Address", endPoint, address.IsWildcard);
+        else if (endPoint is not DnsEndPoint dns) found.Add(endPoint);
+        else if (dns.Host == "localhost") found.Add(new IPEndPoint(IPAddress.Loopback, dns.Port));
+        else errors?.Add($"Address = {address}, a server listens at addresses of this machine: give one, or localhost, or * for all");
+    }
+
+    /// <summary>What a client makes of an address. One that means "every address of this machine" is dialled at the loopback.</summary>
+    private static void AddTarget(List<EndPoint> found, OptionErrors? errors, string name, EndPoint? endPoint, bool isWildcard = false)
+    {
+        if (endPoint is IPEndPoint { Port: 0 } or DnsEndPoint { Port: 0 }) errors?.Add($"{name} has port 0, allowed 1 to 65535");
+        if (endPoint is IPEndPoint { Address: { IsIPv6LinkLocal: true, ScopeId: 0 } } local) errors?.Add($"{name} = {endPoint}, a link-local address needs its interface: [{local.Address}%eth0]:{local.Port}");
+        switch (endPoint is null ? null : Plain(endPoint))
+        {
+            case null:
+                break;
+            case IPEndPoint any when any.Address.Equals(IPAddress.IPv6Any):
+                found.Add(new IPEndPoint(IPAddress.IPv6Loopback, any.Port));
+                if (isWildcard) found.Add(new IPEndPoint(IPAddress.Loopback, any.Port));
+                break;
+            case IPEndPoint any when any.Address.Equals(IPAddress.Any):
+                found.Add(new IPEndPoint(IPAddress.Loopback, any.Port));
+                break;
+            case DnsEndPoint { Host: var host } dns when NetworkAddress.TryIPv4(host, out IPAddress? literal) || (host.Contains(':', StringComparison.Ordinal) && IPAddress.TryParse(host, out literal)):
+                found.Add(Plain(new IPEndPoint(literal!, dns.Port)));
+                break;
+            case { } other:
+                found.Add(other);
+                break;
+        }
+    }
+
+    /// <summary>An IPv4 address in the form of IPv6 is an IPv4 address: whether an IPv6 socket takes it differs between systems.</summary>
+    internal static EndPoint Plain(EndPoint endPoint) =>
+        endPoint is IPEndPoint { Address.IsIPv4MappedToIPv6: true } mapped ? new IPEndPoint(mapped.Address.MapToIPv4(), mapped.Port) : endPoint;
+
+    internal static void Check(OptionErrors errors, string name, EndPoint? endPoint, Engine engine, bool allowName = false)
     {
         switch (endPoint)
         {
@@ -22,8 +94,10 @@ internal static class EndPointRules
                 break;
             case UnixDomainSocketEndPoint:
                 break;
+            case DnsEndPoint when allowName:
+                break;
             case DnsEndPoint dns:
-                errors.Add($"{name} = {dns}, host names are not resolved here yet: resolve it with Dns.GetHostAddressesAsync and give an IPEndPoint");
+                errors.Add($"{name} = {dns}, host names are not resolved here: give an IPEndPoint of this machine");
                 break;
             default:
                 if (!engine.Supports(endPoint)) errors.Add($"{name} = {endPoint} ({endPoint.GetType().Name}), allowed IPEndPoint or UnixDomainSocketEndPoint");

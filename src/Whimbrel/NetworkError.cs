@@ -12,8 +12,14 @@ public enum ErrorCategory
     /// <summary>A listener could not be bound.</summary>
     Bind,
 
-    /// <summary>A dial failed: refused or unreachable.</summary>
-    Connect,
+    /// <summary>A host name has no address, or could not be looked up.</summary>
+    UnknownHost,
+
+    /// <summary>A dial was refused: nobody listens there.</summary>
+    Refused,
+
+    /// <summary>A dial failed: no way leads to the address, or it cannot be used from here.</summary>
+    Unreachable,
 
     /// <summary>Something took longer than allowed.</summary>
     Timeout,

@@ -4,7 +4,6 @@ using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
-using Whimbrel.Streams;
 
 namespace Whimbrel;
 
@@ -12,14 +11,17 @@ namespace Whimbrel;
 /// Accepts connections and makes a session for each. Derive from it for the events of the whole server; those come on
 /// the loops of the sessions they concern, several at a time. All methods may be called from any thread.
 /// </summary>
-public class Server : IAsyncDisposable
+public partial class Server : IAsyncDisposable
 {
     private readonly Func<SessionContext, Session>? _contextFactory;
     private readonly Func<Session>? _factory;
-    private readonly Lock _gate = new();
+    private readonly Lock _gate = new(); // guards the state, the listeners and what they listen at
     private readonly List<Listener> _listeners = [];
     private Host? _host;
-    private State _state;
+    private Phase _phase;
+    private int _acceptVersion;
+    private bool _isOpening;
+    private bool _isDisposed;
 
     /// <summary>Makes a server; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
     /// <param name="options">Copied and validated at start.</param>
@@ -29,6 +31,7 @@ public class Server : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(options);
         ArgumentNullException.ThrowIfNull(factory);
         Options = (ServerOptions)options.Clone();
+        State = Options.State;
         _factory = factory;
     }
 
@@ -40,10 +43,19 @@ public class Server : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(options);
         ArgumentNullException.ThrowIfNull(factory);
         Options = (ServerOptions)options.Clone();
+        State = Options.State;
         _contextFactory = factory;
     }
 
-    private enum State
+    /// <summary>Makes a server with default options; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
+    /// <param name="address">Where to listen, for example <c>tcp://*:1111</c> (<see cref="ServerOptions.Address"/>).</param>
+    /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
+    public Server(string address, Func<Session> factory)
+        : this(new ServerOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) }, factory)
+    {
+    }
+
+    private enum Phase
     {
         Stopped,
         Starting,
@@ -53,6 +65,12 @@ public class Server : IAsyncDisposable
 
     /// <summary>The options it was made with.</summary>
     public ServerOptions Options { get; }
+
+    /// <summary>Anything that all sessions of the server share; at first <see cref="ServerOptions.State"/>. The library never looks at it.</summary>
+    public object? State { get; set; }
+
+    /// <summary>When the last start succeeded, in UTC. Null before the first; stays after a stop.</summary>
+    public DateTimeOffset? StartedAt { get; private set; }
 
     /// <summary>The engine that serves it; its text says which and why.</summary>
     public Engine Engine => Options.Engine ?? Engine.Default;
@@ -78,61 +96,33 @@ public class Server : IAsyncDisposable
     /// <summary>Connections accepted since start.</summary>
     public long AcceptedCount => _host?.AcceptedCount ?? 0;
 
-    /// <summary>Connections closed at once since start because <see cref="ServerOptions.MaxConnections"/> was reached.</summary>
+    /// <summary>Connections closed at once since start because <see cref="ServerOptions.MaxConnections"/> or <see cref="ServerOptions.AcceptLimit"/> was reached.</summary>
     public long RejectedCount => _host?.RejectedCount ?? 0;
 
     /// <summary>Sessions ended since start because their peer read too slowly.</summary>
     public long SlowConsumerCount => _host?.SlowConsumers ?? 0;
 
     /// <summary>Bytes received by all sessions since start.</summary>
-    public long BytesReceived => _host?.Shards.Sum(static s => Volatile.Read(ref s.BytesReceived)) ?? 0;
+    public long BytesReceived => ReadCounters().BytesReceived;
 
     /// <summary>Bytes that all sessions gave to the system since start.</summary>
-    public long BytesSent => _host?.Shards.Sum(static s => Volatile.Read(ref s.BytesSent)) ?? 0;
+    public long BytesSent => ReadCounters().BytesSent;
+
+    /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
+    public ServerCounters ReadCounters() => _host?.ReadCounters() ?? default;
 
     // ------------------------------------------------------------------ start
 
-    /// <summary>Listens at all addresses, or at none: throws <see cref="NetworkException"/> when one cannot be bound, <see cref="ArgumentException"/> with all mistakes in the options.</summary>
+    /// <summary>
+    /// Listens at all addresses, or at none: throws <see cref="NetworkException"/> when one cannot be bound,
+    /// <see cref="ArgumentException"/> with all mistakes in the options, <see cref="InvalidOperationException"/> while it is
+    /// started or stopping, <see cref="ObjectDisposedException"/> after dispose, and whatever <see cref="OnStarting"/> throws.
+    /// </summary>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
     public async ValueTask StartAsync(CancellationToken cancellationToken = default)
     {
         cancellationToken.ThrowIfCancellationRequested();
-        Engine engine = Engine;
-        Options.Validate(engine);
-        Host host;
-        lock (_gate)
-        {
-            if (_state != State.Stopped) Throw.State("The server is started already.");
-            _state = State.Starting;
-            host = _host = new Host(this, engine);
-        }
-
-        List<Listener> opened = [];
-        try
-        {
-            engine.Start();
-            List<EndPoint> bound = await ListenAsync(engine, host, opened).ConfigureAwait(false);
-            lock (_gate)
-            {
-                if (_state != State.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
-                _listeners.AddRange(opened);
-                EndPoints = bound;
-                _state = State.Started;
-                IsAccepting = true;
-            }
-        }
-        catch
-        {
-            await CloseAsync(opened).ConfigureAwait(false);
-            lock (_gate)
-            {
-                if (_state == State.Starting && ReferenceEquals(_host, host)) _state = State.Stopped;
-            }
-
-            throw;
-        }
-
-        OnStarted();
+        await StartAtAsync(Options.EndPointsOn(Engine)).ConfigureAwait(false);
     }
 
     /// <summary>Makes and starts a server whose connections are served in pull style, each by one call of the handler: see <see cref="ConnectionStream.Serve"/>.</summary>
@@ -144,68 +134,232 @@ public class Server : IAsyncDisposable
     public static async ValueTask<Server> StartAsync(
         string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null, CancellationToken cancellationToken = default)
     {
-        Server server = new((options ?? new ServerOptions()).At(StreamAddress.ToEndPoint(address)), ConnectionStream.Serve(handler));
+        ArgumentNullException.ThrowIfNull(address);
+        Server server = new((options ?? new ServerOptions()).At(address), ConnectionStream.Serve(handler));
         await server.StartAsync(cancellationToken).ConfigureAwait(false);
         return server;
     }
 
-    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, List<Listener> opened)
+    private async ValueTask StartAtAsync(IReadOnlyList<EndPoint> addresses)
+    {
+        Engine engine = Engine;
+        Options.Validate(engine);
+        Host host;
+        lock (_gate)
+        {
+            ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
+            if (_phase == Phase.Stopping) Throw.State("The server is stopping: await StopAsync before it is started again.");
+            if (_phase != Phase.Stopped) Throw.State("The server is started already.");
+            _phase = Phase.Starting;
+            host = _host = new Host(this, engine);
+        }
+
+        List<Listener> opened = [];
+        try
+        {
+            OnStarting();
+            engine.Start();
+            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_phase != Phase.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
+                _listeners.AddRange(opened);
+                EndPoints = bound;
+                StartedAt = engine.UtcNow;
+                _phase = Phase.Started;
+                IsAccepting = true;
+            }
+        }
+        catch
+        {
+            await CloseAsync(opened, drain: false).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_phase == Phase.Starting && ReferenceEquals(_host, host)) _phase = Phase.Stopped;
+            }
+
+            throw;
+        }
+
+        host.Tell(0, static (owner, _) => owner.OnStarted());
+    }
+
+    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses, List<Listener> opened)
     {
         List<EndPoint> bound = [];
-        foreach (EndPoint endPoint in Options.AllEndPoints)
+        foreach (EndPoint address in addresses)
         {
-            Listener listener = new(engine.NextLoop(), host, Options, endPoint);
-            if (!listener.Loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
-            bound.Add(await listener.Started.ConfigureAwait(false));
-            opened.Add(listener);
+            bool isShared = host.Scheme == AcceptScheme.ListenerPerLoop && address is IPEndPoint && engine.LoopCount > 1;
+            Loop first = engine.NextLoop();
+            EndPoint real = await OpenAsync(first, address, isShared ? PortSharing.Opens : PortSharing.None).ConfigureAwait(false);
+            bound.Add(real);
+            if (!isShared) continue;
+            // At the port that the first one got.
+            foreach (Loop loop in engine.Loops)
+            {
+                if (!ReferenceEquals(loop, first)) await OpenAsync(loop, real, PortSharing.Joins).ConfigureAwait(false);
+            }
         }
 
         return bound;
+
+        async ValueTask<EndPoint> OpenAsync(Loop loop, EndPoint address, PortSharing sharing)
+        {
+            Listener listener = new(loop, host, Options, address, sharing);
+            if (!loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
+            EndPoint real = await listener.Started.ConfigureAwait(false);
+            opened.Add(listener);
+            return real;
+        }
+    }
+
+    /// <summary>
+    /// Listens again, at the addresses it had, after <see cref="StopAcceptingAsync"/> or when
+    /// <see cref="ServerOptions.AcceptLimit"/> was reached. Throws <see cref="NetworkException"/> when one was taken meanwhile: then
+    /// it listens at none, and its sessions go on. Throws <see cref="InvalidOperationException"/> when it is accepting or not started.
+    /// </summary>
+    public ValueTask StartAcceptingAsync()
+    {
+        Host host;
+        int version;
+        lock (_gate)
+        {
+            ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
+            if (_phase != Phase.Started) Throw.State("The server is not started.");
+            if (IsAccepting || _isOpening) Throw.State("The server is accepting already.");
+            _isOpening = true;
+            host = _host!;
+            version = _acceptVersion;
+        }
+
+        Completion<bool> done = new(Engine);
+        _ = FinishAsync();
+        return done.PlainTask;
+
+        async Task FinishAsync()
+        {
+            List<Listener> opened = [];
+            try
+            {
+                // What a stop has not closed yet would hold the addresses.
+                await CloseListenersAsync(drain: true).ConfigureAwait(false);
+                host.RenewAcceptLimit();
+                await ListenAsync(Engine, host, EndPoints, opened).ConfigureAwait(false);
+                lock (_gate)
+                {
+                    if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version) Throw.State("The server was told to stop accepting while it began to.");
+                    _listeners.AddRange(opened);
+                    IsAccepting = true;
+                    _isOpening = false;
+                }
+
+                done.SetResult(true);
+            }
+            catch (Exception e)
+            {
+                await CloseAsync(opened, drain: false).ConfigureAwait(false);
+                lock (_gate) _isOpening = false;
+                done.SetException(e);
+            }
+        }
+    }
+
+    /// <summary>
+    /// <see cref="StopAsync"/>, then start at the same addresses: one that was started with port 0 keeps the port it got. Counts begin
+    /// anew. Throws <see cref="InvalidOperationException"/> when it is not started, and what <see cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
+    /// </summary>
+    /// <param name="deadline">As in <see cref="StopAsync"/>.</param>
+    /// <returns>What the stop did.</returns>
+    public ValueTask<StopReport> RestartAsync(TimeSpan? deadline = null)
+    {
+        if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
+        lock (_gate)
+        {
+            ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
+            if (_phase != Phase.Started) Throw.State("The server is not started: there is nothing to restart.");
+        }
+
+        return Finish(async () =>
+        {
+            IReadOnlyList<EndPoint> addresses = EndPoints;
+            StopReport report = await StopCoreAsync(deadline ?? Options.DrainTimeout).ConfigureAwait(false);
+            await StartAtAsync(addresses).ConfigureAwait(false);
+            return report;
+        });
     }
 
     // ------------------------------------------------------------------ stop
 
-    /// <summary>Stops accepting; connections that are open stay open.</summary>
+    /// <summary>
+    /// Stops accepting; connections that are open stay open. Those that the system had completed are taken first, so that
+    /// no peer that was connected is reset. Does nothing when it is not accepting.
+    /// </summary>
     public ValueTask StopAcceptingAsync()
     {
+        AcceptNoMore();
         Completion<bool> done = new(Engine);
         _ = FinishAsync(done);
         return done.PlainTask;
 
         async Task FinishAsync(Completion<bool> completion)
         {
-            IsAccepting = false;
-            await CloseListenersAsync().ConfigureAwait(false);
+            await CloseListenersAsync(drain: true).ConfigureAwait(false);
             completion.SetResult(true);
         }
     }
 
-    private async ValueTask CloseListenersAsync()
+    /// <summary>On the loop that accepted the last one of <see cref="ServerOptions.AcceptLimit"/>. Who waits behind it is turned away.</summary>
+    private void AcceptLimitReached()
     {
-        Listener[] listeners;
-        lock (_gate)
-        {
-            listeners = [.. _listeners];
-            _listeners.Clear();
-        }
-
-        await CloseAsync(listeners).ConfigureAwait(false);
+        AcceptNoMore();
+        _ = CloseListenersAsync(drain: false).AsTask();
     }
 
-    private static async ValueTask CloseAsync(IEnumerable<Listener> listeners)
+    private void AcceptNoMore()
     {
+        lock (_gate)
+        {
+            IsAccepting = false;
+            _acceptVersion++;
+        }
+    }
+
+    private async ValueTask CloseListenersAsync(bool drain)
+    {
+        Listener[] listeners;
+        lock (_gate) listeners = [.. _listeners];
+        await CloseAsync(listeners, drain).ConfigureAwait(false);
+        // Not before: whoever stops at the same time waits for the same listeners.
+        lock (_gate) _listeners.RemoveAll(l => listeners.Contains(l));
+    }
+
+    private static async ValueTask CloseAsync(IReadOnlyList<Listener> listeners, bool drain)
+    {
+        List<Completion<bool>> waiting = [];
         foreach (Listener listener in listeners)
         {
             Completion<bool> stopped = new(listener.Loop.Engine);
-            if (listener.Loop.PostControl(static (_, l, c, _) => ((Listener)l!).Stop((Completion<bool>)c!), listener, stopped)) await stopped.Task.ConfigureAwait(false);
+            if (listener.Loop.PostControl(static (_, l, c, d) => ((Listener)l!).Stop((Completion<bool>)c!, d != 0), listener, stopped, drain ? 1 : 0)) waiting.Add(stopped);
         }
+
+        foreach (Completion<bool> stopped in waiting) await stopped.Task.ConfigureAwait(false);
     }
 
-    /// <summary>Stops accepting, closes every session gracefully, resets what is still open at the deadline, and reports. May be awaited in a callback; blocking on it there throws.</summary>
-    /// <param name="deadline">Longest time for draining. Null takes <see cref="ConnectionOptions.DrainTimeout"/>; zero aborts at once.</param>
+    /// <summary>
+    /// Stops accepting, tells every session (<see cref="Session"/>.OnServerStopping, which closes), lets what is queued drain, resets what
+    /// is still open at the deadline, and reports. Several calls at once all report the same; the shortest deadline counts.
+    /// Does nothing when it is not started. May be awaited in a callback; blocking on it there throws.
+    /// </summary>
+    /// <param name="deadline">Longest time for draining. Null takes <see cref="ConnectionOptions.DrainTimeout"/>; zero aborts at once, without telling the sessions.</param>
     public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
+        return Finish(() => StopCoreAsync(deadline ?? Options.DrainTimeout));
+    }
+
+    /// <summary>The awaiter goes on where it was, also on a loop, and cannot block one.</summary>
+    private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work)
+    {
         Completion<StopReport> done = new(Engine);
         _ = FinishAsync();
         return done.Task;
@@ -214,7 +368,7 @@ public class Server : IAsyncDisposable
         {
             try
             {
-                done.SetResult(await StopCoreAsync(deadline ?? Options.DrainTimeout).ConfigureAwait(false));
+                done.SetResult(await work().ConfigureAwait(false));
             }
             catch (Exception e)
             {
@@ -229,30 +383,32 @@ public class Server : IAsyncDisposable
         bool isFirst;
         lock (_gate)
         {
-            if (_host is null || _state == State.Stopped) return default;
-            isFirst = _state != State.Stopping;
-            _state = State.Stopping;
+            if (_host is null || _phase == Phase.Stopped) return default;
+            isFirst = _phase != Phase.Stopping;
+            _phase = Phase.Stopping;
             host = _host;
+            IsAccepting = false;
+            _acceptVersion++;
         }
 
-        IsAccepting = false;
-        if (isFirst) OnStopping();
-        await CloseListenersAsync().ConfigureAwait(false);
+        if (isFirst) host.Tell(0, static (owner, _) => owner.OnStopping());
+        await CloseListenersAsync(drain: deadline > TimeSpan.Zero).ConfigureAwait(false);
         StopReport report = await host.EndAllAsync(deadline).ConfigureAwait(false);
         lock (_gate)
         {
-            if (_state != State.Stopping) return report;
-            _state = State.Stopped;
+            if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return report;
+            _phase = Phase.Stopped;
         }
 
-        OnStopped(report);
+        host.Tell(report, static (owner, r) => owner.OnStopped(r));
         return report;
     }
 
-    /// <summary>The same as <see cref="StopAsync"/> with the default deadline.</summary>
+    /// <summary>The same as <see cref="StopAsync"/> with the default deadline; a later start throws.</summary>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
+        lock (_gate) _isDisposed = true;
         Completion<bool> done = new(Engine);
         _ = FinishAsync();
         return done.PlainTask;
@@ -277,6 +433,12 @@ public class Server : IAsyncDisposable
     /// <param name="id">Its <see cref="Session.Id"/>.</param>
     public Session? FindSession(long id) => _host?.Find(id);
 
+    /// <summary>The connected session with this id when it is a <typeparamref name="T"/>, else null.</summary>
+    /// <typeparam name="T">The type that is expected.</typeparam>
+    /// <param name="id">Its <see cref="Session.Id"/>.</param>
+    public T? FindSession<T>(long id)
+        where T : Session => FindSession(id) as T;
+
     /// <summary>Sends the bytes to all sessions, or all but one. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</summary>
     /// <param name="data">What to send.</param>
     /// <param name="except">A session that does not get it, or null.</param>
@@ -299,14 +461,19 @@ public class Server : IAsyncDisposable
     /// <summary>Closes every session gracefully; the server goes on.</summary>
     public void DisconnectAll() => _host?.CloseAll(new CloseReason(CloseCause.LocalClose));
 
-    // ------------------------------------------------------------------ events
+    // ------------------------------------------------------------------ events: what they throw is told by a notice and ends nothing, but for OnStarting
+
+    /// <summary>A start begins, nothing is open yet; also the second half of a restart. What it throws fails the start. On the thread that called.</summary>
+    protected virtual void OnStarting()
+    {
+    }
 
     /// <summary>Listening.</summary>
     protected virtual void OnStarted()
     {
     }
 
-    /// <summary>A stop began; sessions are still open.</summary>
+    /// <summary>A stop began; it is still listening, and sessions are open.</summary>
     protected virtual void OnStopping()
     {
     }
@@ -317,9 +484,22 @@ public class Server : IAsyncDisposable
     {
     }
 
+    /// <summary>A session begins; its own OnConnecting came before. Closing it here refuses the connection. On its loop.</summary>
+    /// <param name="session">The session.</param>
+    protected virtual void OnConnecting(Session session)
+    {
+    }
+
     /// <summary>A session is connected; its own OnConnected came before. On its loop.</summary>
     /// <param name="session">The session.</param>
     protected virtual void OnConnected(Session session)
+    {
+    }
+
+    /// <summary>A session begins to end; its own OnDisconnecting came before. On its loop.</summary>
+    /// <param name="session">The session.</param>
+    /// <param name="reason">Why.</param>
+    protected virtual void OnDisconnecting(Session session, CloseReason reason)
     {
     }
 
@@ -330,244 +510,11 @@ public class Server : IAsyncDisposable
     {
     }
 
-    /// <summary>Something that belongs to no session failed: the factory threw, an event of the server threw.</summary>
+    /// <summary>Something failed before there was a session: the factory, <see cref="ServerOptions.Admit"/> or <see cref="ServerOptions.ChooseLoop"/> threw. That connection was closed.</summary>
     /// <param name="exception">What was thrown.</param>
     protected virtual void OnError(Exception exception)
     {
     }
 
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");
-
-    /// <summary>The server as its connections see it. One for each start.</summary>
-    internal sealed class Host : ConnectionHost
-    {
-        private readonly ConcurrentDictionary<long, Session> _byId = new();
-        private readonly List<Completion<bool>> _waiting = [];
-        private readonly Lock _waitGate = new();
-        private readonly Server _owner;
-        private int _live;
-        private int _aborted;
-        private int _openAtStop = -1;
-        private long _accepted;
-        private long _rejected;
-        private long _lastDescriptorNoticeMs = long.MinValue / 2;
-        private volatile bool _isStopping;
-
-        internal Host(Server owner, Engine engine)
-            : base(engine, owner.Options, isAccepting: true) => _owner = owner;
-
-        internal override object Owner => _owner;
-
-        internal int Live => Volatile.Read(ref _live);
-
-        internal long AcceptedCount => Volatile.Read(ref _accepted);
-
-        internal long RejectedCount => Volatile.Read(ref _rejected);
-
-        internal Session? Find(long id) => _byId.GetValueOrDefault(id);
-
-        // -------------------------------------------------------------- birth, on the listener's loop
-
-        internal override void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local)
-        {
-            if (_isStopping || Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
-            {
-                if (!_isStopping)
-                {
-                    Interlocked.Increment(ref _rejected);
-                    LeaveOne();
-                }
-
-                listener.Loop.Discard(socket);
-                return;
-            }
-
-            Interlocked.Increment(ref _accepted);
-            Loop loop = Engine.NextLoop();
-            if (loop.IsCurrent)
-            {
-                Begin(loop, socket, peer, local);
-                return;
-            }
-
-            Arrival arrival = new(this, socket, peer, local);
-            if (loop.PostControl(static (l, a, _, _) => ((Arrival)a!).Begin(l), arrival)) return;
-            listener.Loop.Discard(socket);
-            LeaveOne();
-        }
-
-        internal override void AcceptFailed(NetworkException fault) => Tell(fault, static (owner, exception) => owner.OnError(exception));
-
-        internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
-        {
-            Session session;
-            try
-            {
-                session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()));
-                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
-            }
-            catch (Exception e)
-            {
-                Engine.UserCodeThrew(e);
-                Tell(e, static (owner, exception) => owner.OnError(exception));
-                loop.Discard(socket);
-                LeaveOne();
-                return;
-            }
-
-            Connection connection = loop.TakeConnection();
-            connection.Begin(ShardOf(loop), session, Engine.NextConnectionId(), local, peer);
-            if (_isStopping) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
-            connection.Connecting(socket);
-        }
-
-        internal override void SessionConnecting(Connection connection)
-        {
-            // OnConnecting may have taken its time (contract 14): a stop that began meanwhile has not met this one.
-            if (_isStopping) connection.AbortWith(new CloseReason(CloseCause.ServerStopped));
-            else connection.AdoptHeld();
-        }
-
-        internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
-
-        internal override void NoteDescriptorLimit(int error)
-        {
-            long now = Engine.NowMs;
-            if (now - _lastDescriptorNoticeMs < 60_000) return;
-            _lastDescriptorNoticeMs = now;
-            NoteSession(new Notice(
-                NoticeKind.DescriptorLimit,
-                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",
-                "descriptor-limit.md"));
-        }
-
-        // -------------------------------------------------------------- life, on the session's loop
-
-        internal override void SessionConnected(Session session)
-        {
-            _byId[session.Id] = session;
-            Tell(session, static (owner, s) => owner.OnConnected(s));
-        }
-
-        internal override void SessionReplaced(Session old, Session next) => _byId[next.Id] = next;
-
-        internal override void SessionEnding(Session session) => _byId.TryRemove(session.Id, out _);
-
-        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected)
-        {
-            if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            LeaveOne();
-        }
-
-        private void Tell<T>(T argument, Action<Server, T> call)
-        {
-            try
-            {
-                call(_owner, argument);
-            }
-            catch (Exception e)
-            {
-                Engine.NoteException("an event of the server", e);
-            }
-        }
-
-        private void LeaveOne()
-        {
-            if (Interlocked.Decrement(ref _live) > 0) return;
-            List<Completion<bool>> done;
-            lock (_waitGate)
-            {
-                if (_waiting.Count == 0) return;
-                done = [.. _waiting];
-                _waiting.Clear();
-            }
-
-            foreach (Completion<bool> wait in done) wait.SetResult(true);
-        }
-
-        // -------------------------------------------------------------- the end of all
-
-        internal void CloseAll(CloseReason reason)
-        {
-            foreach (HostShard shard in Shards)
-            {
-                shard.Loop.PostControl(
-                    static (_, s, r, _) =>
-                    {
-                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.CloseWith((CloseReason)r!);
-                    },
-                    shard,
-                    reason);
-            }
-        }
-
-        private void StopAll()
-        {
-            foreach (HostShard shard in Shards)
-            {
-                shard.Loop.PostControl(
-                    static (_, s, _, _) =>
-                    {
-                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.Stop();
-                    },
-                    shard);
-            }
-        }
-
-        private void AbortAll()
-        {
-            foreach (HostShard shard in Shards)
-            {
-                shard.Loop.PostControl(
-                    static (_, s, host, _) =>
-                    {
-                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray())
-                        {
-                            if (member.State is ConnectionState.Open or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
-                            member.AbortWith(new CloseReason(CloseCause.ServerStopped));
-                        }
-                    },
-                    shard,
-                    this);
-            }
-        }
-
-        internal async ValueTask<StopReport> EndAllAsync(TimeSpan deadline)
-        {
-            _isStopping = true;
-            // Of several stops at once all report the same.
-            Interlocked.CompareExchange(ref _openAtStop, Live, -1);
-            if (deadline > TimeSpan.Zero)
-            {
-                StopAll();
-                LoopTimer timer = Engine.Loops[0].StartTimer(deadline, static host => ((Host)host!).AbortAll(), this);
-                await WaitForAll().ConfigureAwait(false);
-                timer.Cancel();
-            }
-            else
-            {
-                AbortAll();
-                await WaitForAll().ConfigureAwait(false);
-            }
-
-            int aborted = Volatile.Read(ref _aborted);
-            return new StopReport(Math.Max(0, Volatile.Read(ref _openAtStop) - aborted), aborted);
-        }
-
-        private ValueTask<bool> WaitForAll()
-        {
-            Completion<bool> wait = new(Engine);
-            lock (_waitGate) _waiting.Add(wait);
-            // Counted as one more, so that a last session that ends right now is not missed.
-            Interlocked.Increment(ref _live);
-            LeaveOne();
-            return wait.Task;
-        }
-
-        /// <summary>An accepted socket on its way to another loop.</summary>
-        private sealed class Arrival(Host host, RawSocket socket, PeerAddress peer, EndPoint local)
-        {
-            internal void Begin(Loop loop) => host.Begin(loop, socket, peer, local);
-        }
-    }
 }

@@ -5,16 +5,22 @@ namespace Whimbrel;
 /// <summary>What a <see cref="Server"/> needs to know. Plain data, copied and validated once, at start.</summary>
 public sealed class ServerOptions : ConnectionOptions
 {
-    private EndPoint? _endPoint;
+    private string? _address;
 
     /// <summary>Where to listen: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
-    public EndPoint? EndPoint
+    public EndPoint? EndPoint { get; init; }
+
+    /// <summary>
+    /// Where to listen, as text: <c>tcp://127.0.0.1:1111</c>, <c>tcp://*:1111</c>, <c>unix:/path</c> (<see cref="NetworkAddress"/> has all
+    /// forms). Of names it takes only <c>localhost</c>, which is 127.0.0.1. Shorthand for one entry in <see cref="EndPoints"/>.
+    /// </summary>
+    public string? Address
     {
-        get => _endPoint;
-        init => _endPoint = value;
+        get => _address;
+        init => _address = value;
     }
 
-    /// <summary>Several addresses to listen at. Give this or <see cref="EndPoint"/>.</summary>
+    /// <summary>Several addresses to listen at. Give this, <see cref="EndPoint"/> or <see cref="Address"/>.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
 
     /// <summary>Connections that the system keeps ready to be accepted. 1 up to 65,535, and at most the system's somaxconn; default 4,096.</summary>
@@ -44,16 +50,42 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>Delete a Unix path that is left over from a process that ended. Only sockets are deleted, and only when nobody answers there. Default true.</summary>
     public bool RemoveStaleUnixPath { get; init; } = true;
 
+    /// <summary>Stop accepting after so many connections; those that were accepted go on. 0 (the default) is no limit. <see cref="Server.StartAcceptingAsync"/> counts anew.</summary>
+    public int AcceptLimit { get; init; }
+
+    /// <summary>One listener for all loops, or one for each. Default <see cref="AcceptScheme.Auto"/>.</summary>
+    public AcceptScheme AcceptScheme { get; init; }
+
+    /// <summary>Which loop an accepted connection lives on. Default <see cref="Placement.Auto"/>.</summary>
+    public Placement Placement { get; init; }
+
+    /// <summary>
+    /// Chooses the loop of each accepted connection: one of the server's engine. Instead of <see cref="Placement"/>. Called on the
+    /// accepting loop, must not block. If it throws or gives another engine's loop, that connection is closed, and
+    /// <see cref="Server.OnError"/> is told.
+    /// </summary>
+    public Func<Arrival, Loop>? ChooseLoop { get; init; }
+
+    /// <summary>
+    /// Sees each connection before a session is made for it; false closes it at once. Called on the accepting loop, must not
+    /// block: look things up beforehand. If it throws, that connection is closed, and <see cref="Server.OnError"/> is told.
+    /// </summary>
+    public Func<Arrival, bool>? Admit { get; init; }
+
+    /// <summary>Anything that all sessions of the server share, first value of <see cref="Server.State"/>. The library does not use it.</summary>
+    public object? State { get; init; }
+
     /// <summary>A copy that listens there.</summary>
-    internal ServerOptions At(EndPoint endPoint)
+    internal ServerOptions At(string address)
     {
-        if (AllEndPoints.Count > 0) throw new ArgumentException("The options name an end point, and an address is given too: use one of them.");
+        if (EndPoint is not null || EndPoints.Count > 0 || Address is not null) throw new ArgumentException("The options say where to listen, and an address is given too: use one of them.");
         ServerOptions copy = (ServerOptions)Clone();
-        copy._endPoint = endPoint;
+        copy._address = address;
         return copy;
     }
 
-    internal IReadOnlyList<EndPoint> AllEndPoints => EndPoint is null ? EndPoints : [EndPoint];
+    /// <summary>Where to listen, whichever of the three properties says so. After <see cref="Validate"/>.</summary>
+    internal List<EndPoint> EndPointsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: true);
 
     internal void Validate(Engine engine)
     {
@@ -61,9 +93,12 @@ public sealed class ServerOptions : ConnectionOptions
         ValidateCommon(errors);
         errors.Range(nameof(Backlog), Backlog, 1, 65_535);
         errors.Range(nameof(MaxConnections), MaxConnections, 1, 10_000_000);
-        if (EndPoint is not null && EndPoints.Count > 0) errors.Add("EndPoint and EndPoints are both given: use one of them");
-        if (AllEndPoints.Count == 0) errors.Add("EndPoint is missing: give an IPEndPoint or a UnixDomainSocketEndPoint");
-        foreach (EndPoint endPoint in AllEndPoints) EndPointRules.Check(errors, nameof(EndPoint), endPoint, engine);
+        errors.Range(nameof(AcceptLimit), AcceptLimit, 0, int.MaxValue);
+        errors.Defined(nameof(AcceptScheme), AcceptScheme);
+        errors.Defined(nameof(Placement), Placement);
+        if (AcceptScheme == AcceptScheme.ListenerPerLoop && !engine.CanSharePorts) errors.Add("AcceptScheme = ListenerPerLoop, which needs SO_REUSEPORT of Linux: use OneListener");
+        if (ChooseLoop is not null && Placement != Placement.Auto) errors.Add("Placement and ChooseLoop are both given: use one of them");
+        EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
         errors.ThrowIfAny();
     }

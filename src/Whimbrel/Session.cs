@@ -16,7 +16,8 @@ namespace Whimbrel;
 /// The contract, by number; each number has tests on every engine (docs/guarantees.md):
 /// <list type="number">
 /// <item>One session, one connection or dial attempt: <c>OnConnecting OnConnected (...)* OnDisconnected</c>, or
-/// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins.</item>
+/// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins. Between OnConnected
+/// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs.</item>
 /// <item>Never two callbacks at once for one session, never one inside another.</item>
 /// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows.</item>
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only.</item>
@@ -27,7 +28,8 @@ namespace Whimbrel;
 /// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained.</item>
 /// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>.</item>
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
-/// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets.</item>
+/// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets. When its server stops with a
+/// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden.</item>
 /// <item>A span given to a callback is valid during the call only.</item>
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
@@ -56,6 +58,7 @@ public abstract class Session : IConnection
     private EndWait? _endWaits;
     private CloseReason _endReason;
     private long _finalSent;
+    private long _connectedAtTicks;
 
     /// <inheritdoc/>
     public long Id { get; private set; }
@@ -77,6 +80,9 @@ public abstract class Session : IConnection
 
     /// <inheritdoc/>
     public object? Tag { get; set; }
+
+    /// <summary>When it was connected, in UTC; after a hand-over, when its connection was. Null before. Stays readable after the end.</summary>
+    public DateTimeOffset? ConnectedAt => _connectedAtTicks == 0 ? null : new DateTimeOffset(_connectedAtTicks, TimeSpan.Zero);
 
     /// <summary>True from OnConnected until the connection begins to end. Any thread; may have changed when it returns.</summary>
     public bool IsConnected => _connection is { IsOpen: true };
@@ -233,7 +239,7 @@ public abstract class Session : IConnection
         Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause);
         // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
         connection.CloseForeign(_generation);
-        connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation);
+        connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
     }
 
     /// <summary>
@@ -274,7 +280,8 @@ public abstract class Session : IConnection
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause) == CloseCause.LocalClose) reason = new CloseReason(CloseCause.LocalClose);
+        CloseCause first = Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause) ?? reason.Cause;
+        if (first != reason.Cause) reason = new CloseReason(first);
         connection.CloseForeign(_generation);
         connection.Loop.PostControl(
             static (_, c, r, g) =>
@@ -426,12 +433,6 @@ public abstract class Session : IConnection
     protected virtual void OnPeerFinished() => Close();
 
     /// <summary>
-    /// The server begins to stop. The default closes; an override that does not may still send and receive, and ends with
-    /// <see cref="Close"/> before the deadline of the stop, which aborts it. Not called by a stop without time to drain.
-    /// </summary>
-    protected virtual void OnServerStopping() => Close();
-
-    /// <summary>
     /// Asked before a send is queued: no refuses it with <see cref="SendResult.Refused"/>. On the thread that sends, inside
     /// its call, which gets what this throws; several at a time when several send. Broadcasts are not asked (see
     /// <see cref="BroadcastGate"/>). An override makes every send of this class take the slow way.
@@ -451,12 +452,28 @@ public abstract class Session : IConnection
     }
 
     /// <summary>
+    /// The end has begun: sends are refused from now on, and nothing more is received. Exactly once before OnDisconnected, for
+    /// sessions that were connected. After a Close it comes in the loop's next step, while what is queued is still being sent; after an
+    /// abrupt end and in a hand-over right before OnDisconnected. Never inside another callback, also not the one that closed.
+    /// </summary>
+    /// <param name="reason">The first cause, the same that OnDisconnected gets.</param>
+    protected virtual void OnDisconnecting(CloseReason reason)
+    {
+    }
+
+    /// <summary>
     /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
     /// it empty once more. Never inside another callback, and not after <see cref="Close"/>. Only classes that override it pay for it.
     /// </summary>
     protected virtual void OnDrained()
     {
     }
+
+    /// <summary>
+    /// The server stops with a deadline. The default closes, with cause <see cref="CloseCause.ServerStopped"/>. An override may say goodbye
+    /// first, or finish what it does and close later; what is open at the deadline is reset. Once, and only for connected sessions.
+    /// </summary>
+    protected virtual void OnServerStopping() => CloseWith(new CloseReason(CloseCause.ServerStopped));
 
     /// <summary>The connection has ended. Exactly once, and last.</summary>
     /// <param name="reason">The first cause.</param>
@@ -498,11 +515,13 @@ public abstract class Session : IConnection
 
     internal void CallPeerFinished() => OnPeerFinished();
 
+    internal void CallDisconnecting(CloseReason reason) => OnDisconnecting(reason);
+
+    internal void CallServerStopping() => OnServerStopping();
+
     internal void CallDisconnected(CloseReason reason) => OnDisconnected(reason);
 
     internal void CallTimer(LoopTimer timer) => OnTimer(timer);
-
-    internal void CallServerStopping() => OnServerStopping();
 
     internal bool CallSending(long bytes) => OnSending(bytes);
 
@@ -518,7 +537,6 @@ public abstract class Session : IConnection
         if (IsOverride((Action<long, long>)OnSent)) hooks |= SessionHooks.Sent;
         if (IsOverride((Action)OnDrained)) hooks |= SessionHooks.Drained;
         if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
-        if (IsOverride((Action)OnServerStopping)) hooks |= SessionHooks.Stopping;
         s_hooks.AddOrUpdate(GetType(), hooks);
         return hooks;
     }
@@ -567,12 +585,15 @@ public abstract class Session : IConnection
 
     internal void SetRemoteEndPoint(EndPoint? remote) => _remoteEndPoint = remote;
 
+    internal void SetConnectedAt(DateTimeOffset time) => _connectedAtTicks = time.UtcTicks;
+
     internal void SetLocalEndPoint(EndPoint? local) => _localEndPoint = local;
 
     internal void AttachByHandOver(Connection connection, Session old)
     {
         Attach(connection, old.Id, old._localEndPoint, old._remote);
         _remoteEndPoint = old._remoteEndPoint;
+        _connectedAtTicks = old._connectedAtTicks;
         HostState = old.HostState;
     }
 

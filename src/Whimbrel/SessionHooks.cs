@@ -14,7 +14,4 @@ internal enum SessionHooks : byte
 
     /// <summary><c>OnSending</c>.</summary>
     Sending = 4,
-
-    /// <summary><c>OnServerStopping</c>.</summary>
-    Stopping = 8,
 }

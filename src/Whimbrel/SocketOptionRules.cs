@@ -67,9 +67,10 @@ internal static class SocketOptionRules
     {
         if (!HasSockets(engine)) return;
         bool hasTcp = false;
-        foreach (EndPoint endPoint in options.AllEndPoints) hasTcp |= endPoint is not UnixDomainSocketEndPoint;
+        List<EndPoint> endPoints = options.EndPointsOn(engine);
+        foreach (EndPoint endPoint in endPoints) hasTcp |= endPoint is not UnixDomainSocketEndPoint;
         // Without any address there is a mistake already, and nothing to judge these by.
-        hasTcp |= options.AllEndPoints.Count == 0;
+        hasTcp |= endPoints.Count == 0;
         CheckCommon(errors, options, hasTcp);
         OnLinux(errors, nameof(options.ReusePort), options.ReusePort, false, "SO_REUSEPORT", hasTcp);
         OnLinux(errors, nameof(options.FastOpenQueue), options.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
@@ -83,7 +84,10 @@ internal static class SocketOptionRules
     internal static void Check(OptionErrors errors, ClientOptions options, Engine engine)
     {
         if (!HasSockets(engine)) return;
-        bool hasTcp = options.EndPoint is not UnixDomainSocketEndPoint;
+        bool hasTcp = false;
+        List<EndPoint> targets = options.TargetsOn(engine);
+        foreach (EndPoint target in targets) hasTcp |= target is not UnixDomainSocketEndPoint;
+        hasTcp |= targets.Count == 0;
         CheckCommon(errors, options, hasTcp);
         OnLinux(errors, nameof(options.FastOpen), options.FastOpen, false, "TCP_FASTOPEN_CONNECT", hasTcp);
         OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);

@@ -54,6 +54,12 @@ public sealed class OptionsTests
         { "host names are not resolved here", new ServerOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
         { "SendLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, SendLimitBytes = (1 << 30) + 1 } },
         { "UnreadLimitBytes = 1073741825", new ServerOptions { EndPoint = s_any, UnreadLimitBytes = (1 << 30) + 1 } },
+        { "Address and EndPoint are both given", new ServerOptions { EndPoint = s_any, Address = "tcp://127.0.0.1:0" } },
+        { "Address and EndPoints are both given", new ServerOptions { EndPoints = [s_any], Address = "tcp://127.0.0.1:0" } },
+        { "Address: 'tcp://127.0.0.1' is no address: the port is missing", new ServerOptions { Address = "tcp://127.0.0.1" } },
+        { "a server listens at addresses of this machine", new ServerOptions { Address = "tcp://example.org:80" } },
+        { "Address = memory://a, the ", new ServerOptions { Address = "memory://a" } },
+        { "names the service 'no-such-service'", new ServerOptions { Address = "tcp://127.0.0.1:no-such-service" } },
         { "DrainTimeout = 01:00:00.0010000", new ServerOptions { EndPoint = s_any, DrainTimeout = TimeSpan.FromHours(1) + TimeSpan.FromMilliseconds(1) } },
         { "Backlog = 65536", new ServerOptions { EndPoint = s_any, Backlog = 65_536 } },
         { "MaxConnections = 10000001", new ServerOptions { EndPoint = s_any, MaxConnections = 10_000_001 } },
@@ -86,11 +92,27 @@ public sealed class OptionsTests
         Assert.Contains("1 mistake(s)", message, StringComparison.Ordinal);
     }
 
+    private static ClientOptions Policy(ReconnectPolicy policy) => new() { EndPoint = new UnixDomainSocketEndPoint("/a"), Reconnect = policy };
+
     public static TheoryData<string, ClientOptions> ClientMistakes => new()
     {
         { "EndPoint is missing", new ClientOptions() },
         { "EndPoint has port 0", new ClientOptions { EndPoint = s_any } },
-        { "host names are not resolved here", new ClientOptions { EndPoint = new DnsEndPoint("localhost", 80) } },
+        { "EndPoint has port 0", new ClientOptions { EndPoint = new DnsEndPoint("localhost", 0) } },
+        { "EndPoints has 65 entries, allowed 1 to 64", new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 65)] } },
+        { "EndPoint and EndPoints are both given", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), EndPoints = [new UnixDomainSocketEndPoint("/a")] } },
+        { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new DnsEndPoint("localhost", 0) } },
+        { "Reconnect.InitialDelay = 00:00:00", Policy(new ReconnectPolicy { InitialDelay = TimeSpan.Zero }) },
+        { "Reconnect.MaxDelay = 00:00:00.4000000, allowed 00:00:00.5000000 to ", Policy(new ReconnectPolicy { MaxDelay = TimeSpan.FromMilliseconds(400) }) },
+        { "Reconnect.ResetAfter = ", Policy(new ReconnectPolicy { ResetAfter = TimeSpan.FromDays(2) }) },
+        { "Reconnect.Factor = 0.9, allowed 1 to 100", Policy(new ReconnectPolicy { Factor = 0.9 }) },
+        { "Reconnect.Factor = NaN, allowed 1 to 100", Policy(new ReconnectPolicy { Factor = double.NaN }) },
+        { "Reconnect.MaxAttempts = 0", Policy(new ReconnectPolicy { MaxAttempts = 0 }) },
+        { "Reconnect.MaxElapsed = 00:00:00", Policy(new ReconnectPolicy { MaxElapsed = TimeSpan.Zero }) },
+        { "Address has port 0", new ClientOptions { Address = "tcp://127.0.0.1:0" } },
+        { "Address and EndPoint are both given", new ClientOptions { Address = "tcp://127.0.0.1:1", EndPoint = new UnixDomainSocketEndPoint("/a") } },
+        { "Address: 'tcp:/127.0.0.1:80' is no address", new ClientOptions { Address = "tcp:/127.0.0.1:80" } },
+        { "EndPoint = [fe80::1]:80, a link-local address needs its interface", new ClientOptions { EndPoint = IPEndPoint.Parse("[fe80::1]:80") } },
         { "ConnectTimeout = 00:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.Zero } },
         { "ConnectTimeout = 02:00:00", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), ConnectTimeout = TimeSpan.FromHours(2) } },
         { "LocalEndPoint = ", new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("/a"), LocalEndPoint = new OtherEndPoint() } },
@@ -116,6 +138,9 @@ public sealed class OptionsTests
         new ServerOptions { EndPoint = s_any, SendLimitBytes = 1 << 30, UnreadLimitBytes = 1 << 30, DrainTimeout = TimeSpan.FromHours(1), Backlog = 65_535, MaxConnections = 10_000_000, ReceiveBufferBytes = 1 << 30, SendBufferBytes = 1 << 30 }.Validate(Engine.Default);
         new ClientOptions { EndPoint = new UnixDomainSocketEndPoint(new string('a', 107)), ConnectTimeout = TimeSpan.FromMilliseconds(1) }.Validate(Engine.Default);
         new ClientOptions { EndPoint = new UnixDomainSocketEndPoint("a"), ConnectTimeout = TimeSpan.FromHours(1) }.Validate(Engine.Default);
+        new ClientOptions { EndPoints = [.. Enumerable.Repeat(new UnixDomainSocketEndPoint("/a"), 64)] }.Validate(Engine.Default);
+        Policy(new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1), MaxDelay = TimeSpan.FromMilliseconds(1), Factor = 1, MaxAttempts = 1, MaxElapsed = TimeSpan.FromMilliseconds(1), ResetAfter = TimeSpan.Zero }).Validate(Engine.Default);
+        Policy(new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromDays(1), Factor = 100, MaxElapsed = TimeSpan.MaxValue, ResetAfter = TimeSpan.FromDays(1) }).Validate(Engine.Default);
     }
 
     [Fact]
@@ -152,11 +177,13 @@ public sealed class OptionsTests
     [Fact]
     public void Missing_arguments_are_thrown_at_the_call()
     {
-        Assert.Throws<ArgumentNullException>(() => new Server(null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Server((ServerOptions)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<Session>)null!));
         Assert.Throws<ArgumentNullException>(() => new Server(new ServerOptions(), (Func<SessionContext, Session>)null!));
-        Assert.Throws<ArgumentNullException>(() => new Client(null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Client((ClientOptions)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<Session>)null!));
+        Assert.Throws<ArgumentNullException>(() => new Server((string)null!, static () => null!));
+        Assert.Throws<ArgumentNullException>(() => new Client((string)null!, static () => null!));
         Assert.Throws<ArgumentNullException>(() => new Client(new ClientOptions(), (Func<SessionContext, Session>)null!));
     }
 

@@ -42,6 +42,15 @@ public sealed class TextTests
         Assert.Equal(isGraceful, new CloseReason(cause).IsGraceful);
     }
 
+    [Theory]
+    [InlineData(CloseCause.UnknownHost, ErrorCategory.UnknownHost)]
+    [InlineData(CloseCause.Refused, ErrorCategory.Refused)]
+    [InlineData(CloseCause.Unreachable, ErrorCategory.Unreachable)]
+    [InlineData(CloseCause.TimedOut, ErrorCategory.Timeout)]
+    [InlineData(CloseCause.Cancelled, ErrorCategory.Cancelled)]
+    public void Each_way_in_which_a_dial_fails_has_a_category_of_its_own(CloseCause cause, ErrorCategory category) =>
+        Assert.Equal(category, new CloseReason(cause).Error.Category);
+
     [Fact]
     public void A_reason_with_a_number_says_what_the_number_means()
     {
@@ -57,6 +66,9 @@ public sealed class TextTests
     [InlineData(Errno.ECONNABORTED, CloseCause.PeerReset)]
     [InlineData(Errno.ENOTCONN, CloseCause.PeerReset)]
     [InlineData(Errno.ETIMEDOUT, CloseCause.TimedOut)]
+    [InlineData(Errno.ENETDOWN, CloseCause.Unreachable)]
+    [InlineData(Errno.EHOSTDOWN, CloseCause.Unreachable)]
+    [InlineData(Errno.EAFNOSUPPORT, CloseCause.Unreachable)]
     [InlineData(Errno.ECONNREFUSED, CloseCause.Refused)]
     [InlineData(Errno.ENOENT, CloseCause.Refused)]
     [InlineData(Errno.ENETUNREACH, CloseCause.Unreachable)]

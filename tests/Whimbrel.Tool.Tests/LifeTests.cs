@@ -46,7 +46,7 @@ public class LifeTests
     [InlineData("'sing' is not known here.", "serve", "sing")]
     [InlineData("'--rate' is not known here.", "serve", "echo", "--rate", "5")]
     [InlineData("--port takes a port from 0 to 65535, not '65536'.", "serve", "echo", "--port", "65536")]
-    [InlineData("--listen takes an address and a port such as 127.0.0.1:1111, not '::1:80'.", "serve", "echo", "--listen", "::1:80")]
+    [InlineData("--listen: 'tcp://::1:80' is no address: an IPv6 address stands in brackets; right would be tcp://[::1]:80.", "serve", "echo", "--listen", "::1:80")]
     [InlineData("--engine takes auto|", "serve", "echo", "--engine", "2")]
     [InlineData("--loops takes a number from 1 to 256, not '0'.", "serve", "echo", "--loops", "0")]
     [InlineData("--for takes seconds", "serve", "echo", "--for", "-1")]
@@ -54,8 +54,14 @@ public class LifeTests
     [InlineData("--size times --batch is 204800 bytes", "serve", "push", "--size", "1024", "--batch", "200")]
     [InlineData("Give one of --listen, --port and --unix.", "serve", "chat", "--port", "0", "--unix", "x")]
     [InlineData("An address is missing. Right would be: whimbrel connect HOST:PORT", "connect")]
-    [InlineData("'localhost' is no HOST:PORT.", "connect", "localhost")]
-    [InlineData("'localhost:0' is no HOST:PORT.", "connect", "localhost:0")]
+    [InlineData("'tcp://localhost' is no address: the port is missing; right would be tcp://localhost:80.", "connect", "localhost")]
+    [InlineData("'localhost:0' has port 0, which nobody listens at", "connect", "localhost:0")]
+    [InlineData("tls:// needs TLS, which this version does not have yet; without it, right would be tcp://localhost:443.", "connect", "tls://localhost:443")]
+    [InlineData("'http' is no scheme here, allowed tcp, unix and memory.", "connect", "http://localhost:80")]
+    [InlineData("names of this kind belong to one engine", "connect", "memory://a")]
+    [InlineData("names the service 'no-such-service', which is not in the list of services of this system", "connect", "localhost:no-such-service")]
+    [InlineData("--listen: 'example.org:80' names a host: a server listens at an address of this machine, at localhost, or at * for all.", "serve", "echo", "--listen", "example.org:80")]
+    [InlineData("--unix: 'unix:' is no address: the path is missing; right would be unix:/path.", "serve", "echo", "--unix", "")]
     public async Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments)
     {
         var (code, output, errors) = await RunningTool.Run(null, arguments);
@@ -89,6 +95,32 @@ public class LifeTests
         Assert.Equal(expected, string.Join('\n', output));
         Assert.Equal("closed by this side", errors[^1]);
         Assert.Equal(0, code);
+    }
+
+    [Theory]
+    [InlineData("tcp://127.0.0.1:0")]
+    [InlineData("tcp://localhost:0")]
+    [InlineData("*:0")]
+    [InlineData("unix:PATH")]
+    [InlineData("unix:@PATH")]
+    public async Task The_one_form_of_an_address_is_taken_by_both_commands(string address)
+    {
+        var path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():n}.sock");
+        await using var server = await RunningTool.Serve("echo", "--listen", address.Replace("PATH", path, StringComparison.Ordinal));
+        var target = server.EndPoint is IPEndPoint ip ? $"tcp://{(address[0] == '*' ? "localhost" : "127.0.0.1")}:{ip.Port}" : $"unix:{server.Address}";
+        var (code, output, errors) = await RunningTool.Run("hello\n", "connect", target);
+        Assert.Equal("hello", string.Join('\n', output));
+        Assert.Equal("closed by this side", errors[^1]);
+        Assert.Equal(0, code);
+    }
+
+    [Fact]
+    public async Task Connect_says_that_it_does_not_know_the_host()
+    {
+        // A name that every system refuses without asking the network: a part of it is too long for any server of names.
+        var (code, _, errors) = await RunningTool.Run("", "connect", $"tcp://{string.Join('.', Enumerable.Repeat("whimbrel-no-such-host", 11))}.invalid:80");
+        Assert.Equal(1, code);
+        Assert.Contains("the host name is unknown", Assert.Single(errors), StringComparison.Ordinal);
     }
 
     [Fact]

@@ -8,8 +8,10 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
+    /// <summary>Looks per <see cref="ConnectionOptions.IdleTimeout"/>: with so many in a row that see no byte it is over.</summary>
+    internal const int IdleChecks = 4;
+
     private long _progressAtDeadline;
-    private bool _stopAsked;
 
     private void SetReason(CloseReason reason)
     {
@@ -35,7 +37,6 @@ internal sealed partial class Connection
 
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
         else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
-        else if (_stopAsked) SetReason(new CloseReason(CloseCause.ServerStopped));
         else SetReason(reason);
         _state = ConnectionState.Draining;
         _strand?.EndInput();
@@ -84,35 +85,6 @@ internal sealed partial class Connection
         UpdateReceiving();
     }
 
-    /// <summary>The server begins to stop: the session may end the connection in its own way, until the deadline.</summary>
-    internal void Stop()
-    {
-        if (_stopAsked) return;
-        if (_state != ConnectionState.Open || (_hooks & SessionHooks.Stopping) == 0)
-        {
-            CloseWith(new CloseReason(CloseCause.ServerStopped));
-            return;
-        }
-
-        _stopAsked = true;
-        if (_strand is { } strand)
-        {
-            strand.PostServerStopping();
-            return;
-        }
-
-        Call("OnServerStopping", static session => session.CallServerStopping());
-        AfterCallback();
-    }
-
-    /// <summary>A session that took over meanwhile is told as well.</summary>
-    private void StopNext()
-    {
-        if (!_stopAsked || _state != ConnectionState.Open) return;
-        _stopAsked = false;
-        Stop();
-    }
-
     internal void FinishSending()
     {
         if (_state != ConnectionState.Open || _finishRequested) return;
@@ -130,6 +102,35 @@ internal sealed partial class Connection
         Loop.FinishSend(this);
         // On the pool the session may not have heard of it yet, nor got the last bytes.
         if (_peerFinished && (_strand is null || _finishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
+    }
+
+    /// <summary>The end has begun and no callback runs: the session hears of it, once.</summary>
+    private void SayDisconnecting()
+    {
+        _saidDisconnecting = true;
+        if (_strand is { } strand)
+        {
+            strand.PostDisconnecting(_reason);
+            return;
+        }
+
+        Call("OnDisconnecting", static session => session.CallDisconnecting(session.Connection!.Reason));
+        _shard.Host.SessionDisconnecting(_session, _reason);
+    }
+
+    /// <summary>The server stops; once. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
+    internal void ServerStopping()
+    {
+        if (_state != ConnectionState.Open || _saidServerStopping) return;
+        _saidServerStopping = true;
+        if (_strand is { } strand)
+        {
+            strand.PostServerStopping();
+            return;
+        }
+
+        Call("OnServerStopping", static session => session.CallServerStopping());
+        AfterCallback();
     }
 
     // ------------------------------------------------------------------ at once
@@ -190,18 +191,18 @@ internal sealed partial class Connection
         if (_holdsSocket) Loop.Discard(AdoptedSocket);
         _holdsSocket = false;
         AdoptedSocket = default;
-        Connector? connector = Connector;
-        Connector = null;
-        connector?.Cancel(_reason);
+        Dial? dial = Dial;
+        Dial = null;
+        dial?.GiveUp(_reason);
         Loop.Schedule(this);
     }
 
-    /// <summary>The dial attempt that will bring the socket, while there is one.</summary>
-    internal Connector? Connector { get; set; }
+    /// <summary>What will bring the socket, while it is under way.</summary>
+    internal Dial? Dial { get; set; }
 
     internal void DialFailed(CloseReason reason)
     {
-        Connector = null;
+        Dial = null;
         SetReason(reason);
         EndAttempt();
     }
@@ -210,6 +211,7 @@ internal sealed partial class Connection
 
     private void End()
     {
+        if (_wasConnected && !_saidDisconnecting && _strand is null) SayDisconnecting();
         DiscardQueue();
         EndOperations();
         LeaveGroups();
@@ -287,11 +289,12 @@ internal sealed partial class Connection
         _offerPending = false;
         _heldFinish = false;
         _wasConnected = false;
+        _saidServerStopping = false;
+        _saidDisconnecting = false;
         _peerFinished = false;
         _finishRequested = false;
         _finishSent = false;
         _finishedFirst = false;
-        _stopAsked = false;
         _drainOwed = false;
         _sentUntold = 0;
         _hooks = SessionHooks.None;
@@ -307,16 +310,38 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ deadlines
 
-    private void StartDeadline(TimeSpan due)
+    private void StartDeadline(TimeSpan due) => StartDeadline(due, _bytesSent);
+
+    private void StartDeadline(TimeSpan due, long progress)
     {
         // One timer for all deadlines of all tenants: short connections are many.
         _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
-        _progressAtDeadline = _bytesSent;
+        _progressAtDeadline = progress;
         _deadline.Start(due);
+    }
+
+    private void StartIdleChecks()
+    {
+        _idleChecks = 0;
+        StartDeadline(_shard.IdleCheck, _bytesSent + _bytesReceived);
+    }
+
+    /// <summary>One look in a while instead of a timer that each byte starts anew. The same timer serves the end later.</summary>
+    private void CheckIdle()
+    {
+        if (_bytesSent + _bytesReceived != _progressAtDeadline) StartIdleChecks();
+        else if (++_idleChecks >= IdleChecks) CloseWith(new CloseReason(CloseCause.IdleTimeout));
+        else StartDeadline(_shard.IdleCheck, _progressAtDeadline);
     }
 
     private void DeadlinePassed()
     {
+        if (_state == ConnectionState.Open)
+        {
+            CheckIdle();
+            return;
+        }
+
         if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
         {
             // The peer is slow, not gone: as long as it takes bytes it may have them.

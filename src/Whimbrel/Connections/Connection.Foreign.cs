@@ -34,13 +34,21 @@ internal sealed partial class Connection
         {
             // A small piece between two sends would cost each of those a block of its own.
             Append(owner.Memory.Span[..length]);
+            CountOwned(owner);
             owner.Dispose();
             return;
         }
 
         Enqueue(Loop.Blocks.TakeOwned(owner, length));
         _queued += length;
+        CountOwned(owner);
         MarkDirty();
+    }
+
+    /// <summary>What a callback on the pool gathered is as many messages as it had sends.</summary>
+    private void CountOwned(IMemoryOwner<byte> owner)
+    {
+        if (_shard.CountsSends) _shard.MessagesSent += owner is StrandBlock block ? block.Messages : 1;
     }
 
     private SendResult SendOwnedForeign(IMemoryOwner<byte> owner, int length, uint generation)
@@ -163,7 +171,12 @@ internal sealed partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         BeginMove();
-        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) Append(data);
+        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0)
+        {
+            Append(data);
+            CountMessage(data.Length);
+        }
+
         ReleaseForeign(data.Length, generation);
         EndMove();
         ForeignArrived(generation);
@@ -175,9 +188,9 @@ internal sealed partial class Connection
         Loop.FlushIfMany();
     }
 
-    internal void DrainClose(uint generation)
+    internal void DrainClose(uint generation, object? reason)
     {
-        if (generation == Generation) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (generation == Generation) CloseWith(reason as CloseReason? ?? new CloseReason(CloseCause.LocalClose));
     }
 
     internal void DrainFinishSending(uint generation)
@@ -291,6 +304,7 @@ internal sealed partial class Connection
             operation.Advance(count);
             if (operation.Rest.Length > 0) break;
             RemoveFirstOperation();
+            CountMessage(count);
             operation.End(SendResult.Queued);
             ReleaseHeldRuns();
         }

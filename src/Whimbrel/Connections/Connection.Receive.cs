@@ -90,6 +90,7 @@ internal sealed partial class Connection
         long before = _queued + _granted - _room;
         long sentBefore = _bytesSent;
         _atLeast = 0;
+        _shard.MessagesReceived++;
         int taken;
         Loop.EnterCallback(this, "OnReceived");
         try

@@ -141,6 +141,7 @@ internal sealed unsafe partial class Connection
 
     private void SendAdmitted(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
+        int length = head.Length + body.Length;
         if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
         {
             if (Loop.TryLend(this, head) is { } lent)
@@ -160,6 +161,7 @@ internal sealed unsafe partial class Connection
 
         Append(head);
         Append(body);
+        CountMessage(length);
         Loop.FlushIfMany();
     }
 
@@ -205,7 +207,16 @@ internal sealed unsafe partial class Connection
             if (_room == 0) CloseFill();
         }
 
-        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null || AsksFirst) CloseFill();
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null || AsksFirst || _shard.CountsSends) CloseFill();
+    }
+
+    /// <summary>
+    /// Only where the option asks for it: the fast way in must not grow. No room stays open behind an append then, so that
+    /// every send comes the slow way and is seen.
+    /// </summary>
+    private void CountMessage(int length)
+    {
+        if (_shard.CountsSends && length > 0) _shard.MessagesSent++;
     }
 
     /// <summary>Opens room at the tail: what is left of the last block, or a new one. Marks the connection dirty.</summary>
@@ -400,6 +411,7 @@ internal sealed unsafe partial class Connection
         if (_granted == 0) return; // ended in between
         _fillPointer += count;
         _room -= count;
-        if (AsksFirst) CloseFill();
+        CountMessage(count);
+        if (AsksFirst || _shard.CountsSends) CloseFill();
     }
 }

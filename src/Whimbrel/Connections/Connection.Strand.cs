@@ -46,7 +46,6 @@ internal sealed partial class Connection
         ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         _strand!.PostHandedOver(next);
-        StopNext();
     }
 
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)

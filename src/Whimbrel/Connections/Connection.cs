@@ -31,6 +31,9 @@ internal sealed partial class Connection : Resident
     private bool _finishSent;
     private bool _holdsSocket;
     private bool _finishWasTold;
+    private bool _saidServerStopping;
+    private bool _saidDisconnecting;
+    private byte _idleChecks;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -96,6 +99,7 @@ internal sealed partial class Connection : Resident
         }
 
         Call("OnConnecting", static session => session.CallConnecting());
+        if (_state == ConnectionState.Connecting) _shard.Host.SessionBegan(_session);
         ConnectingReturned();
     }
 
@@ -136,6 +140,8 @@ internal sealed partial class Connection : Resident
         _gate &= ~ReceiveGate.NotOpen;
         Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
+        _session.SetConnectedAt(Loop.Engine.UtcNow);
+        if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
         if (_strand is { } strand)
         {
             strand.PostConnected();
@@ -220,8 +226,8 @@ internal sealed partial class Connection : Resident
         Exception? thrown = TellHandedOver(old);
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
         Call("OnConnected", static session => session.CallConnected());
-        StopNext();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+        if (_saidServerStopping && _state == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
         if (_state != ConnectionState.Open || _unread.Length == 0) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _offerPending = true;
@@ -231,6 +237,16 @@ internal sealed partial class Connection : Resident
     {
         Exception? thrown = null;
         Loop.EnterCallback(this, "OnDisconnected");
+        try
+        {
+            old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+            TellErrorAfterEnd(old, e);
+        }
+
         try
         {
             old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
@@ -355,6 +371,8 @@ internal sealed partial class Connection : Resident
                 RunScheduledOpen();
                 break;
             case ConnectionState.Draining:
+                if (!_saidDisconnecting) SayDisconnecting();
+                if (_state != ConnectionState.Draining) break;
                 UseRoom();
                 TryFinishDraining();
                 break;

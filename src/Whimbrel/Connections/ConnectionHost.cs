@@ -9,7 +9,7 @@ namespace Whimbrel.Connections;
 internal abstract class ConnectionHost
 {
     private readonly Lock _gate = new();
-    private const int NoticeEveryMs = 60_000;
+    protected const int NoticeEveryMs = 60_000;
 
     private HostShard?[] _hostShards = [];
     private long _lastSlowNoticeMs = long.MinValue / 2;
@@ -71,11 +71,21 @@ internal abstract class ConnectionHost
     /// <summary>Something about one of its sessions that an operator should know.</summary>
     internal abstract void NoteSession(Notice notice);
 
+    /// <summary>After the session's own OnConnecting, where that ran; the session may be closed here.</summary>
+    internal virtual void SessionBegan(Session session)
+    {
+    }
+
     /// <summary>The session's OnConnecting has returned, and the attempt goes on: adopt what was accepted, or dial.</summary>
     internal abstract void SessionConnecting(Connection connection);
 
     /// <summary>After the session's own OnConnected.</summary>
     internal abstract void SessionConnected(Session session);
+
+    /// <summary>After the session's own OnDisconnecting.</summary>
+    internal virtual void SessionDisconnecting(Session session, CloseReason reason)
+    {
+    }
 
     /// <summary>Before the session's last callback: the place is free again (contract 1).</summary>
     internal abstract void SessionEnding(Session session);

@@ -3,21 +3,19 @@ using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Connections;
 
-/// <summary>One dial attempt. Brings its connection a connected socket, or the reason why there is none. Loop's thread only.</summary>
+/// <summary>One attempt at one address. Brings its dial a connected socket, or the reason why there is none. Loop's thread only.</summary>
 internal sealed class Connector : Resident
 {
-    private readonly Connection _connection;
-    private LoopTimer? _deadline;
+    private readonly Dial _dial;
     private CloseReason _reason;
     private bool _isOver;
 
-    internal Connector(Connection connection, EndPoint target, EndPoint? local)
-        : base(connection.Loop)
+    internal Connector(Dial dial, EndPoint target, EndPoint? local)
+        : base(dial.Loop)
     {
-        _connection = connection;
+        _dial = dial;
         Target = target;
         LocalEndPoint = local;
-        connection.Connector = this;
     }
 
     internal EndPoint Target { get; }
@@ -31,19 +29,12 @@ internal sealed class Connector : Resident
     /// <summary>A connect that succeeds at once has only been noted by the system, and goes out with the first bytes.</summary>
     internal bool MayDefer => Options is ClientOptions { FastOpen: true } && Target is IPEndPoint;
 
-    internal ConnectionOptions Options => _connection.Host.Options;
-
-    internal void Start(TimeSpan timeout)
-    {
-        _deadline = Loop.StartTimer(timeout, static state => ((Connector)state!).Cancel(new CloseReason(CloseCause.TimedOut)), this);
-        Loop.Attach(this);
-    }
+    internal ConnectionOptions Options => _dial.Options;
 
     internal override void CompleteAttach(int error)
     {
         if (_isOver) return;
         _isOver = true;
-        _deadline?.Cancel();
         if (error != 0)
         {
             _reason = Fault is null ? new CloseReason(ErrorText.CauseOf(error), error) : new CloseReason(CloseCause.SocketOption, Fault.Error.Code, Fault);
@@ -55,14 +46,13 @@ internal sealed class Connector : Resident
         Loop.Schedule(this);
     }
 
-    /// <summary>Gives up: timed out, cancelled, closed by the session, engine stopped.</summary>
+    /// <summary>Gives up: another address was quicker, the dial is over, the engine stops.</summary>
     internal void Cancel(CloseReason reason)
     {
         if (_isOver && _reason.Cause != CloseCause.None) return;
         bool wasOver = _isOver;
         _isOver = true;
         _reason = reason;
-        _deadline?.Cancel();
         if (Slot >= 0) Loop.Detach(this);
         else if (!wasOver) Loop.Schedule(this);
     }
@@ -71,22 +61,13 @@ internal sealed class Connector : Resident
 
     internal override void RunScheduled()
     {
+        // A failed one reports when its descriptor is closed: then its local port is free for the next.
         if (_reason.Cause != CloseCause.None)
         {
-            if (ReferenceEquals(_connection.Connector, this)) _connection.DialFailed(_reason);
+            if (Slot < 0) _dial.Failed(this, _reason);
             return;
         }
 
-        if (Slot < 0) return;
-        RawSocket socket = Loop.Release(this);
-        if (!ReferenceEquals(_connection.Connector, this))
-        {
-            Loop.Discard(socket);
-            return;
-        }
-
-        _connection.Connector = null;
-        _connection.Session.SetLocalEndPoint(LocalEndPoint);
-        _connection.Adopt(socket);
+        if (Slot >= 0) _dial.Connected(this, Loop.Release(this));
     }
 }

@@ -7,8 +7,14 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal readonly Loop Loop = loop;
     internal readonly ConnectionOptions Options = host.Options;
     internal readonly GroupShard Members = host.Everyone.ShardOf(loop);
+    internal readonly bool CountsSends = host.Options.CountSends;
+
+    /// <summary>How often a connection is looked at for <see cref="ConnectionOptions.IdleTimeout"/>; zero is never.</summary>
+    internal readonly TimeSpan IdleCheck = host.Options.IdleTimeout / Connection.IdleChecks;
     internal long BytesReceived;
     internal long BytesSent;
+    internal long MessagesReceived;
+    internal long MessagesSent;
     internal long Opened;
     internal long Closed;
 

@@ -7,7 +7,8 @@ namespace Whimbrel.Connections;
 
 /// <summary>
 /// One bound accept socket. Hands each accepted socket to a loop of the engine. Out of descriptors it sheds new
-/// connections by way of a descriptor kept in reserve, rests, and recovers by itself. Loop's thread only.
+/// connections by way of a descriptor kept in reserve, rests, and recovers by itself. One that is told to drain takes what
+/// the system has completed before it closes, so that nobody who was connected is reset. Loop's thread only.
 /// </summary>
 internal sealed class Listener : Resident
 {
@@ -16,18 +17,20 @@ internal sealed class Listener : Resident
     private readonly ConnectionHost _host;
     private readonly bool _preparesAccepted;
     private readonly Completion<EndPoint> _started;
-    private Completion<bool>? _stopped;
+    private List<Completion<bool>>? _stopped;
     private LoopTimer? _rest;
     private bool _isOpen;
     private int _bindError;
     private bool _isDetaching;
+    private bool _isDraining;
 
-    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint)
+    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing = PortSharing.None)
         : base(loop)
     {
         _host = host;
         Options = options;
         EndPoint = endPoint;
+        Sharing = sharing;
         _preparesAccepted = options.OnSocketCreated is not null || !SocketOptions.AreInherited(endPoint, options);
         _started = new Completion<EndPoint>(loop.Engine);
     }
@@ -36,6 +39,11 @@ internal sealed class Listener : Resident
     internal EndPoint EndPoint { get; set; }
 
     internal ServerOptions Options { get; }
+
+    internal PortSharing Sharing { get; }
+
+    /// <summary>It is being closed, and what it still accepts is taken.</summary>
+    internal bool IsDraining => _isDraining;
 
     /// <summary>What failed, when it was an option or the user's hook: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
     internal NetworkException? Fault { get; set; }
@@ -85,7 +93,7 @@ internal sealed class Listener : Resident
     /// <summary>The engine accepted a socket; it is ours to place or to discard.</summary>
     internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)
     {
-        if (!_isOpen || _isDetaching)
+        if (!_isOpen || (_isDetaching && !_isDraining))
         {
             Loop.Discard(socket);
             return;
@@ -112,7 +120,7 @@ internal sealed class Listener : Resident
         if (shed) Loop.Counters.AcceptsShed++;
         if (error is not (Errno.EMFILE or Errno.ENFILE or Errno.ENOBUFS or Errno.ENOMEM)) return;
         _host.NoteDescriptorLimit(error);
-        if (_isDetaching || _rest is not null) return;
+        if (_isDetaching || _isDraining || _rest is not null) return;
         Loop.StopReceive(this);
         _rest = Loop.StartTimer(TimeSpan.FromMilliseconds(RestMs), static state => ((Listener)state!).Rested(), this);
     }
@@ -124,7 +132,9 @@ internal sealed class Listener : Resident
     }
 
     /// <summary>Stops accepting and closes. Completes when the descriptor is closed.</summary>
-    internal void Stop(Completion<bool>? stopped = null)
+    /// <param name="stopped">Told then.</param>
+    /// <param name="drain">Take what the system has completed, instead of resetting it.</param>
+    internal void Stop(Completion<bool>? stopped = null, bool drain = false)
     {
         if (Slot < 0)
         {
@@ -132,18 +142,26 @@ internal sealed class Listener : Resident
             return;
         }
 
-        if (stopped is not null) _stopped = stopped;
-        if (_isDetaching) return;
-        _isDetaching = true;
+        if (stopped is not null) (_stopped ??= []).Add(stopped);
+        if (_isDetaching || _isDraining) return;
         _rest?.Cancel();
+        if (drain && _isOpen)
+        {
+            _isDraining = true;
+            Loop.AcceptRest(this);
+        }
+
+        _isDetaching = true;
         Loop.Detach(this);
     }
 
     internal override void CompleteClose()
     {
         _isOpen = false;
-        _stopped?.SetResult(true);
+        _isDraining = false;
+        if (_stopped is not { } waiting) return;
         _stopped = null;
+        foreach (Completion<bool> stopped in waiting) stopped.SetResult(true);
     }
 
     internal override void RunScheduled()

@@ -38,6 +38,8 @@ internal static unsafe class SocketFactory
         }
 
         if (error == 0 && Syscall.Listen(fd, options.Backlog) != 0) error = Syscall.LastError;
+        // Only now: until it listens, a port that somebody else has must be an error, also when that one shares.
+        if (error == 0 && listener.Sharing == PortSharing.Opens) error = Syscall.SetOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
         if (error == 0)
         {
             bound = LocalEndPointOf(fd) ?? endPoint;
@@ -80,6 +82,38 @@ internal static unsafe class SocketFactory
         if (error == 0) return fd;
         Syscall.Close(fd);
         return -error;
+    }
+
+    /// <summary>SO_REUSEPORT spreads connections over the listeners of a port, and can be set when the first one listens already.</summary>
+    internal static bool CanSharePorts => OperatingSystem.IsLinux();
+
+    /// <summary>
+    /// The listener completes no new connection; those that are complete can still be accepted. TCP: a filter drops every
+    /// first packet, so that the peer tries again and is refused when the listener is closed. Best effort: where it fails, a
+    /// connection that comes between the last accept and the close is reset.
+    /// </summary>
+    // Safe: the kernel copies the program during the call.
+    internal static void RefuseNewcomers(int listenFd, EndPoint endPoint)
+    {
+        if (endPoint is not IPEndPoint)
+        {
+            _ = Syscall.Shutdown(listenFd, SocketAbi.SHUT_RD);
+            return;
+        }
+
+        ReadOnlySpan<FilterInstruction> dropFirstPackets =
+        [
+            new(0x30, 0, 0, 13), // the byte of flags in the TCP header
+            new(0x54, 0, 0, 0x12), // SYN and ACK of it
+            new(0x15, 0, 1, 0x02), // SYN alone?
+            new(0x06, 0, 0, 0), // drop
+            new(0x06, 0, 0, uint.MaxValue), // keep
+        ];
+        fixed (FilterInstruction* instructions = dropFirstPackets)
+        {
+            FilterProgram program = new() { Count = (ushort)dropFirstPackets.Length, Instructions = instructions };
+            _ = Syscall.SetSocketOption(listenFd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ATTACH_FILTER, &program, (uint)sizeof(FilterProgram));
+        }
     }
 
     // Safe: the kernel writes at most `length` bytes.
@@ -139,6 +173,8 @@ internal static unsafe class SocketFactory
             if ((listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(0, socket))) is not null) return null;
             Bind(socket, endPoint, options);
             socket.Listen(options.Backlog);
+            // As in Listen.
+            if (listener.Sharing == PortSharing.Opens) socket.SetRawSocketOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, BitConverter.GetBytes(1));
             (Socket result, socket) = (socket, null);
             return result;
         }
@@ -159,6 +195,12 @@ internal static unsafe class SocketFactory
             File.Delete(endPoint.ToString()!);
             socket.Bind(endPoint);
         }
+    }
+
+    /// <summary>As with a descriptor; elsewhere than on Linux whoever comes between the last accept and the close is reset.</summary>
+    internal static void RefuseNewcomers(Socket listener, EndPoint endPoint)
+    {
+        if (OperatingSystem.IsLinux()) RefuseNewcomers((int)listener.Handle, endPoint);
     }
 
     private static bool IsStale(EndPoint endPoint)

@@ -39,7 +39,7 @@ internal unsafe ref struct SocketOptions
             // The portable engine's sockets set ReuseAddress in every bind. Their own option of that name is not for us: it sets
             // SO_REUSEPORT as well, and a second server would take the same port without an error.
             if (options.ReuseAddress && socket.Handle is null) target.Set("ReuseAddress", "SO_REUSEADDR", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
-            if (options.ReusePort) target.Set("ReusePort", "SO_REUSEPORT", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+            if (options.ReusePort || listener.Sharing == PortSharing.Joins) target.Set("ReusePort", "SO_REUSEPORT", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
             if (options.ExclusiveAddressUse) target.Set("ExclusiveAddressUse", "SO_EXCLUSIVEADDRUSE", 0, 0, 1, SocketOptionLevel.Socket, SocketOptionName.ExclusiveAddressUse);
             if (options.FastOpenQueue > 0) target.Set("FastOpenQueue", "TCP_FASTOPEN", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_FASTOPEN, options.FastOpenQueue);
             if (options.DeferAccept > TimeSpan.Zero) target.Set("DeferAccept", "TCP_DEFER_ACCEPT", SocketAbi.IPPROTO_TCP, SocketAbi.TCP_DEFER_ACCEPT, Seconds(options.DeferAccept));

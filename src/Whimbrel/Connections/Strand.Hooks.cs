@@ -7,9 +7,6 @@ internal sealed partial class Strand
     private int _drainUntold;
 
     /// <summary>Loop's thread.</summary>
-    internal void PostServerStopping() => Post(new StrandEvent(StrandEventKind.ServerStopping, null, null));
-
-    /// <summary>Loop's thread.</summary>
     internal void PostSent(long count)
     {
         if (Interlocked.Add(ref _sentUntold, count) == count) Post(new StrandEvent(StrandEventKind.Sent, null, null));

@@ -51,6 +51,7 @@ internal sealed partial class Strand
         batch.Length += head.Length;
         body.CopyTo(batch.Room);
         batch.Length += body.Length;
+        if (length > 0) batch.Messages++;
         return true;
     }
 
@@ -118,7 +119,12 @@ internal sealed partial class Strand
     internal void Commit(int count)
     {
         if (count < 0 || count > _reserved) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_reserved} reserved");
-        if (_batch is { } batch) batch.Length += count;
+        if (_batch is { } batch)
+        {
+            batch.Length += count;
+            if (count > 0) batch.Messages++;
+        }
+
         _sentBytes += count;
         int rest = _reserved - count;
         _reserved = 0;

@@ -28,6 +28,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private readonly Connection _connection;
     private readonly uint _generation;
     private readonly ConnectionHost _host;
+    private readonly HostShard _shard;
     private readonly Loop _loop;
     private readonly Lock _gate = new();
 
@@ -55,6 +56,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private int _atLeast;
     private bool _finishWasTold;
     private bool _isSwitching;
+    private bool _saidServerStopping;
+    private bool _saidDisconnecting;
     private CloseCause _firstEnd;
 
     internal Strand(Connection connection, Session session)
@@ -62,6 +65,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _connection = connection;
         _generation = connection.Generation;
         _host = connection.Host;
+        _shard = connection.Shard;
         _loop = connection.Loop;
         _session = session;
         _loop.StrandStarted();
@@ -113,6 +117,11 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void PostConnected() => Post(new StrandEvent(StrandEventKind.Connected, null, null));
 
     internal void PostHandedOver(Session next) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null));
+
+    internal void PostServerStopping() => Post(new StrandEvent(StrandEventKind.ServerStopping, null, null));
+
+    /// <summary>The end has begun, and what is queued still drains.</summary>
+    internal void PostDisconnecting(CloseReason reason) => Post(new StrandEvent(StrandEventKind.Disconnecting, reason, null));
 
     /// <summary>A timer that still waits for its last firing to be told is not queued again.</summary>
     internal void PostTimer(LoopTimer timer)
@@ -223,7 +232,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// </summary>
     internal CloseCause EndHere(CloseCause cause)
     {
-        if (cause == CloseCause.LocalClose) FlushBatch();
+        if (cause is CloseCause.LocalClose or CloseCause.ServerStopped) FlushBatch();
         else DropBatch();
         EndInput();
         if (_firstEnd == CloseCause.None) _firstEnd = cause;
@@ -390,6 +399,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         {
             case StrandEventKind.Connecting:
                 Call(static (s, _) => s.CallConnecting());
+                if (!_isEnded) _host.SessionBegan(_session);
                 // With what the callback asked for: its Close is in the data lane, and the control lane is quicker.
                 _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandConnecting((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
                 break;
@@ -407,13 +417,16 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 RunHandedOver((Session)item.First!);
                 break;
             case StrandEventKind.ServerStopping:
-                if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
+                SayServerStopping();
                 break;
             case StrandEventKind.Sent:
                 RunSent();
                 break;
             case StrandEventKind.Drained:
                 RunDrained();
+                break;
+            case StrandEventKind.Disconnecting:
+                SayDisconnecting((CloseReason)item.First!);
                 break;
             case StrandEventKind.Continuation:
                 RunContinuation((Action<object?>)item.First!, item.Second);
@@ -538,6 +551,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     {
         _atLeast = 0;
         _sentBytes = 0;
+        Interlocked.Increment(ref _shard.MessagesReceived); // of several threads, here
         int taken;
         try
         {
@@ -598,6 +612,16 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         Exception? thrown = null;
         try
         {
+            old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+            TellError(old, e);
+        }
+
+        try
+        {
             old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
@@ -609,13 +633,28 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         old.TellEnded(new CloseReason(CloseCause.HandedOver));
         Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+        if (_saidServerStopping) SayServerStopping();
         // It may have handed over at once.
         if (!_isSwitching) Release(Holds.HandOver);
+    }
+
+    private void SayServerStopping()
+    {
+        _saidServerStopping = true;
+        if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
+    }
+
+    private void SayDisconnecting(CloseReason reason)
+    {
+        _saidDisconnecting = true;
+        Call(static (s, r) => s.CallDisconnecting((CloseReason)r!), reason);
+        _host.SessionDisconnecting(_session, reason);
     }
 
     private void RunLast()
     {
         _isEnded = true;
+        if (_wasConnected && !_saidDisconnecting) SayDisconnecting(_reason);
         Session session = _session;
         _host.SessionEnding(session);
         try

@@ -25,6 +25,9 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
     /// <summary>How many bytes are written, from the start.</summary>
     internal int Length { get; set; }
 
+    /// <summary>How many sends lie in it.</summary>
+    internal int Messages { get; set; }
+
     internal StrandBlock? Next { get; set; }
 
     internal ReadOnlySpan<byte> Written => Bytes.AsSpan(0, Length);

@@ -30,6 +30,7 @@ internal sealed class StrandBlocks
     internal void Return(StrandBlock block)
     {
         block.Length = 0;
+        block.Messages = 0;
         // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
         lock (_gate)
         {

@@ -7,8 +7,9 @@ internal enum StrandEventKind : byte
     Connected,
     Timer,
     HandedOver,
-    Continuation,
     ServerStopping,
+    Disconnecting,
+    Continuation,
     Sent,
     Drained,
 }

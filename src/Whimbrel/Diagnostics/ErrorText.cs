@@ -15,7 +15,7 @@ internal static class ErrorText
         Errno.ECONNRESET or Errno.EPIPE or Errno.ECONNABORTED or Errno.ENOTCONN => CloseCause.PeerReset,
         Errno.ETIMEDOUT => CloseCause.TimedOut,
         Errno.ECONNREFUSED or Errno.ENOENT => CloseCause.Refused,
-        Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.EADDRNOTAVAIL => CloseCause.Unreachable,
+        Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.EADDRNOTAVAIL or Errno.ENETDOWN or Errno.EHOSTDOWN or Errno.EAFNOSUPPORT => CloseCause.Unreachable,
         Errno.EMFILE or Errno.ENFILE or Errno.ENOMEM or Errno.ENOBUFS => CloseCause.ResourceLimit,
         // A Unix dial to a listener whose backlog is full.
         Errno.EAGAIN => CloseCause.ResourceLimit,
@@ -35,6 +35,9 @@ internal static class ErrorText
         SocketError.ConnectionRefused => Errno.ECONNREFUSED,
         SocketError.NetworkUnreachable => Errno.ENETUNREACH,
         SocketError.HostUnreachable => Errno.EHOSTUNREACH,
+        SocketError.NetworkDown => Errno.ENETDOWN,
+        SocketError.HostDown => Errno.EHOSTDOWN,
+        SocketError.AddressFamilyNotSupported => Errno.EAFNOSUPPORT,
         SocketError.AddressNotAvailable => Errno.EADDRNOTAVAIL,
         SocketError.AddressAlreadyInUse => Errno.EADDRINUSE,
         SocketError.AccessDenied => Errno.EACCES,

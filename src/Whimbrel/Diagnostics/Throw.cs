@@ -26,12 +26,4 @@ internal static class Throw
     [DoesNotReturn]
     internal static void WouldBlockLoop() =>
         throw new InvalidOperationException("Blocking on this operation inside a callback would stop its own loop. Await it instead.");
-
-    /// <summary>Somebody asked a ValueTask for its result before it had one.</summary>
-    [DoesNotReturn]
-    internal static void NotCompleted()
-    {
-        if (Loop.Current is not null) WouldBlockLoop();
-        throw new InvalidOperationException("This ValueTask has not completed. Await it, or block on its AsTask().");
-    }
 }

@@ -106,7 +106,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     public T GetResult(short token)
     {
         CheckToken(token);
-        if (!_completed) Throw.NotCompleted();
+        if (!_completed) ThrowNotCompleted();
         T result = _result;
         Exception? exception = _exception;
         Consumed();
@@ -115,6 +115,12 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     }
 
     void IValueTaskSource.GetResult(short token) => GetResult(token);
+
+    private static void ThrowNotCompleted()
+    {
+        if (Loop.Current is not null) Throw.WouldBlockLoop();
+        Throw.State("This ValueTask has not completed. Await it, or block on its AsTask().");
+    }
 
     /// <summary>The one awaiter has its result: the object may be used again.</summary>
     private protected virtual void Consumed()

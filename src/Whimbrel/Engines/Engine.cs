@@ -49,6 +49,7 @@ public class Engine : IAsyncDisposable
         Cpus = options.Cpus is null ? null : [.. options.Cpus];
         (Kind, Reason) = EngineSelector.Choose(options.Kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
         KindName = Kind.ToString().ToLowerInvariant();
+        Resolver = new Resolver(this);
         Loops = new Loop[options.LoopCount];
         for (int i = 0; i < Loops.Length; i++)
         {
@@ -65,6 +66,7 @@ public class Engine : IAsyncDisposable
         Kind = EngineKind.Auto;
         KindName = kindName;
         Reason = reason;
+        Resolver = new Resolver(this);
         Loops = [];
     }
 
@@ -127,6 +129,9 @@ public class Engine : IAsyncDisposable
     /// <summary>The wall clock.</summary>
     internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
 
+    /// <summary>Several listeners of one server can have the same TCP port, and the system spreads connections among them.</summary>
+    internal virtual bool CanSharePorts => Connections.SocketFactory.CanSharePorts;
+
     /// <summary>One of the engine's loops; the same object over stops and starts. Starts nothing.</summary>
     /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
     public Loop GetLoop(int index) => Loops[index];
@@ -137,6 +142,20 @@ public class Engine : IAsyncDisposable
     internal Loop NextLoop() => Loops[(uint)Interlocked.Increment(ref _nextLoop) % (uint)Loops.Length];
 
     internal virtual bool Supports(EndPoint endPoint) => false;
+
+    /// <summary>The end point of an address whose scheme is neither tcp nor unix; null when this engine has none of that kind.</summary>
+    internal virtual EndPoint? EndPointOf(NetworkAddress address) => null;
+
+    internal Resolver Resolver { get; }
+
+    /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>
+    internal virtual void StartLookup(HostLookup lookup) => Offload(static l => ((HostLookup)l!).Run(), lookup);
+
+    /// <summary>Blocks the calling thread, which is no loop's, until the task has ended, however. False when the time passed before.</summary>
+    internal virtual bool Wait(Task task, TimeSpan timeout) => Task.WaitAny([task], timeout) == 0;
+
+    /// <summary>From 0 up to, and without, 1. Any thread.</summary>
+    internal virtual double NextRandom() => Random.Shared.NextDouble();
 
     /// <summary>Runs something off the loops.</summary>
     internal virtual void Offload(Action<object?> action, object? state) =>
@@ -451,7 +470,9 @@ public class Engine : IAsyncDisposable
     // tidy: allowed because it runs at start, stop and dispose only
     public async ValueTask RestartAsync()
     {
+        // tidy: allowed because it runs at start, stop and dispose only
         await StopAsync().ConfigureAwait(false);
+        // tidy: allowed because it runs at start, stop and dispose only
         await StartAsync().ConfigureAwait(false);
     }
 

@@ -293,6 +293,13 @@ public abstract partial class Loop
     internal void Stop()
     {
         _isStopping = true;
+        // Before the residents: a dial must not go on with the next address when its connectors end.
+        for (Undertaking? one = _firstUndertaking, next; one is not null; one = next)
+        {
+            next = one.NextOfLoop;
+            one.Stop();
+        }
+
         for (int i = 0; i < _usedSlots; i++)
         {
             if (_residents[i] is { } resident) Stop(resident);

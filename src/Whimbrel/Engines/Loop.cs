@@ -49,6 +49,7 @@ public abstract partial class Loop
     private int _receivedSinceFlush;
     private int _blocksSinceFlush;
     private bool _isFlushing;
+    private Undertaking? _firstUndertaking;
     private long _busySinceMs;
     private long _lastBlockedNoticeMs = long.MinValue / 2;
     private bool _isStopping;
@@ -94,6 +95,12 @@ public abstract partial class Loop
 
     internal string? ActiveCallback { get; private set; }
 
+    /// <summary>Connections on their way to this loop. Any thread adds, by Interlocked; only least-loaded placement counts them.</summary>
+    internal int OnTheWay;
+
+    /// <summary>Connections that live here or are on their way. Any thread; true a moment ago.</summary>
+    internal long Load => Volatile.Read(ref Counters.ConnectionsOpened) - Volatile.Read(ref Counters.ConnectionsClosed) + Volatile.Read(ref OnTheWay);
+
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
     internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || IsDone;
@@ -135,6 +142,14 @@ public abstract partial class Loop
 
     /// <summary>Cancel what runs and close the descriptor. Ends in <c>CompleteClose</c>, perhaps before it returns.</summary>
     private protected abstract void StartDetach(Resident resident);
+
+    /// <summary>
+    /// Lets nobody new in, and delivers every connection that the system has completed (<c>Listener.CompleteAccept</c>): closing
+    /// the listener, which comes next, would reset them. An engine without it loses them.
+    /// </summary>
+    internal virtual void AcceptRest(Listener listener)
+    {
+    }
 
     /// <summary>Gives up a connected socket without closing it: from a connector to its connection.</summary>
     internal abstract RawSocket Release(Resident resident);
@@ -424,6 +439,21 @@ public abstract partial class Loop
     {
         Counters.ConnectionsClosed++;
         if (_freeConnections.Count < 1024) _freeConnections.Push(connection);
+    }
+
+    internal void Add(Undertaking undertaking)
+    {
+        undertaking.NextOfLoop = _firstUndertaking;
+        if (_firstUndertaking is not null) _firstUndertaking.PreviousOfLoop = undertaking;
+        _firstUndertaking = undertaking;
+    }
+
+    internal void Remove(Undertaking undertaking)
+    {
+        if (undertaking.PreviousOfLoop is { } previous) previous.NextOfLoop = undertaking.NextOfLoop;
+        else if (ReferenceEquals(_firstUndertaking, undertaking)) _firstUndertaking = undertaking.NextOfLoop;
+        if (undertaking.NextOfLoop is { } next) next.PreviousOfLoop = undertaking.PreviousOfLoop;
+        undertaking.NextOfLoop = undertaking.PreviousOfLoop = null;
     }
 
     /// <summary>Name and number, as in messages.</summary>

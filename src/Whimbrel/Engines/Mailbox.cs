@@ -341,7 +341,7 @@ internal sealed class Mailbox
                 item.Connection!.DrainOperation(item.Generation, (SendOperation)item.Payload!);
                 break;
             case DataKind.Close:
-                item.Connection!.DrainClose(item.Generation);
+                item.Connection!.DrainClose(item.Generation, item.Payload);
                 break;
             case DataKind.FinishSending:
                 item.Connection!.DrainFinishSending(item.Generation);

@@ -23,8 +23,10 @@ internal static class Errno
     internal const int EPROTO = 71;
     internal const int ENOPROTOOPT = 92;
     internal const int EOPNOTSUPP = 95;
+    internal const int EAFNOSUPPORT = 97;
     internal const int EADDRINUSE = 98;
     internal const int EADDRNOTAVAIL = 99;
+    internal const int ENETDOWN = 100;
     internal const int ENETUNREACH = 101;
     internal const int ECONNABORTED = 103;
     internal const int ECONNRESET = 104;
@@ -32,6 +34,7 @@ internal static class Errno
     internal const int ENOTCONN = 107;
     internal const int ETIMEDOUT = 110;
     internal const int ECONNREFUSED = 111;
+    internal const int EHOSTDOWN = 112;
     internal const int EHOSTUNREACH = 113;
     internal const int EALREADY = 114;
     internal const int EINPROGRESS = 115;

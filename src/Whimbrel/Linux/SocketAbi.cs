@@ -22,6 +22,7 @@ internal static class SocketAbi
     internal const int SO_LINGER = 13;
     internal const int SO_REUSEPORT = 15;
     internal const int SO_BINDTODEVICE = 25;
+    internal const int SO_ATTACH_FILTER = 26;
     internal const int SO_MARK = 36;
     internal const int SO_BUSY_POLL = 46;
 
@@ -47,6 +48,7 @@ internal static class SocketAbi
     internal const int MSG_NOSIGNAL = 0x4000;
     internal const int MSG_DONTWAIT = 0x40;
 
+    internal const int SHUT_RD = 0;
     internal const int SHUT_WR = 1;
 
     /// <summary>Room for any address this library uses: sockaddr_un is the largest at 110 bytes.</summary>
@@ -78,6 +80,24 @@ internal unsafe struct MessageHeader
     internal void* Control;
     internal nuint ControlLength;
     internal int Flags;
+}
+
+/// <summary>One instruction of a classic packet filter (struct sock_filter, 8 bytes).</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal readonly struct FilterInstruction(ushort code, byte jumpIfTrue, byte jumpIfFalse, uint operand)
+{
+    internal readonly ushort Code = code;
+    internal readonly byte JumpIfTrue = jumpIfTrue;
+    internal readonly byte JumpIfFalse = jumpIfFalse;
+    internal readonly uint Operand = operand;
+}
+
+/// <summary>struct sock_fprog, 16 bytes on 64-bit machines.</summary>
+[StructLayout(LayoutKind.Sequential)]
+internal unsafe struct FilterProgram
+{
+    internal ushort Count;
+    internal FilterInstruction* Instructions;
 }
 
 /// <summary>struct linger, 8 bytes. On with 0 seconds makes close send a reset.</summary>

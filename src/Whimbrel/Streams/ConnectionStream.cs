@@ -50,6 +50,15 @@ public sealed class ConnectionStream : Stream
         return ((StreamSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream;
     }
 
+    /// <summary>Dials an address such as <c>tcp://localhost:1111</c> or <c>unix:/path</c> (<see cref="NetworkAddress"/>), with default options. Throws as the other form.</summary>
+    /// <param name="address">Where to.</param>
+    /// <param name="cancellationToken">Gives up the dial.</param>
+    public static ValueTask<ConnectionStream> ConnectAsync(string address, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(address);
+        return ConnectAsync(new ClientOptions { Address = address }, cancellationToken);
+    }
+
     /// <summary>
     /// A session factory for a <see cref="Whimbrel.Server"/>: each connection is served by one call of the handler, which starts on
     /// the connection's loop. When it returns, the stream is closed gracefully; when it throws, that connection is aborted and

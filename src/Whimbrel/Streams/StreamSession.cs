@@ -30,6 +30,7 @@ internal sealed class StreamSession : Session
     private bool _isWaiting;
     private bool _isHolding;
     private bool _isFinished;
+    private volatile bool _serverStops;
     private bool _hasEnded;
     private bool _isClosed;
     private int _isReading;
@@ -224,8 +225,14 @@ internal sealed class StreamSession : Session
     protected override void OnServerStopping()
     {
         // Without a handler there is nobody who could be told.
-        if (_stop is null) Close();
-        else _stop.Cancel();
+        if (_stop is null)
+        {
+            base.OnServerStopping();
+            return;
+        }
+
+        _serverStops = true;
+        _stop.Cancel();
     }
 
     protected override void OnDisconnected(CloseReason reason)
@@ -255,6 +262,8 @@ internal sealed class StreamSession : Session
             HandlerThrew(e);
         }
 
+        // Whatever the handler still did, it ends because of that.
+        if (_serverStops) CloseWith(new CloseReason(CloseCause.ServerStopped));
         Stream.Dispose();
     }
 

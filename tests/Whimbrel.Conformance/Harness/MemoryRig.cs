@@ -20,6 +20,9 @@ public sealed class MemoryRig : Rig
 
     public override Engine Engine => _engine;
 
+    /// <summary>For what only this engine has.</summary>
+    public MemoryEngine Memory => _engine;
+
     public override bool IsVirtual => true;
 
     public override EndPoint NewAddress() => IsUnix

@@ -8,6 +8,7 @@ public sealed class RecordingClient : Client
     private readonly Rig _rig;
     private readonly ConcurrentQueue<RecordingSession> _made;
     private readonly ConcurrentQueue<string> _events = new();
+    private readonly ConcurrentQueue<TimeSpan> _delays = new();
 
     public RecordingClient(Rig rig, ClientOptions options, Action<RecordingSession>? setUp = null)
         : this(rig, options, setUp, new ConcurrentQueue<RecordingSession>())
@@ -41,7 +42,34 @@ public sealed class RecordingClient : Client
     /// <summary>Events of the client, in order.</summary>
     public IReadOnlyList<string> Events => [.. _events];
 
-    protected override void OnConnected(Session session) => _events.Enqueue("connected");
+    /// <summary>All events in one text, for a comparison.</summary>
+    public string Story => string.Join(", ", Events);
 
-    protected override void OnDisconnected(Session session, CloseReason reason) => _events.Enqueue($"disconnected {reason.Cause}");
+    /// <summary>The times that OnReconnecting told.</summary>
+    public IReadOnlyList<TimeSpan> Delays => [.. _delays];
+
+    /// <summary>Runs inside each event, after it was recorded.</summary>
+    public Action<string>? OnEvent { get; set; }
+
+    public void Until(string text) => _rig.Until(() => _events.Contains(text), $"'{text}' after {Story}");
+
+    protected override void OnConnected(Session session) => Record("connected");
+
+    protected override void OnDisconnected(Session session, CloseReason reason) => Record($"disconnected {reason.Cause}");
+
+    protected override void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason)
+    {
+        _delays.Enqueue(delay);
+        Record($"reconnecting {attempt}");
+    }
+
+    protected override void OnReconnected(Session session, int attempts) => Record($"reconnected {attempts}");
+
+    protected override void OnGaveUp(CloseReason reason) => Record($"gave up {reason.Cause}");
+
+    private void Record(string text)
+    {
+        _events.Enqueue(text);
+        OnEvent?.Invoke(text);
+    }
 }

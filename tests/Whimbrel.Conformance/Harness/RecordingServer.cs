@@ -8,6 +8,7 @@ public sealed class RecordingServer : Server
     private readonly Rig _rig;
     private readonly ConcurrentQueue<RecordingSession> _made;
     private readonly ConcurrentQueue<string> _events = new();
+    private readonly ConcurrentQueue<string> _allEvents = new();
 
     public RecordingServer(Rig rig, ServerOptions options, Action<RecordingSession>? setUp = null)
         : this(rig, options, setUp, new ConcurrentQueue<RecordingSession>())
@@ -55,11 +56,33 @@ public sealed class RecordingServer : Server
         return session;
     }
 
-    /// <summary>Events of the server, in order.</summary>
+    /// <summary>Events of the server after the fact, in order.</summary>
     public IReadOnlyList<string> Events => [.. _events];
+
+    /// <summary>Forgets sessions and events so far, for tests that make very many.</summary>
+    public void Forget()
+    {
+        _made.Clear();
+        _events.Clear();
+    }
+    /// <summary>The same with those before the fact.</summary>
+    public IReadOnlyList<string> AllEvents => [.. _allEvents];
+
+    /// <summary>Runs inside OnConnecting.</summary>
+    public Action<Session>? AtConnecting { get; set; }
 
     /// <summary>Runs inside each event, after it was recorded.</summary>
     public Action<string>? OnEvent { get; set; }
+
+    protected override void OnStarting() => RecordEarly("starting");
+
+    protected override void OnConnecting(Session session)
+    {
+        RecordEarly("connecting");
+        AtConnecting?.Invoke(session);
+    }
+
+    protected override void OnDisconnecting(Session session, CloseReason reason) => RecordEarly($"disconnecting {reason.Cause}");
 
     protected override void OnStarted() => Record("started");
 
@@ -77,8 +100,15 @@ public sealed class RecordingServer : Server
         Record($"error {exception.GetType().Name}");
     }
 
+    private void RecordEarly(string text)
+    {
+        _allEvents.Enqueue(text);
+        OnEvent?.Invoke(text);
+    }
+
     private void Record(string text)
     {
+        _allEvents.Enqueue(text);
         _events.Enqueue(text);
         OnEvent?.Invoke(text);
     }

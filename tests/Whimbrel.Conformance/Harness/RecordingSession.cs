@@ -25,6 +25,7 @@ public sealed class RecordingSession : Session
     private int _receivedInARow;
     private bool _isOver;
     private bool _hasBegun;
+    private int _disconnectings;
 
     public RecordingSession(Rig rig)
     {
@@ -52,7 +53,13 @@ public sealed class RecordingSession : Session
     /// <summary>Replaces the default, which closes.</summary>
     public Action<RecordingSession>? AtPeerFinished { get; set; }
 
+    /// <summary>Also makes it an event, "disconnecting CAUSE". Checked without it as well.</summary>
+    public Action<RecordingSession, CloseReason>? AtDisconnecting { get; set; }
+
     public Action<RecordingSession, CloseReason>? AtDisconnected { get; set; }
+
+    /// <summary>Replaces the default, which closes.</summary>
+    public Action<RecordingSession>? AtServerStopping { get; set; }
 
     public Action<RecordingSession, LoopTimer>? AtTimer { get; set; }
 
@@ -154,6 +161,7 @@ public sealed class RecordingSession : Session
         bool wasConnected = events.Contains("connected");
         bool saidSo = events.Any(static e => e.StartsWith("disconnected", StringComparison.Ordinal));
         Assert.True(wasConnected == saidSo, $"connected and disconnected do not fit: {Life}");
+        Assert.True(_disconnectings == (wasConnected ? 1 : 0), $"{_disconnectings} times disconnecting: {Life}");
     }
 
     // ------------------------------------------------------------------ protected members of Session, for tests
@@ -220,8 +228,28 @@ public sealed class RecordingSession : Session
         else AtPeerFinished(this);
     }
 
+    protected override void OnDisconnecting(CloseReason reason)
+    {
+        using Callback callback = new(this, AtDisconnecting is null ? null : $"disconnecting {reason.Cause}");
+        _disconnectings++;
+        AtDisconnecting?.Invoke(this, reason);
+    }
+
+    protected override void OnServerStopping()
+    {
+        if (AtServerStopping is null)
+        {
+            base.OnServerStopping();
+            return;
+        }
+
+        using Callback callback = new(this, "server stopping");
+        AtServerStopping(this);
+    }
+
     protected override void OnDisconnected(CloseReason reason)
     {
+        if (_disconnectings != 1) _rig.Violation($"disconnected after {_disconnectings} times disconnecting: {Life}");
         Reason = reason;
         using Callback callback = new(this, $"disconnected {reason.Cause}", isLast: true);
         AtDisconnected?.Invoke(this, reason);
@@ -261,6 +289,7 @@ public sealed class RecordingSession : Session
         lock (_gate)
         {
             // What OnDisconnected throws is told to OnError: the one thing that may follow the end (contract 4).
+            if (_disconnectings > 0 && name is not null && !name.StartsWith("disconnect", StringComparison.Ordinal) && !name.StartsWith("error", StringComparison.Ordinal)) _rig.Violation($"{name} came after disconnecting: {Life}");
             if (_isOver && name?.StartsWith("error", StringComparison.Ordinal) != true) _rig.Violation($"{name ?? "received"} came after the last callback: {Life}");
             _hasBegun = true;
             if (name is null) return;

@@ -211,6 +211,16 @@ public abstract class Rig
 
     public void AddNotice(Notice notice) => _notices.Enqueue(notice);
 
+    /// <summary>Checks the sessions that are over and forgets them, for tests that make very many.</summary>
+    public void ForgetSessions()
+    {
+        for (int i = _sessions.Count; i > 0 && _sessions.TryDequeue(out RecordingSession? session); i--)
+        {
+            if (session.IsOver) session.CheckLife();
+            else _sessions.Enqueue(session);
+        }
+    }
+
     protected void AddEngineEvent(string what) => _engineEvents.Enqueue(what);
 
     protected void LoopStarted(Loop loop)

@@ -7,7 +7,7 @@ namespace Whimbrel.Conformance;
 /// <summary>A peer in the memory engine's network.</summary>
 public sealed class ScriptedPeer(Rig rig, MemoryPeer peer) : Peer(rig)
 {
-    public override EndPoint? LocalEndPoint => null;
+    public override EndPoint? LocalEndPoint => peer.LocalEndPoint;
 
     public override int TryWrite(ReadOnlySpan<byte> data) => data.IsEmpty ? 0 : peer.Write(data);
 

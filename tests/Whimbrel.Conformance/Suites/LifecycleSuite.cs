@@ -66,7 +66,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     {
         RecordingClient client = rig.MakeClient(rig.DeadAddress());
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
-        Assert.Equal(ErrorCategory.Connect, e.Error.Category);
+        Assert.Equal(ErrorCategory.Refused, e.Error.Category);
         Assert.NotEqual(0, e.Error.Code);
         Assert.Contains(client.Options.EndPoint!.ToString()!, e.Message, StringComparison.Ordinal);
         Assert.Equal("connecting, connect failed Refused", client.Attempt().Life);

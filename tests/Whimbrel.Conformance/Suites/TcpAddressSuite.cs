@@ -121,7 +121,7 @@ public abstract class TcpAddressSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve();
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, LocalEndPoint = new IPEndPoint(IPAddress.Parse("203.0.113.1"), 0) });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
-        Assert.Equal(ErrorCategory.Connect, e.Error.Category);
+        Assert.Equal(ErrorCategory.Unreachable, e.Error.Category);
         Assert.Equal("connecting, connect failed Unreachable", client.Attempt().Life);
     });
 

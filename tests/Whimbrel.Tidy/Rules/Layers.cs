@@ -16,6 +16,7 @@ internal static class Layers
         ("Connections/ConnectionHost.cs", "SessionContext", "handed through to the factory: the host's server or client fills it in, the connection never looks inside"),
         ("Session.cs", "Server", "what the user may ask a session for; the session itself never calls it"),
         ("Session.cs", "Client", "what the user may ask a session for; the session itself never calls it"),
+        ("Arrival.cs", "Server", "what the user's filter may ask; handed through, the library never calls it there"),
         ("Engines/Engine.cs", "EngineSelector", "the engine is the factory: its constructor asks the selector once which loops to make"),
     ];
 

@@ -114,7 +114,7 @@ internal sealed unsafe class EpollLoop : Loop
                 DeliverConnection(connection, mask, slot, generation);
                 break;
             case Listener listener:
-                Accept(listener);
+                Accept(listener, AcceptsPerTurn);
                 break;
             case Connector connector:
                 Dialled(connector);
@@ -371,11 +371,19 @@ internal sealed unsafe class EpollLoop : Loop
 
     // ------------------------------------------------------------------ accept
 
-    private void Accept(Listener listener)
+    internal override void AcceptRest(Listener listener)
+    {
+        SocketFactory.RefuseNewcomers(_slots[listener.Slot].Fd, listener.EndPoint);
+        // A listener that rests is not read; what waits is taken nevertheless.
+        SetWanted(listener.Slot, _slots[listener.Slot].Wanted | EpollAbi.EPOLLIN);
+        Accept(listener, int.MaxValue);
+    }
+
+    private void Accept(Listener listener, int most)
     {
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         int slot = listener.Slot;
-        for (int i = 0; i < AcceptsPerTurn && listener.Slot == slot && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0; i++)
+        for (int i = 0; i < most && listener.Slot == slot && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0; i++)
         {
             uint length = SocketAbi.MaxAddressBytes;
             int fd = Syscall.Accept4(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);

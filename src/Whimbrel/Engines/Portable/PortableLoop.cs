@@ -164,7 +164,12 @@ internal sealed unsafe partial class PortableLoop : Loop
     {
         operation.ReadsOn = false;
         if (operation.Kind == OperationKind.Send) ReturnOperation(_freeSends, operation);
-        else if (operation.Kind == OperationKind.Accept) TakeAccepted(operation)?.Dispose();
+        else if (operation.Kind == OperationKind.Accept && TakeAccepted(operation) is { } accepted)
+        {
+            // It was accepted in the moment before the listener was closed.
+            if (operation.Resident is Listener { IsDraining: true } listener) Hand(listener, accepted);
+            else accepted.Dispose();
+        }
         else if (operation.Kind == OperationKind.Open) operation.Dispose();
     }
 
@@ -447,23 +452,49 @@ internal sealed unsafe partial class PortableLoop : Loop
 
         if (error == SocketError.Success)
         {
-            try
-            {
-                PeerAddress peer = PeerAddress.Of(accepted!.RemoteEndPoint);
-                EndPoint? local = listener.IsWildcard ? LocalEndPointOf(accepted) : null;
-                listener.CompleteAccept(new RawSocket(0, accepted), peer, local);
-                return true;
-            }
-            catch (SocketException e)
-            {
-                // It ended before it was looked at.
-                error = e.SocketErrorCode;
-            }
+            error = Hand(listener, accepted!);
+            if (error == SocketError.Success) return true;
+            accepted = null;
         }
 
         accepted?.Dispose();
         listener.CompleteAcceptError(ErrorText.ErrnoOf(error), shed);
         return false;
+    }
+
+    /// <summary>Passes an accepted socket on. An error when it ended before it was looked at; then it is closed.</summary>
+    private static SocketError Hand(Listener listener, Socket accepted)
+    {
+        PeerAddress peer;
+        EndPoint? local;
+        try
+        {
+            peer = PeerAddress.Of(accepted.RemoteEndPoint);
+            local = listener.IsWildcard ? LocalEndPointOf(accepted) : null;
+        }
+        catch (SocketException e)
+        {
+            accepted.Dispose();
+            return e.SocketErrorCode;
+        }
+
+        listener.CompleteAccept(new RawSocket(0, accepted), peer, local);
+        return SocketError.Success;
+    }
+
+    /// <summary>What an accept in flight has taken already comes when the socket is closed (see Abandon).</summary>
+    internal override void AcceptRest(Listener listener)
+    {
+        Socket socket = _slots[listener.Slot].Socket!;
+        SocketFactory.RefuseNewcomers(socket, listener.EndPoint);
+        try
+        {
+            while (TakeReserve()) Hand(listener, socket.Accept());
+        }
+        catch (SocketException)
+        {
+            // Nobody is waiting any more, or there is no descriptor for who is.
+        }
     }
 
     private static Socket? TakeAccepted(PortableOperation operation)

@@ -307,17 +307,25 @@ internal sealed unsafe class KernelRing : Ring
 
     internal override void DeletePath(string path) => SocketFactory.DeletePath(path);
 
-    internal override ShedResult Shed(int listener)
+    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => SocketFactory.RefuseNewcomers(listener, endPoint);
+
+    internal override int AcceptNow(int listener)
     {
         _ = Syscall.SetNonBlocking(listener, true);
-        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
         int fd = Syscall.Accept4(listener, null, null, SocketAbi.SOCK_CLOEXEC);
-        int error = fd >= 0 ? 0 : Syscall.LastError;
+        if (fd < 0) fd = -Syscall.LastError;
+        MakeBlocking(listener);
+        return fd;
+    }
+
+    internal override ShedResult Shed(int listener)
+    {
+        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
+        int fd = AcceptNow(listener);
         if (fd >= 0) Syscall.Close(fd);
         _reserveFd = OpenReserve();
-        MakeBlocking(listener);
         if (fd >= 0) return ShedResult.Shed;
-        return error == Errno.EAGAIN ? ShedResult.NobodyWaits : ShedResult.Failed;
+        return fd == -Errno.EAGAIN ? ShedResult.NobodyWaits : ShedResult.Failed;
     }
 
     private static int OpenReserve()

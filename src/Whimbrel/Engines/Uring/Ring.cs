@@ -268,6 +268,12 @@ internal abstract unsafe class Ring
     /// <summary>Deletes the path of a Unix listener.</summary>
     internal abstract void DeletePath(string path);
 
+    /// <summary>The listener completes no new connection; those that are complete can still be accepted.</summary>
+    internal abstract void RefuseNewcomers(int listener, EndPoint endPoint);
+
+    /// <summary>One that waits, whose calls wait; or minus the error number, EAGAIN when there is none.</summary>
+    internal abstract int AcceptNow(int listener);
+
     /// <summary>Out of descriptors: takes one connection off the listener's queue with the reserve, and closes it.</summary>
     internal abstract ShedResult Shed(int listener);
 

@@ -448,25 +448,31 @@ internal sealed unsafe partial class UringLoop : Loop
         Push(listener, RingOperation.Accept, ref entry);
     }
 
+    internal override void AcceptRest(Listener listener)
+    {
+        int fd = _slots[listener.Slot].Fd;
+        _ring.RefuseNewcomers(fd, listener.EndPoint);
+        // Those that the ring has accepted already come as completions, before the descriptor is closed.
+        while (true)
+        {
+            int accepted = _ring.AcceptNow(fd);
+            if (accepted >= 0) Hand(listener, accepted);
+            else if (accepted is not (-Errno.EINTR or -Errno.ECONNABORTED)) return;
+        }
+    }
+
+    /// <summary>A multishot accept has one place for all addresses: each socket is asked for its own.</summary>
+    private void Hand(Listener listener, int fd)
+    {
+        PeerAddress peer = listener.EndPoint is IPEndPoint ? _ring.PeerAddressOf(fd) : default;
+        listener.CompleteAccept(new RawSocket(fd, null), peer, listener.IsWildcard ? _ring.LocalEndPointOf(fd) : null);
+    }
+
     private void Accepted(Listener listener, int slot, int result)
     {
-        if (_slots[slot].IsDetaching)
-        {
-            if (result >= 0) _ring.Close(result);
-            return;
-        }
-
-        if (result >= 0)
-        {
-            // A multishot accept has one place for all addresses: each socket is asked for its own.
-            PeerAddress peer = listener.EndPoint is IPEndPoint ? _ring.PeerAddressOf(result) : default;
-            listener.CompleteAccept(new RawSocket(result, null), peer, listener.IsWildcard ? _ring.LocalEndPointOf(result) : null);
-        }
-        else
-        {
-            AcceptFailed(listener, slot, -result);
-        }
-
+        // Also when it is being closed: it may still take what was accepted, and discards it otherwise.
+        if (result >= 0) Hand(listener, result);
+        else if (!_slots[slot].IsDetaching) AcceptFailed(listener, slot, -result);
         if (NeedsReceive(slot)) StartReceive(listener);
     }
 

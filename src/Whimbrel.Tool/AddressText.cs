@@ -1,0 +1,49 @@
+using System.Net;
+
+namespace Whimbrel.Tool;
+
+/// <summary>Addresses as people type them: the library's form, or HOST:PORT, which means TCP.</summary>
+internal static class AddressText
+{
+    /// <summary>Null, and what is wrong, for text that is no address.</summary>
+    internal static NetworkAddress? Read(string text, out string? mistake)
+    {
+        bool hasScheme = text.Contains("://", StringComparison.Ordinal) || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase);
+        return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text, out NetworkAddress? address, out mistake) ? address : null;
+    }
+
+    /// <summary>One at which a server of this machine can listen.</summary>
+    internal static NetworkAddress? ReadForListening(string text, out string? mistake)
+    {
+        NetworkAddress? address = Read(text, out mistake);
+        if (address is null) return null;
+        if (EndPointOf(address, out mistake) is not { } endPoint) return null;
+        if (endPoint is not DnsEndPoint { Host: not "localhost" }) return address;
+        mistake = $"'{text}' names a host: a server listens at an address of this machine, at localhost, or at * for all.";
+        return null;
+    }
+
+    /// <summary>One that can be dialled.</summary>
+    internal static NetworkAddress? ReadForDialling(string text, out string? mistake)
+    {
+        NetworkAddress? address = Read(text, out mistake);
+        if (address is null || EndPointOf(address, out mistake) is null) return null;
+        if (address.Port != 0) return address;
+        mistake = $"'{text}' has port 0, which nobody listens at: a port to dial is 1 to 65535.";
+        return null;
+    }
+
+    private static EndPoint? EndPointOf(NetworkAddress address, out string? mistake)
+    {
+        mistake = null;
+        try
+        {
+            return address.ToEndPoint();
+        }
+        catch (Exception e) when (e is FormatException or NotSupportedException)
+        {
+            mistake = e.Message + ".";
+            return null;
+        }
+    }
+}

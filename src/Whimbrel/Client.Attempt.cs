@@ -1,0 +1,100 @@
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <content>One dial, and the connection that came of it.</content>
+public partial class Client
+{
+    private sealed class Attempt(Host host, Pursuit pursuit)
+    {
+        private Loop? _loop;
+        private bool _closeAsked;
+
+        internal Pursuit Pursuit { get; } = pursuit;
+
+        /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
+        internal List<Completion<bool>> Ended { get; } = [];
+
+        internal Session? Session { get; set; }
+
+        internal long ConnectedAtMs { get; set; }
+
+        /// <summary>Begins it on one of the loops. False when the engine is disposed.</summary>
+        internal bool Post(Engine engine) => engine.NextLoop().PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), this);
+
+        private void Start(Loop loop)
+        {
+            Session session;
+            Client owner = host.Client;
+            ClientOptions options = owner.Options;
+            Volatile.Write(ref _loop, loop);
+            try
+            {
+                session = owner._factory is { } factory
+                    ? factory()
+                    : owner._contextFactory!(new SessionContext(null, owner, loop, options.LocalEndPoint, host.Targets[0]));
+                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each dial.");
+            }
+            catch (Exception e)
+            {
+                Finish();
+                Pursuit.FactoryThrew(e);
+                TellEnded();
+                return;
+            }
+
+            Session = session;
+            session.HostState = this;
+            Connection connection = loop.TakeConnection();
+            connection.Begin(host.ShardOf(loop), session, Engine.NextConnectionId(), options.LocalEndPoint, PeerAddress.Of(host.Targets[0]));
+            session.SetRemoteEndPoint(host.Targets[0]);
+            // Also an attempt that was given up before it began has both callbacks (contract 1).
+            connection.Connecting(null);
+        }
+
+        internal void Dial(Connection connection)
+        {
+            ClientOptions options = host.Client.Options;
+            if (Volatile.Read(ref _closeAsked)) connection.AbortWith(new CloseReason(CloseCause.LocalClose));
+            else if (Pursuit.IsCancelled) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
+            if (connection.State == ConnectionState.Connecting) new Dial(connection, host.Targets, options.LocalEndPoint).Start(options.ConnectTimeout);
+        }
+
+        /// <summary>Gives up the dial; a connection stays. Any thread. Before Start ran there is no loop yet, and Start looks at the token itself.</summary>
+        internal void Cancel() => Volatile.Read(ref _loop)?.PostControl(
+            static (_, a, _, _) =>
+            {
+                if (((Attempt)a!).Session?.Connection is { State: ConnectionState.Connecting } connection) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
+            },
+            this);
+
+        internal void Close()
+        {
+            Volatile.Write(ref _closeAsked, true);
+            Session?.CloseWith(new CloseReason(CloseCause.LocalClose));
+        }
+
+        /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>
+        internal void Finish()
+        {
+            lock (host.Client._gate)
+            {
+                if (ReferenceEquals(host.Client._current, this)) host.Client._current = null;
+            }
+        }
+
+        internal void TellEnded()
+        {
+            Completion<bool>[] waiting;
+            lock (host.Client._gate)
+            {
+                waiting = [.. Ended];
+                Ended.Clear();
+            }
+
+            foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+        }
+    }
+}

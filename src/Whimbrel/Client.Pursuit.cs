@@ -1,0 +1,252 @@
+using Whimbrel.Connections;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <content>What one ConnectAsync began.</content>
+public partial class Client
+{
+    /// <summary>
+    /// What one ConnectAsync began: a dial, and with a policy further ones, one after the other, each with a session of its
+    /// own. The client's current one is in force; a disconnect, a connect by hand and the policy's own end take it out of
+    /// force, under the client's gate, and whatever comes later finds that out. Between two dials it waits on a
+    /// loop, as an undertaking of it. Its sessions call it where their
+    /// callbacks run, never two at once; Fail and StopWaiting on any thread.
+    /// </summary>
+    private sealed class Pursuit(Host host, CancellationToken cancellation) : Undertaking
+    {
+        private CancellationTokenRegistration _registration;
+        private Loop? _waitsOn;
+        private LoopTimer? _timer;
+        private int _attempts;
+        private long _troubleSinceMs;
+        private bool _wasConnected;
+        private volatile bool _isTrying;
+        private int _isAnswered;
+
+        internal Completion<Session> Result { get; } = new(host.Engine);
+
+        internal bool IsAnswered => Volatile.Read(ref _isAnswered) == 1;
+
+        internal bool IsTrying => _isTrying;
+
+        /// <summary>Between two dials. Guarded by the client's gate.</summary>
+        internal bool IsWaiting => _waitsOn is not null;
+
+        /// <summary>Its caller cancelled, and was not answered before.</summary>
+        internal bool IsCancelled => !IsAnswered && cancellation.IsCancellationRequested;
+
+        private Client Client => host.Client;
+
+        // -------------------------------------------------------------- the caller of ConnectAsync
+
+        internal void WatchCancellation()
+        {
+            if (!cancellation.CanBeCanceled) return;
+            _registration = cancellation.UnsafeRegister(static state => ((Pursuit)state!).Cancel(), this);
+            if (IsAnswered) _registration.Dispose();
+        }
+
+        private void Cancel()
+        {
+            Attempt? attempt;
+            lock (Client._gate)
+            {
+                if (IsAnswered || !ReferenceEquals(Client._pursuit, this)) return;
+                attempt = Client._current;
+                if (attempt is null) Client._pursuit = null;
+            }
+
+            if (attempt is not null)
+            {
+                attempt.Cancel();
+                return;
+            }
+
+            StopWaiting();
+            Fail(new CloseReason(CloseCause.Cancelled));
+        }
+
+        private bool TryAnswer()
+        {
+            if (Interlocked.Exchange(ref _isAnswered, 1) == 1) return false;
+            _registration.Dispose();
+            return true;
+        }
+
+        /// <summary>Answers the caller, if nobody has before.</summary>
+        internal void Fail(CloseReason reason)
+        {
+            if (!TryAnswer()) return;
+            if (reason.Cause == CloseCause.Cancelled) Result.SetException(new OperationCanceledException(cancellation));
+            else Result.SetException(new NetworkException(reason.Error with { Message = Describe(reason) }, reason.Exception));
+        }
+
+        private string Describe(CloseReason reason)
+        {
+            string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";
+            string gaveUp = _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.";
+            return $"Cannot connect to {host.TargetText}: {reason}.{tried}{gaveUp} See docs/symptoms/cannot-connect.md.";
+        }
+
+        // -------------------------------------------------------------- from the sessions
+
+        internal void Connected(Session session)
+        {
+            _isTrying = false;
+            if (_attempts > 0) host.Tell((session, _attempts), static (owner, s) => owner.OnReconnected(s.session, s._attempts));
+            if (TryAnswer()) Result.SetResult(session);
+        }
+
+        /// <summary>The session has had its last callback. Goes on, or ends.</summary>
+        internal void Ended(Attempt attempt, Loop loop, CloseReason reason, bool wasConnected)
+        {
+            ReconnectPolicy? policy = Client.Options.Reconnect;
+            bool isOver = policy is null || (!wasConnected && !_wasConnected && !policy.RetryFirstConnect);
+            if (IsCancelled)
+            {
+                isOver = true;
+                reason = new CloseReason(CloseCause.Cancelled);
+            }
+
+            if (isOver) TakeOutOfForce();
+            if (!IsInForce)
+            {
+                Fail(reason);
+                return;
+            }
+
+            long now = host.Engine.NowMs;
+            _wasConnected |= wasConnected;
+            if (wasConnected && now - attempt.ConnectedAtMs >= (long)policy!.ResetAfter.TotalMilliseconds) _attempts = 0;
+            if (_attempts == 0) _troubleSinceMs = now;
+            TimeSpan delay = policy!.DelayBefore(_attempts + 1, host.Engine.NextRandom());
+            if (loop.IsStopping || IsFinal(policy, reason) || _attempts >= policy.MaxAttempts || TimeSpan.FromMilliseconds(now - _troubleSinceMs) + delay > policy.MaxElapsed)
+            {
+                GiveUp(reason);
+                return;
+            }
+
+            _attempts++;
+            _isTrying = true;
+            host.Tell((_attempts, delay, reason), static (owner, s) => owner.OnReconnecting(s._attempts, s.delay, s.reason));
+            if (!TryWait(loop, delay)) Fail(reason);
+        }
+
+        private bool IsFinal(ReconnectPolicy policy, CloseReason reason)
+        {
+            if (reason.Cause == CloseCause.EngineStopped) return true;
+            try
+            {
+                return policy.StopWhen?.Invoke(reason) ?? ReconnectPolicy.IsFinal(reason);
+            }
+            catch (Exception e)
+            {
+                host.Engine.NoteException("StopWhen of a reconnect policy", e);
+                return true;
+            }
+        }
+
+        internal void FactoryThrew(Exception exception)
+        {
+            TakeOutOfForce();
+            bool isAwaited = TryAnswer();
+            if (!isAwaited) host.Engine.NoteException("the factory of a client", exception);
+            if (_attempts > 0) host.Tell(new CloseReason(CloseCause.UserException, 0, exception), static (owner, r) => owner.OnGaveUp(r));
+            if (isAwaited) Result.SetException(exception);
+        }
+
+        private void GiveUp(CloseReason reason)
+        {
+            if (!TakeOutOfForce()) return;
+            host.Tell(reason, static (owner, r) => owner.OnGaveUp(r));
+            Fail(reason);
+        }
+
+        private bool IsInForce
+        {
+            get
+            {
+                lock (Client._gate) return ReferenceEquals(Client._pursuit, this);
+            }
+        }
+
+        /// <summary>False when it was out of force already.</summary>
+        private bool TakeOutOfForce()
+        {
+            _isTrying = false;
+            lock (Client._gate)
+            {
+                if (!ReferenceEquals(Client._pursuit, this)) return false;
+                Client._pursuit = null;
+                return true;
+            }
+        }
+
+        // -------------------------------------------------------------- between two dials
+
+        /// <summary>False when it went out of force: the event may have disconnected or dialled.</summary>
+        private bool TryWait(Loop loop, TimeSpan delay)
+        {
+            lock (Client._gate)
+            {
+                if (!ReferenceEquals(Client._pursuit, this)) return false;
+                _waitsOn = loop;
+            }
+
+            // Sessions that run on the pool end there, and what a loop knows is its own.
+            long delayMs = (long)Math.Ceiling(delay.TotalMilliseconds);
+            if (loop.IsCurrent) StartTimer(loop, delayMs);
+            else if (!loop.PostControl(static (l, p, _, ms) => ((Pursuit)p!).StartTimer(l, ms), this, null, delayMs)) GiveUp(new CloseReason(CloseCause.EngineStopped));
+            return true;
+        }
+
+        private void StartTimer(Loop loop, long delayMs)
+        {
+            if (loop.IsStopping) GiveUp(new CloseReason(CloseCause.EngineStopped));
+            if (!IsInForce) return;
+            loop.Add(this);
+            _timer = loop.StartTimer(TimeSpan.FromMilliseconds(delayMs), static state => ((Pursuit)state!).DialAgain(), this);
+        }
+
+        private void DialAgain()
+        {
+            Attempt attempt;
+            LeaveLoop();
+            lock (Client._gate)
+            {
+                if (!ReferenceEquals(Client._pursuit, this)) return;
+                _waitsOn = null;
+                Client._current = attempt = new Attempt(host, this);
+            }
+
+            if (attempt.Post(host.Engine)) return;
+            attempt.Finish();
+            GiveUp(new CloseReason(CloseCause.EngineStopped));
+            attempt.TellEnded();
+        }
+
+        /// <summary>It is out of force: the timer goes. Any thread.</summary>
+        internal void StopWaiting()
+        {
+            _isTrying = false;
+            Loop? loop;
+            lock (Client._gate) loop = _waitsOn;
+            loop?.PostControl(static (_, p, _, _) => ((Pursuit)p!).LeaveLoop(), this);
+        }
+
+        private void LeaveLoop()
+        {
+            if (_timer is not { } timer) return;
+            _timer = null;
+            timer.Cancel();
+            timer.Loop.Remove(this);
+        }
+
+        internal override void Stop()
+        {
+            LeaveLoop();
+            GiveUp(new CloseReason(CloseCause.EngineStopped));
+        }
+    }
+}

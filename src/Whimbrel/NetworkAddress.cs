@@ -1,0 +1,325 @@
+using System.Diagnostics.CodeAnalysis;
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using Whimbrel.Linux;
+
+namespace Whimbrel;
+
+/// <summary>
+/// The one form of an address in options, configuration and the tool, as text:
+/// <list type="bullet">
+/// <item><c>tcp://HOST:PORT</c>. The host is a name, an IPv4 address, an IPv6 address in brackets (a scope follows it as in
+/// <c>[fe80::1%eth0]</c>), or <c>*</c> for every address of this machine, IPv4 and IPv6. The port is a number or the
+/// name of a service.</item>
+/// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. Nothing in the path is decoded.</item>
+/// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>
+/// </list>
+/// <c>tls://</c> is refused by name until there is TLS. Parsing looks nothing up, except an interface that a scope names.
+/// A value: equal when the text means the same. Any thread.
+/// </summary>
+public sealed class NetworkAddress : IEquatable<NetworkAddress>
+{
+    internal const string Tcp = "tcp";
+    internal const string Unix = "unix";
+    internal const string Memory = "memory";
+
+    private const string Forms = "right would be tcp://host:port or unix:/path";
+    private const int MaxHostLength = 253;
+    private const int MaxLabelLength = 63;
+    private const int MaxServiceLength = 64;
+
+    private readonly IPAddress? _literal;
+
+    private NetworkAddress(string scheme, string host, int port = -1, string? service = null, IPAddress? literal = null)
+    {
+        Scheme = scheme;
+        Host = host;
+        Port = port;
+        Service = service;
+        _literal = literal;
+    }
+
+    /// <summary>In lower case: <c>tcp</c>, <c>unix</c> or <c>memory</c>.</summary>
+    public string Scheme { get; }
+
+    /// <summary>The host, without brackets and in lower case; for a Unix address the path, and for a memory address its name.</summary>
+    public string Host { get; }
+
+    /// <summary>0 to 65535; -1 where <see cref="Service"/> names it, and where there is none.</summary>
+    public int Port { get; }
+
+    /// <summary>The service that stands in the place of the port, or null.</summary>
+    public string? Service { get; }
+
+    /// <summary>True for <c>tcp://*</c>: every address of this machine.</summary>
+    public bool IsWildcard => Scheme == Tcp && Host == "*";
+
+    // ------------------------------------------------------------------ from text
+
+    /// <summary>Reads an address. Throws <see cref="FormatException"/> that says what is wrong and what would be right.</summary>
+    /// <param name="text">For example <c>tcp://localhost:80</c>.</param>
+    public static NetworkAddress Parse(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return TryParse(text, out NetworkAddress? address, out string? mistake) ? address : throw new FormatException(mistake);
+    }
+
+    /// <summary>Reads an address. Never throws.</summary>
+    /// <param name="text">For example <c>tcp://localhost:80</c>.</param>
+    /// <param name="address">The address, or null.</param>
+    public static bool TryParse([NotNullWhen(true)] string? text, [NotNullWhen(true)] out NetworkAddress? address) =>
+        TryParse(text, out address, out _);
+
+    /// <summary>Reads an address. Never throws.</summary>
+    /// <param name="text">For example <c>tcp://localhost:80</c>.</param>
+    /// <param name="address">The address, or null.</param>
+    /// <param name="mistake">What is wrong and what would be right, in one sentence, or null.</param>
+    public static bool TryParse([NotNullWhen(true)] string? text, [NotNullWhen(true)] out NetworkAddress? address, [NotNullWhen(false)] out string? mistake)
+    {
+        address = null;
+        string? wrong = text is null ? $"it is missing; {Forms}" : Read(text, out address);
+        mistake = wrong is null ? null : $"'{text}' is no address: {wrong}.";
+        return wrong is null;
+    }
+
+    /// <summary>What is wrong with the text, or null.</summary>
+    private static string? Read(string text, out NetworkAddress? address)
+    {
+        address = null;
+        if (text.Length == 0) return $"it is empty; {Forms}";
+        foreach (char c in text)
+        {
+            if (char.IsControl(c)) return $"it contains the character U+{(int)c:X4}";
+        }
+
+        if (char.IsWhiteSpace(text[0]) || char.IsWhiteSpace(text[^1])) return "it begins or ends with white space";
+        if (text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase)) return ReadPath(text[5..], out address);
+        int slashes = text.IndexOf("://", StringComparison.Ordinal);
+        if (slashes <= 0) return NoScheme(text);
+        string rest = text[(slashes + 3)..];
+        string scheme = text[..slashes].ToLowerInvariant();
+        switch (scheme)
+        {
+            case Tcp:
+                return ReadHostAndPort(rest, out address);
+            case "tls":
+                return $"tls:// needs TLS, which this version does not have yet; without it, right would be tcp://{rest}";
+            case Memory:
+                if (rest.Length == 0) return "the name is missing; right would be memory://name";
+                address = new NetworkAddress(Memory, rest);
+                return null;
+            default:
+                return $"'{scheme}' is no scheme here, allowed tcp, unix and memory";
+        }
+    }
+
+    private static string NoScheme(string text)
+    {
+        if (text[0] is '/' or '@') return $"the scheme is missing; right would be unix:{text}";
+        if (text.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase)) return $"'//' is missing after 'tcp:'; right would be tcp://{text[4..].TrimStart('/')}";
+        return text.Contains("://", StringComparison.Ordinal) ? $"the scheme is missing before '://'; {Forms}" : $"the scheme is missing; right would be tcp://{text}";
+    }
+
+    private static string? ReadPath(string path, out NetworkAddress? address)
+    {
+        address = null;
+        // The form of RFC 3986, with an empty authority. A path may begin with two slashes, but nobody means that here.
+        if (path.StartsWith("//", StringComparison.Ordinal))
+        {
+            if (path is [_, _, '/', ..]) path = path[2..];
+            else return $"a host has no meaning for a Unix path; right would be unix:/{path.TrimStart('/')}";
+        }
+
+        if (path is "" or "@") return path.Length == 0 ? "the path is missing; right would be unix:/path" : "the abstract name is missing; right would be unix:@name";
+        if (Encoding.UTF8.GetByteCount(path) > SocketAbi.MaxUnixPathBytes) return $"the path has {Encoding.UTF8.GetByteCount(path)} bytes, allowed 1 to {SocketAbi.MaxUnixPathBytes}";
+        address = new NetworkAddress(Unix, path);
+        return null;
+    }
+
+    private static string? ReadHostAndPort(string rest, out NetworkAddress? address)
+    {
+        address = null;
+        if (rest.Length == 0) return "the host and the port are missing; right would be tcp://host:port";
+        int end = rest.IndexOfAny(['/', '?', '#']);
+        if (end >= 0) return $"'{rest[end..]}' follows the port; an address ends there";
+        if (rest.Contains('@', StringComparison.Ordinal)) return "a user before '@' has no meaning here; right would be tcp://host:port";
+        string? wrong = SplitPort(rest, out string host, out string port);
+        wrong ??= ReadHost(rest[0] == '[', ref host, out IPAddress? literal, port) ?? ReadPort(port, host, literal, out address);
+        return wrong;
+    }
+
+    private static string? SplitPort(string rest, out string host, out string port)
+    {
+        host = port = "";
+        bool isBracketed = rest[0] == '[';
+        int bracket = isBracketed ? rest.IndexOf(']', StringComparison.Ordinal) : -1;
+        if (isBracketed && bracket < 0) return "the ']' after the IPv6 address is missing";
+        int colon = isBracketed ? bracket + 1 : rest.LastIndexOf(':');
+        if (isBracketed && colon < rest.Length && rest[colon] != ':') return $"'{rest[colon..]}' follows the ']'; right would be ':' and a port";
+        if (colon < 0 || colon == rest.Length) return $"the port is missing; right would be tcp://{rest}:80";
+        host = isBracketed ? rest[1..bracket] : rest[..colon];
+        port = rest[(colon + 1)..];
+        if (isBracketed || !host.Contains(':', StringComparison.Ordinal)) return null;
+        return IPAddress.TryParse(rest, out _) || IPAddress.TryParse(host, out _)
+            ? $"an IPv6 address stands in brackets; right would be tcp://[{host}]:{port}"
+            : "it has more than one ':'; right would be tcp://host:port";
+    }
+
+    // ------------------------------------------------------------------ host and port
+
+    private static string? ReadHost(bool isBracketed, ref string host, out IPAddress? literal, string port)
+    {
+        literal = null;
+        if (isBracketed) return ReadIPv6(ref host, out literal);
+        if (host == "*") return null;
+        if (host.Length == 0) return $"the host is missing; right would be tcp://localhost:{port}, or tcp://*:{port} for every address of this machine";
+        if (LooksLikeIPv4(host)) return TryIPv4(host, out literal) ? null : $"'{host}' is no IPv4 address: that is four numbers from 0 to 255 without leading zeros";
+        return ReadName(ref host);
+    }
+
+    private static string? ReadIPv6(ref string host, out IPAddress? literal)
+    {
+        int percent = host.IndexOf('%', StringComparison.Ordinal);
+        string plain = percent < 0 ? host : host[..percent];
+        if (!IPAddress.TryParse(plain, out literal) || literal.AddressFamily != AddressFamily.InterNetworkV6 || plain.Contains('[', StringComparison.Ordinal))
+        {
+            return $"'{host}' in brackets is no IPv6 address";
+        }
+
+        if (percent >= 0)
+        {
+            string scope = host[(percent + 1)..];
+            if (!IPAddress.TryParse(host, out literal) || literal.ScopeId == 0) return $"this machine has no network interface '{scope}'";
+        }
+
+        host = literal.ToString();
+        return null;
+    }
+
+    // What IPAddress would read as an address though nobody who types it means that: "7", "010.0.0.1", "0x7f000001".
+    private static bool LooksLikeIPv4(string host)
+    {
+        string last = host.TrimEnd('.');
+        last = last[(last.LastIndexOf('.') + 1)..];
+        return last.Length > 0 && (IsNumber(last) || last.StartsWith("0x", StringComparison.OrdinalIgnoreCase));
+    }
+
+    internal static bool TryIPv4(string host, out IPAddress? literal)
+    {
+        literal = null;
+        string[] parts = host.Split('.');
+        if (parts.Length != 4) return false;
+        foreach (string part in parts)
+        {
+            if (!IsNumber(part) || part.Length > 3 || (part.Length > 1 && part[0] == '0')) return false;
+        }
+
+        return IPAddress.TryParse(host, out literal);
+    }
+
+    private static bool IsNumber(string text)
+    {
+        foreach (char c in text)
+        {
+            if (!char.IsAsciiDigit(c)) return false;
+        }
+
+        return text.Length > 0;
+    }
+
+    private static string? ReadName(ref string host)
+    {
+        string name = host;
+        if (!Ascii.IsValid(name))
+        {
+            try
+            {
+                name = new IdnMapping().GetAscii(name);
+            }
+            catch (ArgumentException)
+            {
+                return $"'{host}' is no host name";
+            }
+        }
+
+        if (name.Length > MaxHostLength + (name[^1] == '.' ? 1 : 0)) return $"the host name has {name.Length} characters, allowed 1 to {MaxHostLength}";
+        foreach (string label in (name[^1] == '.' ? name[..^1] : name).Split('.'))
+        {
+            if (label.Length is 0 or > MaxLabelLength) return label.Length == 0 ? $"'{host}' has an empty part between its dots" : $"the part '{label}' of the host name has {label.Length} characters, allowed 1 to {MaxLabelLength}";
+            foreach (char c in label)
+            {
+                // The underscore is in no host name of the standards, and in many of real networks.
+                if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_')) return $"'{c}' cannot be part of a host name";
+            }
+        }
+
+        host = name.ToLowerInvariant();
+        return null;
+    }
+
+    private static string? ReadPort(string port, string host, IPAddress? literal, out NetworkAddress? address)
+    {
+        address = null;
+        if (port.Length == 0) return "the port is missing after the ':'";
+        if (IsNumber(port))
+        {
+            if (port.Length > 9 || int.Parse(port, CultureInfo.InvariantCulture) > IPEndPoint.MaxPort) return $"the port is {port}, allowed 0 to {IPEndPoint.MaxPort}";
+            address = new NetworkAddress(Tcp, host, int.Parse(port, CultureInfo.InvariantCulture), null, literal);
+            return null;
+        }
+
+        bool hasLetter = false;
+        foreach (char c in port)
+        {
+            hasLetter |= char.IsAsciiLetter(c);
+            if (!char.IsAsciiLetterOrDigit(c) && c is not ('-' or '_' or '.' or '+')) return $"'{port}' is neither a port from 0 to {IPEndPoint.MaxPort} nor the name of a service";
+        }
+
+        if (!hasLetter || port.Length > MaxServiceLength) return $"'{port}' is neither a port from 0 to {IPEndPoint.MaxPort} nor the name of a service";
+        address = new NetworkAddress(Tcp, host, -1, port, literal);
+        return null;
+    }
+
+    // ------------------------------------------------------------------ to what sockets take
+
+    /// <summary>
+    /// The end point that sockets take: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> for a name, or a
+    /// <see cref="UnixDomainSocketEndPoint"/>. <c>*</c> is the IPv6 wildcard, which also takes IPv4, or the IPv4 one where the
+    /// system has no IPv6; an IPv4 address written as IPv6 is given as IPv4. Looks a service up, in a file that is read once.
+    /// Throws <see cref="FormatException"/> when there is no such service, <see cref="NotSupportedException"/> for <c>memory://</c>.
+    /// </summary>
+    public EndPoint ToEndPoint()
+    {
+        if (Scheme == Unix) return new UnixDomainSocketEndPoint(Host[0] == '@' ? "\0" + Host[1..] : Host);
+        if (Scheme != Tcp) throw new NotSupportedException($"{this}: names of this kind belong to one engine; give the address to options with that engine.");
+        int port = Service is null ? Port : ServiceNames.PortOf(Service) ?? throw new FormatException(NoService);
+        if (IsWildcard) return new IPEndPoint(Socket.OSSupportsIPv6 ? IPAddress.IPv6Any : IPAddress.Any, port);
+        if (_literal is null) return new DnsEndPoint(Host, port);
+        return new IPEndPoint(_literal.IsIPv4MappedToIPv6 ? _literal.MapToIPv4() : _literal, port);
+    }
+
+    /// <summary>What is wrong when the service cannot be found.</summary>
+    internal string NoService => $"'{this}' names the service '{Service}', which is not in the list of services of this system; give its port as a number";
+
+    // ------------------------------------------------------------------ as a value
+
+    /// <inheritdoc/>
+    public bool Equals(NetworkAddress? other) =>
+        other is not null && other.Scheme == Scheme && other.Host == Host && other.Port == Port && other.Service == Service;
+
+    /// <inheritdoc/>
+    public override bool Equals(object? obj) => Equals(obj as NetworkAddress);
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => HashCode.Combine(Scheme, Host, Port, Service);
+
+    /// <summary>The text that parses to this address.</summary>
+    public override string ToString() => Scheme switch
+    {
+        Unix => $"unix:{Host}",
+        Memory => $"memory://{Host}",
+        _ => string.Create(CultureInfo.InvariantCulture, $"tcp://{(Host.Contains(':', StringComparison.Ordinal) ? $"[{Host}]" : Host)}:{Service ?? Port.ToString(CultureInfo.InvariantCulture)}"),
+    };
+}

@@ -1,0 +1,408 @@
+using System.Collections.Concurrent;
+using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <summary>The inside of a server: accepting, placing, counting and ending connections.</summary>
+public partial class Server
+{
+    /// <summary>The server as its connections see it. One for each start.</summary>
+    internal sealed class Host : ConnectionHost
+    {
+        private readonly ConcurrentDictionary<long, Session> _byId = new();
+        private readonly List<Completion<bool>> _waiting = [];
+        private readonly Lock _waitGate = new();
+        private readonly Server _owner;
+        private readonly Placement _placement;
+        private readonly Func<Arrival, bool>? _admit;
+        private readonly Func<Arrival, Loop>? _chooseLoop;
+        private int _live;
+        private int _aborted;
+        private int _openAtStop = -1;
+        private long _accepted;
+        private long _rejected;
+        private long _refused;
+        private int _acceptsLeft;
+        private int _nextLoop = -1;
+        private int _sessionsTold;
+        private long _lastRefusalNoticeMs = long.MinValue / 2;
+        private long _lastDescriptorNoticeMs = long.MinValue / 2;
+        private volatile bool _isStopping;
+        private volatile bool _isAborting;
+
+        internal Host(Server owner, Engine engine)
+            : base(engine, owner.Options, isAccepting: true)
+        {
+            ServerOptions options = owner.Options;
+            _owner = owner;
+            _admit = options.Admit;
+            _chooseLoop = options.ChooseLoop;
+            // One listener, until short connections were measured with both.
+            Scheme = options.AcceptScheme == AcceptScheme.Auto ? AcceptScheme.OneListener : options.AcceptScheme;
+            _placement = options.Placement != Placement.Auto ? options.Placement
+                : Scheme == AcceptScheme.ListenerPerLoop ? Placement.AcceptingLoop
+                : Placement.RoundRobin;
+            RenewAcceptLimit();
+        }
+
+        internal AcceptScheme Scheme { get; }
+
+        internal override object Owner => _owner;
+
+        internal int Live => Volatile.Read(ref _live);
+
+        internal long AcceptedCount => Volatile.Read(ref _accepted);
+
+        internal long RejectedCount => Volatile.Read(ref _rejected);
+
+        internal ServerCounters ReadCounters()
+        {
+            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0;
+            foreach (HostShard shard in Shards)
+            {
+                bytesReceived += Volatile.Read(ref shard.BytesReceived);
+                bytesSent += Volatile.Read(ref shard.BytesSent);
+                messagesReceived += Volatile.Read(ref shard.MessagesReceived);
+                messagesSent += Volatile.Read(ref shard.MessagesSent);
+            }
+
+            return new ServerCounters(
+                Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
+                bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null);
+        }
+
+        internal Session? Find(long id) => _byId.GetValueOrDefault(id);
+
+        // -------------------------------------------------------------- birth, on the listener's loop
+
+        internal override void Accepted(Listener listener, RawSocket socket, PeerAddress peer, EndPoint local)
+        {
+            if (_isStopping)
+            {
+                listener.Loop.Discard(socket);
+                return;
+            }
+
+            // Counted before it is decided about: several loops may accept at once, and none may pass the limit.
+            if (Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
+            {
+                Interlocked.Increment(ref _rejected);
+                Drop(listener, socket);
+                return;
+            }
+
+            Loop? loop = null;
+            if ((_admit is not null || _chooseLoop is not null) && !Ask(new Arrival(_owner, listener.Loop, local, peer), out loop))
+            {
+                Interlocked.Increment(ref _refused);
+                Drop(listener, socket);
+                return;
+            }
+
+            if (_owner.Options.AcceptLimit > 0 && !TakeOneOfLimit())
+            {
+                Interlocked.Increment(ref _rejected);
+                Drop(listener, socket);
+                return;
+            }
+
+            Interlocked.Increment(ref _accepted);
+            Place(listener, loop ?? LoopFor(listener.Loop), socket, peer, local);
+        }
+
+        private void Drop(Listener listener, RawSocket socket)
+        {
+            listener.Loop.Discard(socket);
+            LeaveOne();
+        }
+
+        /// <summary>The user's filter and choice, fenced. False refuses the connection.</summary>
+        private bool Ask(Arrival arrival, out Loop? chosen)
+        {
+            chosen = null;
+            try
+            {
+                if (_admit is not null && !_admit(arrival)) return false;
+                if (_chooseLoop is null) return true;
+                chosen = _chooseLoop(arrival);
+                if (chosen is null || !ReferenceEquals(chosen.Engine, Engine)) Throw.State($"ChooseLoop gave {chosen?.ToString() ?? "null"}, which is no loop of the server's engine.");
+                return true;
+            }
+            catch (Exception e)
+            {
+                Engine.UserCodeThrew(e);
+                Tell(e, static (owner, exception) => owner.OnError(exception));
+                NoteRefusal(e);
+                return false;
+            }
+        }
+
+        private void NoteRefusal(Exception exception)
+        {
+            long now = Engine.NowMs;
+            long last = Volatile.Read(ref _lastRefusalNoticeMs);
+            if (now - last < NoticeEveryMs || Interlocked.CompareExchange(ref _lastRefusalNoticeMs, now, last) != last) return;
+            NoteSession(new Notice(
+                NoticeKind.UserException,
+                $"Admit or ChooseLoop of the server threw {exception.GetType().Name}: {exception.Message}. That connection was closed; accepting goes on.",
+                "user-exception.md"));
+        }
+
+        internal void RenewAcceptLimit() => Volatile.Write(ref _acceptsLeft, _owner.Options.AcceptLimit);
+
+        /// <summary>The last one ends accepting; who was quicker than that is turned away.</summary>
+        private bool TakeOneOfLimit()
+        {
+            int left = Interlocked.Decrement(ref _acceptsLeft);
+            if (left == 0) _owner.AcceptLimitReached();
+            return left >= 0;
+        }
+
+        private Loop LoopFor(Loop here) => _placement switch
+        {
+            Placement.AcceptingLoop => here,
+            Placement.LeastLoaded => LeastLoadedLoop(),
+            _ => Engine.NextLoop(),
+        };
+
+        private Loop LeastLoadedLoop()
+        {
+            Loop[] loops = Engine.Loops;
+            // Each search begins one further: with short connections all loads are equal most of the time.
+            uint start = (uint)Interlocked.Increment(ref _nextLoop);
+            Loop best = loops[start % (uint)loops.Length];
+            long least = best.Load;
+            for (uint i = 1; i < (uint)loops.Length && least > 0; i++)
+            {
+                Loop loop = loops[(start + i) % (uint)loops.Length];
+                long load = loop.Load;
+                if (load >= least) continue;
+                best = loop;
+                least = load;
+            }
+
+            return best;
+        }
+
+        private void Place(Listener listener, Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
+        {
+            if (loop.IsCurrent)
+            {
+                Begin(loop, socket, peer, local);
+                return;
+            }
+
+            bool isCounted = _placement == Placement.LeastLoaded;
+            HandedSocket handed = new(this, socket, peer, local, isCounted);
+            if (isCounted) Interlocked.Increment(ref loop.OnTheWay);
+            if (loop.PostControl(static (l, a, _, _) => ((HandedSocket)a!).Begin(l), handed)) return;
+            if (isCounted) Interlocked.Decrement(ref loop.OnTheWay);
+            Drop(listener, socket);
+        }
+
+        internal override void AcceptFailed(NetworkException fault) => Tell(fault, static (owner, exception) => owner.OnError(exception));
+
+        internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
+        {
+            Session session;
+            try
+            {
+                session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()));
+                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
+            }
+            catch (Exception e)
+            {
+                Engine.UserCodeThrew(e);
+                Tell(e, static (owner, exception) => owner.OnError(exception));
+                loop.Discard(socket);
+                LeaveOne();
+                return;
+            }
+
+            Connection connection = loop.TakeConnection();
+            connection.Begin(ShardOf(loop), session, Engine.NextConnectionId(), local, peer);
+            if (_isAborting) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
+            connection.Connecting(socket);
+        }
+
+        internal override void SessionBegan(Session session) => Tell(session, static (owner, s) => owner.OnConnecting(s));
+
+        internal override void SessionConnecting(Connection connection)
+        {
+            // OnConnecting may have taken its time (contract 14): an end of all has not met this one.
+            if (_isAborting) connection.AbortWith(new CloseReason(CloseCause.ServerStopped));
+            else connection.AdoptHeld();
+        }
+
+        internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
+
+        internal override void NoteDescriptorLimit(int error)
+        {
+            long now = Engine.NowMs;
+            if (now - _lastDescriptorNoticeMs < 60_000) return;
+            _lastDescriptorNoticeMs = now;
+            NoteSession(new Notice(
+                NoticeKind.DescriptorLimit,
+                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",
+                "descriptor-limit.md"));
+        }
+
+        // -------------------------------------------------------------- life, on the session's loop
+
+        internal override void SessionConnected(Session session)
+        {
+            _byId[session.Id] = session;
+            Tell(session, static (owner, s) => owner.OnConnected(s));
+            // It may have come too late to be among those that the stop told.
+            if (_isStopping && session.Connection is { } connection)
+            {
+                connection.Loop.PostControl(
+                    static (_, c, _, g) =>
+                    {
+                        Connection late = (Connection)c!;
+                        if (late.Generation == (uint)g) late.ServerStopping();
+                    },
+                    connection,
+                    null,
+                    session.Generation);
+            }
+        }
+
+        internal override void SessionDisconnecting(Session session, CloseReason reason) =>
+            Tell((session, reason), static (owner, s) => owner.OnDisconnecting(s.session, s.reason));
+
+        internal override void SessionReplaced(Session old, Session next) => _byId[next.Id] = next;
+
+        internal override void SessionEnding(Session session) => _byId.TryRemove(session.Id, out _);
+
+        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected)
+        {
+            if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
+            LeaveOne();
+        }
+
+        /// <summary>Runs one event of the server, fenced.</summary>
+        internal void Tell<T>(T argument, Action<Server, T> call)
+        {
+            try
+            {
+                call(_owner, argument);
+            }
+            catch (Exception e)
+            {
+                Engine.NoteException("an event of the server", e);
+            }
+        }
+
+        private void LeaveOne()
+        {
+            if (Interlocked.Decrement(ref _live) > 0) return;
+            List<Completion<bool>> done;
+            lock (_waitGate)
+            {
+                if (_waiting.Count == 0) return;
+                done = [.. _waiting];
+                _waiting.Clear();
+            }
+
+            foreach (Completion<bool> wait in done) wait.SetResult(true);
+        }
+
+        // -------------------------------------------------------------- the end of all
+
+        internal void CloseAll(CloseReason reason)
+        {
+            foreach (HostShard shard in Shards)
+            {
+                shard.Loop.PostControl(
+                    static (_, s, r, _) =>
+                    {
+                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.CloseWith((CloseReason)r!);
+                    },
+                    shard,
+                    reason);
+            }
+        }
+
+        /// <summary>Every session hears of the stop once, and closes unless it says that it will do so itself.</summary>
+        private void TellAllOfStop()
+        {
+            if (Interlocked.Exchange(ref _sessionsTold, 1) == 1) return;
+            foreach (HostShard shard in Shards)
+            {
+                shard.Loop.PostControl(
+                    static (_, s, _, _) =>
+                    {
+                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.ServerStopping();
+                    },
+                    shard);
+            }
+        }
+
+        private void AbortAll()
+        {
+            // First: who is not a member yet sees it before it becomes one.
+            _isAborting = true;
+            foreach (HostShard shard in Shards)
+            {
+                shard.Loop.PostControl(
+                    static (_, s, host, _) =>
+                    {
+                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray())
+                        {
+                            if (member.State is ConnectionState.Open or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
+                            member.AbortWith(new CloseReason(CloseCause.ServerStopped));
+                        }
+                    },
+                    shard,
+                    this);
+            }
+        }
+
+        internal async ValueTask<StopReport> EndAllAsync(TimeSpan deadline)
+        {
+            _isStopping = true;
+            // Of several stops at once all report the same.
+            Interlocked.CompareExchange(ref _openAtStop, Live, -1);
+            if (deadline > TimeSpan.Zero)
+            {
+                TellAllOfStop();
+                LoopTimer timer = Engine.Loops[0].StartTimer(deadline, static host => ((Host)host!).AbortAll(), this);
+                await WaitForAll().ConfigureAwait(false);
+                timer.Cancel();
+            }
+            else
+            {
+                AbortAll();
+                await WaitForAll().ConfigureAwait(false);
+            }
+
+            int aborted = Volatile.Read(ref _aborted);
+            return new StopReport(Math.Max(0, Volatile.Read(ref _openAtStop) - aborted), aborted);
+        }
+
+        private ValueTask<bool> WaitForAll()
+        {
+            Completion<bool> wait = new(Engine);
+            lock (_waitGate) _waiting.Add(wait);
+            // Counted as one more, so that a last session that ends right now is not missed.
+            Interlocked.Increment(ref _live);
+            LeaveOne();
+            return wait.Task;
+        }
+
+        /// <summary>An accepted socket on its way to another loop.</summary>
+        private sealed class HandedSocket(Host host, RawSocket socket, PeerAddress peer, EndPoint local, bool isCounted)
+        {
+            internal void Begin(Loop loop)
+            {
+                host.Begin(loop, socket, peer, local);
+                // Afterwards: in between it would be seen nowhere, and twice is better than not at all.
+                if (isCounted) Interlocked.Decrement(ref loop.OnTheWay);
+            }
+        }
+    }
+}

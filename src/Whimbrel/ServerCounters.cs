@@ -1,0 +1,28 @@
+namespace Whimbrel;
+
+/// <summary>
+/// What a <see cref="Server"/> has done since its start. Each number is exact when its sessions have ended; while they run it was
+/// true a moment ago, and the numbers need not belong to the same moment.
+/// </summary>
+/// <param name="Sessions">Connected, beginning or ending now.</param>
+/// <param name="Accepted">Connections taken.</param>
+/// <param name="Rejected">Closed at once because <see cref="ServerOptions.MaxConnections"/> or <see cref="ServerOptions.AcceptLimit"/> was reached.</param>
+/// <param name="Refused">Closed at once because <see cref="ServerOptions.Admit"/> said no, or it or <see cref="ServerOptions.ChooseLoop"/> threw.</param>
+/// <param name="SlowConsumers">Sessions ended because their peer read too slowly.</param>
+/// <param name="BytesReceived">Bytes received.</param>
+/// <param name="BytesSent">Bytes given to the system.</param>
+/// <param name="MessagesReceived">Calls of <see cref="Session"/>'s OnUnread or OnReceived: deliveries, of which a protocol may make more or fewer messages.</param>
+/// <param name="MessagesSent">
+/// Sends that were taken (Send, SendAsync, Commit; empty ones and broadcasts not), or null without
+/// <see cref="ConnectionOptions.CountSends"/>.
+/// </param>
+public readonly record struct ServerCounters(
+    int Sessions,
+    long Accepted,
+    long Rejected,
+    long Refused,
+    long SlowConsumers,
+    long BytesReceived,
+    long BytesSent,
+    long MessagesReceived,
+    long? MessagesSent);

@@ -1,0 +1,53 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>The backlog, seen from outside: how many dials the system completes while nobody accepts. TCP of Linux.</summary>
+public sealed class BacklogTests
+{
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    public void As_many_wait_as_the_backlog_says(EngineKind kind)
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Other systems round the number.");
+        const int backlog = 5;
+        RealRig rig = new(kind, isUnix: false, loops: 1);
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("in"u8), new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Backlog = backlog });
+        List<Socket> dials = [];
+        List<Socket> completed = [];
+        rig.OnLoop(rig.Engine.GetLoop(0), () =>
+        {
+            // The loop is here and accepts nobody. The dials over the limit stay where they are: their packets are dropped.
+            for (int i = 0; i < 3 * backlog; i++)
+            {
+                Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { Blocking = false };
+                dials.Add(socket);
+                try
+                {
+                    socket.Connect(server.EndPoint!);
+                }
+                catch (SocketException e) when (e.SocketErrorCode == SocketError.WouldBlock)
+                {
+                    // On its way; over loopback it is there at once or not at all.
+                }
+
+                if (socket.Poll(TimeSpan.FromMilliseconds(1), SelectMode.SelectWrite)) completed.Add(socket);
+            }
+        });
+
+        // Linux takes one more than it is told; the runtime of the portable engine may have accepted one meanwhile.
+        Assert.InRange(completed.Count, backlog, backlog + 2);
+        foreach (Socket socket in completed)
+        {
+            byte[] answer = new byte[2];
+            int done = 0;
+            rig.Until(() => socket.Available >= answer.Length, "who waited to be served");
+            while (done < answer.Length) done += socket.Receive(answer, done, answer.Length - done, SocketFlags.None);
+        }
+
+        foreach (Socket socket in dials) socket.Dispose();
+        rig.Finish();
+    }
+}

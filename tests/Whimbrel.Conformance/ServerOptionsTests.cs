@@ -1,0 +1,38 @@
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>The options of accepting, placing and idle connections: at their edges, and one past them.</summary>
+public sealed class ServerOptionsTests
+{
+    private static readonly IPEndPoint s_any = new(IPAddress.Loopback, 0);
+
+    public static TheoryData<string, ServerOptions> Mistakes => new()
+    {
+        { "AcceptLimit = -1, allowed 0 to 2147483647", new ServerOptions { EndPoint = s_any, AcceptLimit = -1 } },
+        { "AcceptScheme = 7, allowed Auto, OneListener, ListenerPerLoop", new ServerOptions { EndPoint = s_any, AcceptScheme = (AcceptScheme)7 } },
+        { "Placement = 7, allowed Auto, RoundRobin, LeastLoaded, AcceptingLoop", new ServerOptions { EndPoint = s_any, Placement = (Placement)7 } },
+        { "Placement and ChooseLoop are both given", new ServerOptions { EndPoint = s_any, Placement = Placement.LeastLoaded, ChooseLoop = static a => a.Loop } },
+        { "IdleTimeout = 00:00:00.0990000, allowed 00:00:00.1000000 to 7.00:00:00", new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.FromMilliseconds(99) } },
+        { "IdleTimeout = 7.00:00:00.0010000", new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.FromDays(7) + TimeSpan.FromMilliseconds(1) } },
+        { "IdleTimeout = -00:00:01", new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.FromSeconds(-1) } },
+    };
+
+    [Theory]
+    [MemberData(nameof(Mistakes), DisableDiscoveryEnumeration = true)]
+    public void A_mistake_is_named_with_what_is_allowed(string expected, ServerOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        string message = Assert.Throws<ArgumentException>(() => options.Validate(Engine.Default)).Message;
+        Assert.Contains(expected, message, StringComparison.Ordinal);
+        Assert.Contains("1 mistake(s)", message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void The_edges_are_allowed()
+    {
+        new ServerOptions { EndPoint = s_any, AcceptLimit = 1, IdleTimeout = TimeSpan.FromMilliseconds(100), Placement = Placement.LeastLoaded }.Validate(Engine.Default);
+        new ServerOptions { EndPoint = s_any, AcceptLimit = int.MaxValue, IdleTimeout = TimeSpan.FromDays(7), ChooseLoop = static a => a.Loop }.Validate(Engine.Default);
+        new ServerOptions { EndPoint = s_any, IdleTimeout = TimeSpan.Zero }.Validate(Engine.Default);
+    }
+}

@@ -1,0 +1,479 @@
+using System.Collections.Concurrent;
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>How a server accepts: one listener or one per loop, placement, the filter, the limit, and what happens to who waits when it stops.</summary>
+public abstract class AcceptSuite(Transport transport) : Suite(transport)
+{
+    private static readonly Action<RecordingSession> s_echo = static s => s.AtReceived = static (x, data) => x.Send(data);
+
+    private static int[] PerLoop(RecordingServer server, Rig rig)
+    {
+        int[] counts = new int[rig.Engine.LoopCount];
+        foreach (RecordingSession session in server.Made) counts[session.Loop.Index]++;
+        return counts;
+    }
+
+    private static Peer DialAndWait(Rig rig, RecordingServer server)
+    {
+        int before = server.Made.Count;
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected(before);
+        return peer;
+    }
+
+    private static void Echo(Peer peer)
+    {
+        peer.Write("hello");
+        Assert.Equal("hello", peer.ReadText(5));
+    }
+
+    // ------------------------------------------------------------------ placement
+
+    [Fact]
+    public void Round_robin_goes_from_loop_to_loop() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.RoundRobin });
+            for (int i = 0; i < 6; i++) Echo(DialAndWait(rig, server));
+            Assert.Equal([2, 2, 2], PerLoop(server, rig));
+        },
+        loops: 3);
+
+    [Fact]
+    public void Least_loaded_counts_what_else_lives_on_the_loops() => Run(
+        rig =>
+        {
+            RecordingServer other = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ChooseLoop = _ => rig.Engine.GetLoop(0) });
+            for (int i = 0; i < 4; i++) DialAndWait(rig, other);
+            Assert.Equal([4, 0, 0], PerLoop(other, rig));
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.LeastLoaded });
+            for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, server));
+            Assert.Equal([0, 4, 4], PerLoop(server, rig));
+
+            // Loop 0 gets free: it is the next one's.
+            rig.Await(other.StopAsync(TimeSpan.Zero));
+            rig.Until(() => rig.Engine.GetLoop(0).Load == 0, "the loop to be empty");
+            for (int i = 0; i < 4; i++) Echo(DialAndWait(rig, server));
+            Assert.Equal([4, 4, 4], PerLoop(server, rig));
+            Assert.Equal(0, rig.Engine.Loops.Sum(static l => l.OnTheWay));
+        },
+        loops: 3);
+
+    [Fact]
+    public void Least_loaded_uses_every_loop_when_all_are_equal() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Placement = Placement.LeastLoaded });
+            for (int i = 0; i < 6; i++)
+            {
+                Peer peer = DialAndWait(rig, server);
+                peer.FinishSending();
+                server.Session(i).End();
+                rig.Until(() => rig.Engine.Loops.All(static l => l.Load == 0), "all loops to be empty");
+            }
+
+            Assert.Equal([2, 2, 2], PerLoop(server, rig));
+        },
+        loops: 3);
+
+    [Fact]
+    public void A_connection_may_stay_on_the_loop_that_accepted_it() => Run(rig =>
+    {
+        ConcurrentQueue<Loop> accepting = [];
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            Placement = Placement.AcceptingLoop,
+            Admit = arrival =>
+            {
+                accepting.Enqueue(arrival.Loop);
+                return true;
+            },
+        });
+        for (int i = 0; i < 5; i++) Echo(DialAndWait(rig, server));
+        Loop only = Assert.Single(accepting.Distinct());
+        Assert.All(server.Made, s => Assert.Same(only, s.Loop));
+    });
+
+    [Fact]
+    public void The_user_chooses_the_loop_and_sees_who_comes() => Run(
+        rig =>
+        {
+            ConcurrentQueue<Arrival> seen = [];
+            int wrongThreads = 0;
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions
+            {
+                Engine = rig.Engine,
+                EndPoint = rig.NewAddress(),
+                ChooseLoop = arrival =>
+                {
+                    if (!arrival.Loop.IsCurrent) Interlocked.Increment(ref wrongThreads);
+                    seen.Enqueue(arrival);
+                    return rig.Engine.GetLoop(seen.Count % 2 == 1 ? 2 : 1);
+                },
+            });
+            Peer[] peers = [.. Enumerable.Range(0, 4).Select(_ => DialAndWait(rig, server))];
+            foreach (Peer peer in peers) Echo(peer);
+            Assert.Equal([0, 2, 2], PerLoop(server, rig));
+            Assert.Equal(0, wrongThreads);
+            Assert.All(seen, a => Assert.Same(server, a.Server));
+            Assert.All(seen, a => Assert.Equal(server.EndPoint, a.LocalEndPoint));
+            Assert.Equal(peers.Select(p => rig.IsUnix ? null : p.LocalEndPoint), seen.Select(static a => a.RemoteEndPoint));
+        },
+        loops: 3);
+
+    [Fact, Contract(4)]
+    public void A_choice_that_throws_or_is_no_loop_of_the_engine_ends_that_connection_only() => Run(rig =>
+    {
+        rig.Expect("ChooseLoop of the server threw");
+        int asked = 0;
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            ChooseLoop = arrival => (++asked % 4) switch
+            {
+                1 => throw new InvalidDataException("no choice"),
+                2 => null!,
+                3 => Engine.Default.GetLoop(0),
+                _ => arrival.Loop,
+            },
+        });
+        for (int i = 0; i < 3; i++) rig.Dial(server.EndPoint!).EndsInReset();
+        Echo(DialAndWait(rig, server));
+        Assert.Single(server.Made);
+        Assert.Equal(["error InvalidDataException", "error InvalidOperationException", "error InvalidOperationException"], server.Events.Where(static e => e.StartsWith("error", StringComparison.Ordinal)));
+        Assert.Equal((1, 3), (server.ReadCounters().Accepted, server.ReadCounters().Refused));
+        // Told once a minute, not once for each.
+        Assert.Single(rig.Notices, static n => n.Message.Contains("ChooseLoop", StringComparison.Ordinal));
+    });
+
+    // ------------------------------------------------------------------ admission
+
+    [Fact]
+    public void The_filter_sees_the_peer_before_a_session_is_made_and_can_refuse_it() => Run(rig =>
+    {
+        int asked = 0;
+        EndPoint? remote = null;
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            Admit = arrival =>
+            {
+                remote = arrival.RemoteEndPoint;
+                return Interlocked.Increment(ref asked) > 2;
+            },
+        });
+        for (int i = 1; i <= 2; i++)
+        {
+            Peer refused = rig.Dial(server.EndPoint!);
+            EndPoint? own = rig.IsUnix ? null : refused.LocalEndPoint;
+            refused.EndsInReset();
+            int expected = i;
+            rig.Until(() => server.ReadCounters().Refused == expected, "the refusal to be counted");
+            Assert.Equal(own, remote);
+        }
+
+        Assert.Empty(server.Made);
+        Assert.Equal(0, server.SessionCount);
+        Echo(DialAndWait(rig, server));
+        Assert.Equal((1, 0, 2), (server.AcceptedCount, server.RejectedCount, server.ReadCounters().Refused));
+        Assert.DoesNotContain(server.Events, static e => e.StartsWith("error", StringComparison.Ordinal));
+    });
+
+    [Fact, Contract(4)]
+    public void A_filter_that_throws_refuses_that_connection_only() => Run(rig =>
+    {
+        rig.Expect("Admit or ChooseLoop of the server threw");
+        int asked = 0;
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            Admit = _ => ++asked > 1 ? true : throw new InvalidDataException("bad filter"),
+        });
+        rig.Dial(server.EndPoint!).EndsInReset();
+        Echo(DialAndWait(rig, server));
+        Assert.Single(server.Made);
+        Assert.Contains("error InvalidDataException", server.Events);
+        Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+    });
+
+    [Fact]
+    public void The_filter_is_not_asked_about_who_is_too_many() => Run(rig =>
+    {
+        int asked = 0;
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            MaxConnections = 1,
+            Admit = _ => Interlocked.Increment(ref asked) > 0,
+        });
+        DialAndWait(rig, server);
+        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.RejectedCount == 1, "the rejection to be counted");
+        Assert.Equal(1, asked);
+    });
+
+    // ------------------------------------------------------------------ limits
+
+    [Theory]
+    [InlineData(AcceptScheme.OneListener)]
+    [InlineData(AcceptScheme.ListenerPerLoop)]
+    public void MaxConnections_holds_whoever_accepts(AcceptScheme scheme) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 5, AcceptScheme = scheme });
+        // One below, and at the number: all are served.
+        List<Peer> peers = [.. Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!))];
+        foreach (Peer peer in peers) Echo(peer);
+        Assert.Equal((5, 0), (server.AcceptedCount, server.RejectedCount));
+        for (int i = 0; i < 7; i++) rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.RejectedCount == 7, "seven above the number to be rejected");
+        Assert.Equal((5, 5), (server.AcceptedCount, server.SessionCount));
+        foreach (Peer peer in peers) Echo(peer);
+    });
+
+    [Theory]
+    [InlineData(AcceptScheme.OneListener)]
+    [InlineData(AcceptScheme.ListenerPerLoop)]
+    public void After_AcceptLimit_it_stops_accepting_and_serves_those_it_has(AcceptScheme scheme) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 3, AcceptScheme = scheme });
+        List<Peer> peers = [DialAndWait(rig, server), DialAndWait(rig, server)];
+        Assert.True(server.IsAccepting);
+        peers.Add(DialAndWait(rig, server));
+        Assert.False(server.IsAccepting);
+        rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 3, "the listeners to be closed");
+        RecordingClient client = rig.MakeClient(server.EndPoint!);
+        Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        foreach (Peer peer in peers) Echo(peer);
+        Assert.Equal(3, server.AcceptedCount);
+
+        // The limit counts anew.
+        rig.Await(server.StartAcceptingAsync());
+        Assert.True(server.IsAccepting);
+        for (int i = 0; i < 3; i++) Echo(DialAndWait(rig, server));
+        Assert.False(server.IsAccepting);
+        Assert.Equal(6, server.AcceptedCount);
+    });
+
+    [Fact]
+    public void AcceptLimit_is_exact_when_many_come_at_once() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptLimit = 4 });
+            List<Peer> peers = [];
+            // While the loop is busy they wait in the queue, and are accepted in one go.
+            rig.OnLoop(rig.Engine.GetLoop(0), () => peers.AddRange(Enumerable.Range(0, 10).Select(_ => rig.Dial(server.EndPoint!))));
+            server.Connected(3);
+            rig.Until(() => rig.Engine.Loops.Sum(static l => l.ResidentCount) == 4, "the listener to be closed");
+            rig.Settle();
+            Assert.Equal(4, server.AcceptedCount);
+            Assert.Equal(4, server.Made.Count);
+            foreach (Peer peer in peers.Take(4)) Echo(peer);
+            foreach (Peer peer in peers.Skip(4)) peer.EndsInReset();
+        },
+        loops: 1);
+
+    // ------------------------------------------------------------------ a listener per loop
+
+    [Fact]
+    public void With_a_listener_per_loop_a_session_stays_where_it_was_accepted() => Run(rig =>
+    {
+        ConcurrentDictionary<EndPoint, Loop> accepting = [];
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            AcceptScheme = AcceptScheme.ListenerPerLoop,
+            Admit = arrival => arrival.RemoteEndPoint is not { } peer || accepting.TryAdd(peer, arrival.Loop),
+        });
+        Assert.Single(server.EndPoints);
+        // A Unix path cannot be shared: one listener.
+        Assert.Equal(rig.IsUnix ? 1 : 2, rig.Engine.Loops.Sum(static l => l.ResidentCount));
+        for (int i = 0; i < 64; i++) Echo(DialAndWait(rig, server));
+        if (rig.IsUnix)
+        {
+            Assert.Single(server.Made.Select(static s => s.Loop).Distinct());
+            return;
+        }
+
+        Assert.All(server.Made, s => Assert.Same(accepting[s.RemoteEndPoint!], s.Loop));
+        // The system chooses by a hash: which is not known, but not always the same one.
+        Assert.All(PerLoop(server, rig), static count => Assert.NotEqual(0, count));
+    });
+
+    [Fact]
+    public void With_a_listener_per_loop_connections_may_be_placed_as_well() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            AcceptScheme = AcceptScheme.ListenerPerLoop,
+            ChooseLoop = _ => rig.Engine.GetLoop(1),
+        });
+        for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, server));
+        Assert.Equal([0, 8], PerLoop(server, rig));
+    });
+
+    [Theory]
+    [InlineData(AcceptScheme.OneListener, AcceptScheme.ListenerPerLoop)]
+    [InlineData(AcceptScheme.ListenerPerLoop, AcceptScheme.OneListener)]
+    [InlineData(AcceptScheme.ListenerPerLoop, AcceptScheme.ListenerPerLoop)]
+    public void A_port_that_a_server_has_is_taken_for_another_that_did_not_ask_to_share(AcceptScheme first, AcceptScheme second) => Run(rig =>
+    {
+        if (rig.IsUnix) return;
+        RecordingServer holder = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = first });
+        int listeners = rig.Engine.Loops.Sum(static l => l.ResidentCount);
+        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, AcceptScheme = second });
+        NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(server.StartAsync()));
+        Assert.Equal(ErrorCategory.Bind, e.Error.Category);
+        Assert.Equal(listeners, rig.Engine.Loops.Sum(static l => l.ResidentCount));
+        for (int i = 0; i < 8; i++) Echo(DialAndWait(rig, holder));
+        rig.Await(holder.StopAsync());
+        rig.Await(server.StartAsync());
+    });
+
+    [Fact]
+    public void Several_addresses_may_have_a_listener_per_loop_each() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()], AcceptScheme = AcceptScheme.ListenerPerLoop });
+        Assert.Equal(2, server.EndPoints.Distinct().Count());
+        for (int i = 0; i < 20; i++) Echo(rig.Dial(server.EndPoints[i % 2]));
+        Assert.Equal(10, server.Made.Count(s => Equals(s.LocalEndPoint, server.EndPoints[0])));
+    });
+
+    // ------------------------------------------------------------------ who waits when accepting stops
+
+    [Theory]
+    [InlineData(AcceptScheme.OneListener)]
+    [InlineData(AcceptScheme.ListenerPerLoop)]
+    public void Who_was_connected_when_accepting_stopped_is_served(AcceptScheme scheme) => Run(rig =>
+    {
+        for (int round = 0; round < 3; round++)
+        {
+            RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptScheme = scheme });
+            List<Peer> peers = [];
+            Task? stopped = null;
+            // Dialled while that loop is busy, so that they wait in its queue; it hears of the stop before it looks there.
+            rig.OnLoop(rig.Engine.GetLoop(round % 2), () =>
+            {
+                peers.AddRange(Enumerable.Range(0, 20).Select(_ => rig.Dial(server.EndPoint!)));
+                stopped = server.StopAcceptingAsync().AsTask();
+            });
+            rig.Until(() => stopped!.IsCompleted, "accepting to stop");
+            Assert.False(server.IsAccepting);
+            foreach (Peer peer in peers) Echo(peer);
+            Assert.Equal(20, server.AcceptedCount);
+            RecordingClient client = rig.MakeClient(server.EndPoint!);
+            Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+            rig.Await(server.StopAsync(TimeSpan.Zero));
+        }
+    });
+
+    [Theory]
+    [InlineData(1)]
+    [InlineData(3)]
+    public void Who_was_connected_when_the_server_stopped_is_told_by_an_end_and_not_by_a_reset(int loops) => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
+            List<Peer> peers = [];
+            Task<StopReport>? stopped = null;
+            rig.OnLoop(rig.Engine.GetLoop(0), () =>
+            {
+                peers.AddRange(Enumerable.Range(0, 5).Select(_ => rig.Dial(server.EndPoint!)));
+                stopped = server.StopAsync().AsTask();
+            });
+            foreach (Peer peer in peers)
+            {
+                Assert.Equal("hello", peer.ReadTextToEnd());
+                peer.Close();
+            }
+
+            rig.Until(() => stopped!.IsCompleted, "the stop to end");
+            // How many of them the stop met, and how many had ended before it counted, is chance; none was cut off.
+            Assert.Equal(0, stopped!.Result.Aborted);
+            Assert.Equal(5, server.AcceptedCount);
+        },
+        loops);
+
+    // ------------------------------------------------------------------ stopping and starting to accept
+
+    [Fact]
+    public void Accepting_starts_again_at_the_same_addresses() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()] });
+        EndPoint[] addresses = [.. server.EndPoints];
+        Peer old = DialAndWait(rig, server);
+        for (int round = 0; round < 3; round++)
+        {
+            rig.Await(server.StopAcceptingAsync());
+            rig.Await(server.StopAcceptingAsync());
+            Assert.False(server.IsAccepting);
+            rig.Await(server.StartAcceptingAsync());
+            Assert.True(server.IsAccepting);
+            Assert.Equal(addresses, server.EndPoints);
+            Echo(rig.Dial(addresses[round % 2]));
+        }
+
+        Echo(old);
+        Assert.Equal(4, server.AcceptedCount);
+        Assert.Single(server.Events, "started");
+    });
+
+    [Fact]
+    public void Accepting_cannot_start_twice_or_on_a_server_that_is_not_started() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(s_echo);
+        Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
+        rig.Await(server.StartAsync());
+        Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
+        Echo(DialAndWait(rig, server));
+        rig.Await(server.StopAsync(TimeSpan.Zero));
+        Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
+        rig.Await(server.DisposeAsync());
+        Assert.Throws<ObjectDisposedException>(() => rig.Await(server.StartAcceptingAsync()));
+    });
+
+    [Fact]
+    public void When_the_address_was_taken_meanwhile_accepting_does_not_start_and_sessions_go_on() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo);
+        Peer peer = DialAndWait(rig, server);
+        rig.Await(server.StopAcceptingAsync());
+        RecordingServer other = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
+        Assert.Throws<NetworkException>(() => rig.Await(server.StartAcceptingAsync()));
+        Assert.False(server.IsAccepting);
+        Echo(peer);
+        rig.Await(other.StopAsync(TimeSpan.Zero));
+        rig.Await(server.StartAcceptingAsync());
+        Echo(DialAndWait(rig, server));
+    });
+
+    [Fact]
+    public void Starting_and_stopping_to_accept_at_the_same_time_ends_with_what_came_last() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo);
+        for (int round = 0; round < 10; round++)
+        {
+            rig.Await(server.StopAcceptingAsync());
+            Task start = server.StartAcceptingAsync().AsTask();
+            Task stop = server.StopAcceptingAsync().AsTask();
+            rig.Until(() => start.IsCompleted && stop.IsCompleted, "both to end");
+            Assert.True(start.IsCompletedSuccessfully || start.Exception!.InnerException is InvalidOperationException, start.Exception?.ToString());
+            Assert.False(server.IsAccepting);
+            rig.Until(() => rig.Engine.Loops.All(static l => l.ResidentCount == 0), "no listener to be left");
+            rig.Await(server.StartAcceptingAsync());
+            Assert.True(server.IsAccepting);
+        }
+
+        Echo(DialAndWait(rig, server));
+    });
+}

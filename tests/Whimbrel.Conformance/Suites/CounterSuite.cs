@@ -1,0 +1,232 @@
+using System.Buffers;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Counts of sessions, bytes and messages each way, and the end of connections on which nothing happens.</summary>
+public abstract class CounterSuite(Transport transport) : Suite(transport)
+{
+    // ------------------------------------------------------------------ counters
+
+    [Fact]
+    public void Messages_and_bytes_are_exact_after_stop() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s => s.AtReceived = static (x, data) => x.Send(data),
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
+        RecordingSession[] clients = [.. Enumerable.Range(0, 4).Select(_ => rig.Connect(server.EndPoint!))];
+        foreach (RecordingSession client in clients)
+        {
+            RecordingSession c = client;
+            rig.Elsewhere(() =>
+            {
+                for (int n = 0; n < 30; n++) c.Send(new byte[50]);
+            });
+        }
+
+        rig.Join();
+        rig.Until(() => clients.Sum(static c => c.ReceivedCount) == 4 * 30 * 50, "all echoes");
+        foreach (RecordingSession client in clients) client.Close();
+        foreach (RecordingSession client in clients) client.End();
+        rig.Await(server.StopAsync());
+        ServerCounters counters = server.ReadCounters();
+        long offers = server.Made.Sum(static s => s.Offers.Count);
+        Assert.Equal(new ServerCounters(0, 4, 0, 0, 0, 6000, 6000, offers, offers), counters);
+        Assert.Equal((6000, 6000), (server.BytesReceived, server.BytesSent));
+    });
+
+    [Fact]
+    public void Sends_of_every_kind_are_counted_once_each() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(
+            static s => s.AtReceived = static (x, data) =>
+            {
+                for (int i = 0; i < 100; i++) x.Send("ten bytes."u8);
+                x.Send("head "u8, "body"u8);
+                x.Send("text");
+                x.Send(ReadOnlySpan<byte>.Empty);
+                x.Send(new byte[40_000]);
+                Span<byte> room = x.CallReserve(100);
+                room[..7].Fill((byte)'r');
+                x.CallCommit(7);
+                x.CallReserve(100);
+                x.CallCommit(0);
+                IMemoryOwner<byte> small = MemoryPool<byte>.Shared.Rent(100);
+                if (x.Send(small, 100) != SendResult.Queued) small.Dispose();
+                IMemoryOwner<byte> large = MemoryPool<byte>.Shared.Rent(30_000);
+                if (x.Send(large, 30_000) != SendResult.Queued) large.Dispose();
+                _ = x.SendAsync(new byte[11]).AsTask();
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
+        const int inCallback = 100 + 2 + 1 + 1 + 2 + 1;
+        const int bytes = 1000 + 9 + 4 + 40_000 + 7 + 100 + 30_000 + 11;
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("x");
+        byte[] got = peer.Read(bytes);
+        Assert.Equal("ten bytes.ten bytes.", Text(got.AsSpan(980, 20)));
+        Assert.Equal("head bodytext", Text(got.AsSpan(1000, 13)));
+        rig.Until(() => server.ReadCounters().MessagesSent == inCallback, "the sends of the callback to be counted");
+
+        // From elsewhere: counted when the loop takes them.
+        rig.Elsewhere(() =>
+        {
+            session.Send("12345"u8);
+            session.Send("6"u8, "7"u8);
+            IMemoryOwner<byte> owner = MemoryPool<byte>.Shared.Rent(8);
+            if (session.Send(owner, 8) != SendResult.Queued) owner.Dispose();
+        });
+        rig.Join();
+        peer.Read(15);
+        Assert.Equal(inCallback + 3, server.ReadCounters().MessagesSent);
+
+        // One that is larger than the limit goes in pieces and is one.
+        ValueTask<SendResult> large = session.SendAsync(new byte[3_000_000]);
+        peer.Read(3_000_000);
+        Assert.Equal(SendResult.Queued, rig.Await(large));
+        peer.Close();
+        session.End();
+        rig.Await(server.StopAsync());
+        Assert.Equal(inCallback + 4, server.ReadCounters().MessagesSent);
+        Assert.Equal(bytes + 15 + 3_000_000, server.BytesSent);
+    });
+
+    [Fact]
+    public void Without_the_option_sends_are_not_counted_and_said_to_be_unknown() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data));
+        Assert.Equal(default, server.ReadCounters());
+        rig.Await(server.StartAsync());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        peer.ReadText(1);
+        peer.Write("y");
+        peer.ReadText(1);
+        ServerCounters counters = server.ReadCounters();
+        Assert.Null(counters.MessagesSent);
+        Assert.Equal((1, 1L, 2L, 2L), (counters.Sessions, counters.Accepted, counters.BytesReceived, counters.MessagesReceived));
+    });
+
+    [Fact, Contract(8)]
+    public void Counted_sends_meet_the_same_limit() => Run(rig =>
+    {
+        List<SendResult> results = [];
+        RecordingServer server = rig.Serve(
+            s => s.AtReceived = (x, data) =>
+            {
+                for (int i = 0; i < 9; i++) results.Add(x.Send(new byte[1000]));
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true, SendLimitBytes = 8000, SlowConsumer = SlowConsumer.DropNewest });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        peer.Read(8000);
+        Assert.Equal([.. Enumerable.Repeat(SendResult.Queued, 8), SendResult.Full], results);
+        Assert.Equal(8, server.ReadCounters().MessagesSent);
+    });
+
+    // ------------------------------------------------------------------ idle connections
+
+    private static readonly TimeSpan s_idle = TimeSpan.FromMilliseconds(400);
+
+    [Fact]
+    public void A_connection_without_traffic_is_closed_not_early_and_not_much_too_late() => Run(rig =>
+    {
+        DateTimeOffset ended = default;
+        RecordingServer server = rig.Serve(
+            s => s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow,
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Pass(s_idle / 2);
+        peer.Write("still here");
+        session.UntilReceived(10);
+        DateTimeOffset last = rig.Engine.UtcNow;
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.IdleTimeout, session.End());
+        Assert.Equal(CloseInitiator.Library, session.Reason.Initiator);
+        Assert.Equal(ErrorCategory.Timeout, session.Reason.Error.Category);
+        // The real clock of the day and that of the timers may differ by a tick.
+        TimeSpan slack = rig.IsVirtual ? TimeSpan.Zero : TimeSpan.FromMilliseconds(30);
+        Assert.True(ended - last >= s_idle - slack, $"closed after {ended - last}");
+        if (rig.IsVirtual) Assert.True(ended - last <= s_idle * 1.25, $"closed after {ended - last}");
+    });
+
+    [Fact]
+    public void Bytes_in_either_direction_keep_a_connection() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+        Peer listens = rig.Dial(server.EndPoint!);
+        RecordingSession sends = server.Connected();
+        Peer talks = rig.Dial(server.EndPoint!);
+        RecordingSession receives = server.Connected(1);
+        for (int i = 0; i < 6; i++)
+        {
+            rig.Pass(s_idle / 3);
+            sends.Send("x"u8);
+            listens.Read(1);
+            talks.Write("y");
+            receives.UntilReceived(i + 1);
+        }
+
+        Assert.True(sends.IsConnected);
+        Assert.True(receives.IsConnected);
+        Assert.Empty(listens.ReadToEnd());
+        Assert.Empty(talks.ReadToEnd());
+        listens.Close();
+        talks.Close();
+        Assert.Equal(CloseCause.IdleTimeout, sends.End());
+        Assert.Equal(CloseCause.IdleTimeout, receives.End());
+    });
+
+    [Fact]
+    public void Who_closes_or_is_off_is_not_touched_by_the_idle_limit() => Run(rig =>
+    {
+        RecordingServer off = rig.Serve();
+        Peer quiet = rig.Dial(off.EndPoint!);
+        RecordingSession session = off.Connected();
+        RecordingServer on = rig.Serve(
+            static s => s.AtReceived = static (x, _) => x.Close(),
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = TimeSpan.FromMilliseconds(100) });
+        Peer closed = rig.Dial(on.EndPoint!);
+        closed.Write("x");
+        Assert.Empty(closed.ReadToEnd());
+        // Its linger time is longer than the idle limit, and another timer.
+        rig.Pass(TimeSpan.FromMilliseconds(300));
+        Assert.False(on.Session().IsOver);
+        closed.Close();
+        Assert.Equal(CloseCause.LocalClose, on.Session().End());
+        if (rig.IsVirtual) rig.Pass(TimeSpan.FromDays(1));
+        Assert.True(session.IsConnected);
+        quiet.Close();
+        session.End();
+    });
+
+    [Fact]
+    public void Dialled_connections_have_an_idle_limit_of_their_own() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, IdleTimeout = TimeSpan.FromMilliseconds(100) }));
+        Assert.Equal(CloseCause.IdleTimeout, session.End());
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+    });
+
+    [Fact]
+    public void A_recycled_connection_starts_its_idle_time_anew() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), IdleTimeout = s_idle });
+            Peer first = rig.Dial(server.EndPoint!);
+            server.Connected();
+            rig.Pass(s_idle * 0.9);
+            first.Close();
+            server.Session().End();
+            Peer second = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(1);
+            rig.Pass(s_idle * 0.5);
+            Assert.True(session.IsConnected);
+            Assert.Empty(second.ReadToEnd());
+            second.Close();
+            Assert.Equal(CloseCause.IdleTimeout, session.End());
+        },
+        loops: 1);
+}
