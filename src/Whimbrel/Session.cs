@@ -220,7 +220,10 @@ public abstract class Session : IConnection
     // ------------------------------------------------------------------ ending
 
     /// <inheritdoc/>
-    public void Close() => CloseWith(new CloseReason(CloseCause.LocalClose));
+    public void Close() => CloseWith(new CloseReason(CauseOfClose));
+
+    /// <summary>What a close by the user counts as.</summary>
+    internal virtual CloseCause CauseOfClose => CloseCause.LocalClose;
 
     internal void CloseWith(CloseReason reason)
     {

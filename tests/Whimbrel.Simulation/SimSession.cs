@@ -223,7 +223,8 @@ internal sealed partial class SimSession : Session
             else
             {
                 // On the pool the loop may have had another cause before it heard of the abort.
-                if (!_world.IsPool && _firstEnd == CloseCause.LocalAbort && reason.Cause != CloseCause.LocalAbort) _world.Fail($"{this}: aborted first, ended as {reason}");
+                // So may a send have failed before, which is then the first cause.
+                if (!_world.IsPool && _firstEnd == CloseCause.LocalAbort && reason.Cause is not (CloseCause.LocalAbort or CloseCause.PeerReset)) _world.Fail($"{this}: aborted first, ended as {reason}");
                 if (LocalEndPoint is null) _world.Fail($"{this} has forgotten its address");
                 Gone(reason);
                 if (_world.Chance(600)) _client?.Connect(false);

@@ -215,6 +215,9 @@ internal sealed class StreamSession : Session
 
     internal override bool StaysOnLoop => true;
 
+    /// <summary>Whatever a handler still does, it ends because of that.</summary>
+    internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;
+
     /// <summary>The peer's FIN: reads give 0 from here on. This half stays open until the user ends it.</summary>
     protected override void OnPeerFinished()
     {
@@ -262,8 +265,6 @@ internal sealed class StreamSession : Session
             HandlerThrew(e);
         }
 
-        // Whatever the handler still did, it ends because of that.
-        if (_serverStops) CloseWith(new CloseReason(CloseCause.ServerStopped));
         Stream.Dispose();
     }
 

@@ -64,7 +64,9 @@ public sealed class RecordingServer : Server
     {
         _made.Clear();
         _events.Clear();
+        _allEvents.Clear();
     }
+
     /// <summary>The same with those before the fact.</summary>
     public IReadOnlyList<string> AllEvents => [.. _allEvents];
 

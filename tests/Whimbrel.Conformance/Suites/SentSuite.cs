@@ -302,7 +302,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal("done", peer.ReadTextToEnd());
         peer.Close();
         Assert.Equal(new StopReport(1, 0), rig.Await(stopping));
-        Assert.Equal(CloseCause.ServerStopped, made.Reason.Cause);
+        Assert.Equal(CloseCause.LocalClose, made.Reason.Cause);
     });
 
     // ------------------------------------------------------------------ what the tests stand on

@@ -217,7 +217,7 @@ public abstract class StreamServerSuite(Transport transport) : Suite(transport)
         rig.Until(() => echo.IsCompleted, "the echo");
         Assert.Equal("hello", echo.GetAwaiter().GetResult());
         NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress() })));
-        Assert.Equal(ErrorCategory.Connect, refused.Error.Category);
+        Assert.Equal(ErrorCategory.Refused, refused.Error.Category);
         Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }, new CancellationToken(true))));
 
         async Task<string> Echo()
