@@ -53,10 +53,10 @@ public sealed unsafe class UringFaultTests
 
     private sealed class RingEngine : Engine
     {
-        internal RingEngine(RingCalls calls, EngineOptions options, uint entries = 1024)
+        internal RingEngine(RingCalls calls, EngineOptions options, uint entries = 1024, bool isOldKernel = false)
             : base("uring", "by the test", options)
         {
-            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive, out _, entries)!)];
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _, entries)!)];
         }
     }
 
@@ -94,10 +94,10 @@ public sealed unsafe class UringFaultTests
         return bytes;
     }
 
-    private static void OnServer(RingCalls calls, Action<Server, List<Notice>> test, uint entries = 1024, Func<Session>? factory = null)
+    private static void OnServer(RingCalls calls, Action<Server, List<Notice>> test, uint entries = 1024, Func<Session>? factory = null, bool isOldKernel = false)
     {
         List<Notice> notices = [];
-        RingEngine engine = new(calls, new EngineOptions { Loops = 1, BlockedLoopMs = 60_000, OnNotice = n => { lock (notices) notices.Add(n); } }, entries);
+        RingEngine engine = new(calls, new EngineOptions { Loops = 1, BlockedLoopMs = 60_000, OnNotice = n => { lock (notices) notices.Add(n); } }, entries, isOldKernel);
         Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, factory ?? (static () => new EchoSession()));
         Assert.True(server.StartAsync().AsTask().Wait(s_patience, TestContext.Current.CancellationToken));
         test(server, notices);
@@ -172,11 +172,13 @@ public sealed unsafe class UringFaultTests
         });
     }
 
-    [Fact]
-    public void Without_a_free_buffer_receives_wait_and_nothing_is_closed()
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Without_a_free_buffer_receives_wait_and_nothing_is_closed(bool isOldKernel)
     {
         NeedsUring();
-        OnServer(RingCalls.System, (server, _) =>
+        OnServer(RingCalls.System, isOldKernel: isOldKernel, test: (server, _) =>
         {
             Loop loop = server.Engine.GetLoop(0);
             Socket[] sockets = [.. Enumerable.Range(0, Clients).Select(_ => Dial(server))];
