@@ -137,7 +137,7 @@ public sealed class CompletionTests
     }
 
     // Counts what it is given to run elsewhere.
-    private sealed class CountingEngine() : Engine("counting", "a test", 10, null)
+    private sealed class CountingEngine() : Engine("counting", "a test", new EngineOptions())
     {
         private int _offloaded;
 

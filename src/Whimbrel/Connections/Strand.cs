@@ -404,8 +404,11 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandConnecting((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
                 break;
             case StrandEventKind.Connected:
-                Call(static (s, _) => s.CallConnected());
+                Exception? thrown = Try(static (s, _) => s.CallConnected(), null);
+                // Before a hand-over that it asked for: the host must not hear of the next session first.
                 _host.SessionConnected(_session);
+                if (thrown is not null) FailWith(thrown);
+                else CallReturned();
                 break;
             case StrandEventKind.Timer:
                 LoopTimer timer = (LoopTimer)item.First!;
@@ -452,17 +455,21 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     private void Call(Action<Session, object?> callback, object? argument = null)
     {
+        if (Try(callback, argument) is { } thrown) FailWith(thrown);
+        else CallReturned();
+    }
+
+    private Exception? Try(Action<Session, object?> callback, object? argument)
+    {
         try
         {
             callback(_session, argument);
+            return null;
         }
         catch (Exception e)
         {
-            FailWith(e);
-            return;
+            return e;
         }
-
-        CallReturned();
     }
 
     /// <summary>What the callback sent leaves; what it asked for and must not happen inside it happens.</summary>

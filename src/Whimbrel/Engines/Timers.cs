@@ -13,11 +13,13 @@ internal sealed class Timers
 {
     private const int Arity = 4;
 
+    private readonly List<LoopTimer> _forNextTurn = [];
     private Entry[] _heap = new Entry[16];
     private int _count;
+    private long _firingMs = long.MinValue; // what is due by then fires now; nothing fires outside of Fire
     private bool _isClosed;
 
-    /// <summary><see cref="Ms"/> is at most the timer's own due time.</summary>
+    /// <summary><see cref="Ms"/> is at most the timer's own due time, but for those in <see cref="_forNextTurn"/>.</summary>
     private struct Entry
     {
         internal long Ms;
@@ -34,19 +36,34 @@ internal sealed class Timers
     {
         if (_isClosed) return false;
         timer.DueMs = dueMs;
-        int index = timer.QueueIndex;
-        if (index == LoopTimer.NotQueued)
+        if (dueMs <= _firingMs)
         {
-            if (_count == _heap.Length) Array.Resize(ref _heap, _count * 2);
-            index = _count++;
-        }
-        else if (dueMs >= _heap[index].Ms)
-        {
+            SetForNextTurn(timer);
             return true;
         }
 
+        int index = timer.QueueIndex;
+        if (index == LoopTimer.NotQueued) index = Grow();
+        else if (dueMs >= _heap[index].Ms) return true;
         SiftUp(index, new Entry { Ms = dueMs, Timer = timer });
         return true;
+    }
+
+    /// <summary>By a callback, and due already: it stands where this turn does not come, until the turn is over.</summary>
+    private void SetForNextTurn(LoopTimer timer)
+    {
+        _forNextTurn.Add(timer);
+        Entry entry = new() { Ms = _firingMs + 1, Timer = timer };
+        int index = timer.QueueIndex;
+        if (index != LoopTimer.NotQueued && _heap[index].Ms <= _firingMs) SiftDown(index, entry);
+        else SiftUp(index == LoopTimer.NotQueued ? Grow() : index, entry);
+    }
+
+    /// <summary>The place of one more, which is to be filled.</summary>
+    private int Grow()
+    {
+        if (_count == _heap.Length) Array.Resize(ref _heap, _count * 2);
+        return _count++;
     }
 
     internal void Remove(LoopTimer timer)
@@ -64,10 +81,10 @@ internal sealed class Timers
     /// <summary>Runs all timers due at <paramref name="nowMs"/>. A timer started by a callback waits for the next turn.</summary>
     internal void Fire(long nowMs)
     {
-        // Bounded by the number that was there: a callback that starts a timer with zero cannot hold the loop. Moving is
-        // bounded by itself, because a moved timer stands at its own time.
-        int fires = _count;
-        while (fires > 0 && _count > 0 && _heap[0].Ms <= nowMs)
+        // Ends: what a callback starts and the next time of a periodic timer stand later than now, and one that only moves
+        // moves once, because then it stands at its own time.
+        _firingMs = nowMs;
+        while (_count > 0 && _heap[0].Ms <= nowMs)
         {
             LoopTimer timer = _heap[0].Timer;
             if (timer.DueMs > _heap[0].Ms)
@@ -76,7 +93,6 @@ internal sealed class Timers
                 continue;
             }
 
-            fires--;
             if (timer.PeriodMs > 0)
             {
                 long next = timer.DueMs + timer.PeriodMs;
@@ -90,6 +106,22 @@ internal sealed class Timers
 
             timer.Fire();
         }
+
+        _firingMs = long.MinValue;
+        if (_forNextTurn.Count > 0) PlaceForNextTurn();
+    }
+
+    /// <summary>To their own time, so that the loop does not sleep until then.</summary>
+    private void PlaceForNextTurn()
+    {
+        foreach (LoopTimer timer in _forNextTurn)
+        {
+            int index = timer.QueueIndex;
+            // Else it was cancelled, or started once more for later.
+            if (index != LoopTimer.NotQueued && timer.DueMs < _heap[index].Ms) SiftUp(index, new Entry { Ms = timer.DueMs, Timer = timer });
+        }
+
+        _forNextTurn.Clear();
     }
 
     /// <summary>The loop ends: everything that is queued is cancelled, and nothing is queued any more.</summary>

@@ -1,0 +1,121 @@
+using Whimbrel.Connections;
+
+namespace Whimbrel.Tests;
+
+public sealed class StrandBlocksTests
+{
+    [Fact]
+    public void The_block_that_came_back_last_is_taken_first()
+    {
+        StrandBlocks blocks = new();
+        StrandBlock[] taken = [blocks.Take(), blocks.Take(), blocks.Take()];
+        Assert.Equal(3, taken.Distinct().Count());
+        foreach (StrandBlock block in taken) blocks.Return(block);
+        Assert.Same(taken[2], blocks.Take());
+        Assert.Same(taken[1], blocks.Take());
+        // One given back in between comes before what has lain longer.
+        blocks.Return(taken[2]);
+        Assert.Same(taken[2], blocks.Take());
+        Assert.Same(taken[0], blocks.Take());
+        Assert.DoesNotContain(blocks.Take(), taken);
+    }
+
+    [Fact]
+    public void A_block_that_is_taken_again_is_empty_and_alone()
+    {
+        StrandBlocks blocks = new();
+        StrandBlock first = blocks.Take();
+        StrandBlock second = blocks.Take();
+        second.Room[0] = 1;
+        second.Length = 1;
+        second.Next = first;
+        blocks.Return(first);
+        blocks.Return(second);
+        StrandBlock again = blocks.Take();
+        Assert.Same(second, again);
+        Assert.Null(again.Next);
+        Assert.Equal((0, StrandBlock.Capacity), (again.Written.Length, again.Room.Length));
+        Assert.Null(blocks.Take().Next);
+    }
+
+    [Fact]
+    public void No_more_free_blocks_are_kept_than_the_limit()
+    {
+        const int more = 10;
+        StrandBlocks blocks = new();
+        List<StrandBlock> taken = [];
+        for (int i = 0; i < StrandBlocks.MaxKept + more; i++) taken.Add(blocks.Take());
+        foreach (StrandBlock block in taken) blocks.Return(block);
+        HashSet<StrandBlock> known = [.. taken];
+        int kept = 0;
+        for (int i = 0; i < StrandBlocks.MaxKept + more; i++)
+        {
+            if (known.Remove(blocks.Take())) kept++;
+        }
+
+        Assert.Equal(StrandBlocks.MaxKept, kept);
+        // The first that came were kept, the surplus was left to the collector.
+        Assert.Equal(taken.TakeLast(more), taken.Where(known.Contains));
+    }
+
+    [Fact]
+    public void Outstanding_counts_what_is_held_also_beyond_the_limit()
+    {
+        StrandBlocks blocks = new();
+        Assert.Equal(0, blocks.Outstanding);
+        Stack<StrandBlock> taken = [];
+        for (int i = 1; i <= StrandBlocks.MaxKept + 10; i++)
+        {
+            taken.Push(blocks.Take());
+            Assert.Equal(i, blocks.Outstanding);
+        }
+
+        while (taken.TryPop(out StrandBlock? block))
+        {
+            // As an owner of memory it goes back the same way.
+            if (taken.Count % 2 == 0) block.Dispose();
+            else blocks.Return(block);
+            Assert.Equal(taken.Count, blocks.Outstanding);
+        }
+    }
+
+    [Fact]
+    public void A_block_has_one_owner_though_threads_take_and_return_at_once()
+    {
+        const int rounds = 50_000;
+        const int threads = 3;
+        StrandBlocks blocks = new();
+        int strangers = 0;
+        using Barrier barrier = new(threads);
+        Thread[] users = new Thread[threads];
+        HashSet<StrandBlock>[] seen = new HashSet<StrandBlock>[threads];
+        for (int t = 0; t < threads; t++)
+        {
+            byte mark = (byte)(t + 1);
+            HashSet<StrandBlock> mine = seen[t] = [];
+            users[t] = new Thread(() =>
+            {
+                barrier.SignalAndWait();
+                for (int i = 0; i < rounds; i++)
+                {
+                    StrandBlock one = blocks.Take();
+                    StrandBlock two = blocks.Take();
+                    mine.Add(one);
+                    mine.Add(two);
+                    one.Bytes[0] = mark;
+                    two.Bytes[0] = mark;
+                    one.Length = two.Length = 1;
+                    if (ReferenceEquals(one, two) || one.Written[0] != mark || two.Written[0] != mark) Interlocked.Increment(ref strangers);
+                    blocks.Return(one);
+                    blocks.Return(two);
+                }
+            });
+        }
+
+        foreach (Thread user in users) user.Start();
+        foreach (Thread user in users) user.Join();
+        Assert.Equal((0, 0), (strangers, blocks.Outstanding));
+        // No more were made than can be held at once: what came back was used again.
+        Assert.InRange(seen.SelectMany(mine => mine).Distinct().Count(), 2, 2 * threads);
+    }
+}
