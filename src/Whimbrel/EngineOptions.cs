@@ -6,6 +6,9 @@ public enum EngineKind
     /// <summary>The best that works here. The default.</summary>
     Auto,
 
+    /// <summary>Linux io_uring by raw system calls: Linux 6.1 and later, where the system allows it. For now taken only when asked for.</summary>
+    Uring,
+
     /// <summary>Linux epoll by raw system calls.</summary>
     Epoll,
 

@@ -263,6 +263,8 @@ public sealed class AllocationTests
     [Theory]
     [InlineData("epoll", true)]
     [InlineData("epoll", false)]
+    [InlineData("uring", true)]
+    [InlineData("uring", false)]
     public void A_short_connection_allocates_little_beyond_its_session(string engine, bool clientCloses)
     {
         using Rig rig = new(engine, clientCloses ? static () => new EchoSession() : static () => new EchoAndCloseSession());

@@ -19,6 +19,7 @@ internal sealed class Rig : IDisposable
     internal Rig(string engine, Func<SessionContext, Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0, Scheduling scheduling = Scheduling.Inline)
     {
         _socketBytes = socketBytes;
+        if (engine == "uring") Assert.SkipUnless(Whimbrel.Engines.Uring.UringProbe.Here.IsOffered, Whimbrel.Engines.Uring.UringProbe.Here.Reason);
         Engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1, BlockedLoopMs = 60_000 });
         Server = new Server(
             new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait, SendBufferBytes = socketBytes, Scheduling = scheduling },
@@ -28,7 +29,7 @@ internal sealed class Rig : IDisposable
     }
 
     // WHIMBREL_ALLOCATION_ENGINES names others, separated by commas.
-    public static TheoryData<string> Engines => [.. (Environment.GetEnvironmentVariable("WHIMBREL_ALLOCATION_ENGINES") ?? "epoll").Split(',')];
+    public static TheoryData<string> Engines => [.. (Environment.GetEnvironmentVariable("WHIMBREL_ALLOCATION_ENGINES") ?? "epoll,uring").Split(',')];
 
     internal Engine Engine { get; }
 

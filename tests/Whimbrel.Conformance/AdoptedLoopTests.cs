@@ -69,9 +69,11 @@ public sealed class AdoptedLoopTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void A_game_turns_the_loop_itself_and_everything_runs_on_its_thread(EngineKind kind)
     {
+        Transport.Needs(kind);
         List<string> story = [];
         Engine engine = Make(kind, record: story.Add);
         Loop loop = engine.GetLoop(0);
@@ -110,9 +112,11 @@ public sealed class AdoptedLoopTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void Run_gives_the_thread_back_by_its_token_or_when_the_engine_stops(EngineKind kind)
     {
+        Transport.Needs(kind);
         Engine engine = Make(kind, loops: 2);
         Loop loop = engine.GetLoop(0);
         List<bool> returned = [];
@@ -147,9 +151,11 @@ public sealed class AdoptedLoopTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void Wrong_uses_are_told_and_break_nothing(EngineKind kind)
     {
+        Transport.Needs(kind);
         Engine engine = Make(kind, loops: 2);
         Loop adopted = engine.GetLoop(0);
         Loop own = engine.GetLoop(1);
@@ -193,9 +199,11 @@ public sealed class AdoptedLoopTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void A_stop_from_another_thread_is_carried_out_in_the_next_turns(EngineKind kind)
     {
+        Transport.Needs(kind);
         List<string> story = [];
         Engine engine = Make(kind, record: story.Add);
         Loop loop = engine.GetLoop(0);
@@ -219,9 +227,11 @@ public sealed class AdoptedLoopTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void A_loop_that_nobody_ever_ran_does_not_hold_the_stop_up(EngineKind kind)
     {
+        Transport.Needs(kind);
         List<string> story = [];
         Engine engine = Make(kind, loops: 3, adopted: 3, record: story.Add);
         engine.StartAsync().AsTask().GetAwaiter().GetResult();
@@ -238,9 +248,11 @@ public sealed class AdoptedLoopTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void A_turn_waits_as_long_as_it_may_and_not_longer_than_until_something_comes(EngineKind kind)
     {
+        Transport.Needs(kind);
         Engine engine = Make(kind);
         Loop loop = engine.GetLoop(0);
         loop.Turn(TimeSpan.Zero);

@@ -132,9 +132,11 @@ public sealed class EngineThreadTests
 
     [Theory]
     [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
     [InlineData(EngineKind.Portable)]
     public void A_hook_that_throws_fails_the_start_and_the_next_start_may_work(EngineKind kind)
     {
+        Transport.Needs(kind);
         bool isBroken = true;
         int stopping = 0;
         Engine engine = new(new EngineOptions
@@ -179,11 +181,14 @@ public sealed class EngineThreadTests
 
     [Theory]
     [InlineData(EngineKind.Epoll, IdleStrategy.SpinThenBlock)]
+    [InlineData(EngineKind.Uring, IdleStrategy.SpinThenBlock)]
     [InlineData(EngineKind.Epoll, IdleStrategy.Spin)]
+    [InlineData(EngineKind.Uring, IdleStrategy.Spin)]
     [InlineData(EngineKind.Portable, IdleStrategy.SpinThenBlock)]
     [InlineData(EngineKind.Portable, IdleStrategy.Spin)]
     public void A_spinning_loop_serves_and_calls_OnIdle_when_it_found_nothing(EngineKind kind, IdleStrategy idle)
     {
+        Transport.Needs(kind);
         int calls = 0;
         int astray = 0;
         using ManualResetEventSlim polled = new();

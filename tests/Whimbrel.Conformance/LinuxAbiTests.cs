@@ -17,6 +17,16 @@ public sealed class LinuxAbiTests
         Assert.Equal(56, Unsafe.SizeOf<MessageHeader>());
         Assert.Equal(16, Unsafe.SizeOf<IoVector>());
         Assert.Equal(8, Unsafe.SizeOf<LingerOption>());
+        Assert.Equal(64, Unsafe.SizeOf<SubmissionEntry>());
+        Assert.Equal(16, Unsafe.SizeOf<CompletionEntry>());
+        Assert.Equal(120, Unsafe.SizeOf<UringParameters>());
+        Assert.Equal(24, Unsafe.SizeOf<WaitArgument>());
+        Assert.Equal(16, Unsafe.SizeOf<KernelTime>());
+        Assert.Equal(16, Unsafe.SizeOf<ProvidedBuffer>());
+        Assert.Equal(40, Unsafe.SizeOf<BufferRingRegistration>());
+        Assert.Equal(16, Unsafe.SizeOf<RingDescriptorUpdate>());
+        Assert.Equal(64, Unsafe.SizeOf<CancelRegistration>());
+        Assert.Equal(8, Unsafe.SizeOf<ProbedOpcode>());
     }
 
     [Fact]
@@ -28,6 +38,34 @@ public sealed class LinuxAbiTests
         Assert.Equal(16, Marshal.OffsetOf<MessageHeader>(nameof(MessageHeader.Vectors)));
         Assert.Equal(24, Marshal.OffsetOf<MessageHeader>(nameof(MessageHeader.VectorCount)));
         Assert.Equal(48, Marshal.OffsetOf<MessageHeader>(nameof(MessageHeader.Flags)));
+    }
+
+    [Fact]
+    public void Fields_of_io_uring_lie_where_the_kernel_looks_for_them()
+    {
+        Assert.Equal(2, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Priority)));
+        Assert.Equal(4, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Descriptor)));
+        Assert.Equal(8, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Offset)));
+        Assert.Equal(16, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Address)));
+        Assert.Equal(24, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Length)));
+        Assert.Equal(28, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.OperationFlags)));
+        Assert.Equal(32, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.UserData)));
+        Assert.Equal(40, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.BufferGroup)));
+        Assert.Equal(44, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.TotalLength)));
+        Assert.Equal(48, Marshal.OffsetOf<SubmissionEntry>(nameof(SubmissionEntry.Address3)));
+        Assert.Equal(8, Marshal.OffsetOf<CompletionEntry>(nameof(CompletionEntry.Result)));
+        Assert.Equal(12, Marshal.OffsetOf<CompletionEntry>(nameof(CompletionEntry.Flags)));
+        Assert.Equal(8, Marshal.OffsetOf<UringParameters>(nameof(UringParameters.Flags)));
+        Assert.Equal(20, Marshal.OffsetOf<UringParameters>(nameof(UringParameters.Features)));
+        Assert.Equal(40, Marshal.OffsetOf<UringParameters>(nameof(UringParameters.Submission)));
+        Assert.Equal(80, Marshal.OffsetOf<UringParameters>(nameof(UringParameters.Completion)));
+        Assert.Equal(24, Marshal.OffsetOf<SubmissionOffsets>(nameof(SubmissionOffsets.Array)));
+        Assert.Equal(20, Marshal.OffsetOf<CompletionOffsets>(nameof(CompletionOffsets.Entries)));
+        Assert.Equal(16, Marshal.OffsetOf<WaitArgument>(nameof(WaitArgument.Timeout)));
+        Assert.Equal(12, Marshal.OffsetOf<ProvidedBuffer>(nameof(ProvidedBuffer.Id)));
+        Assert.Equal(UringAbi.BufferRingTailOffset, Marshal.OffsetOf<ProvidedBuffer>(nameof(ProvidedBuffer.Reserved)));
+        Assert.Equal(12, Marshal.OffsetOf<BufferRingRegistration>(nameof(BufferRingRegistration.Group)));
+        Assert.Equal(8, Marshal.OffsetOf<RingDescriptorUpdate>(nameof(RingDescriptorUpdate.Data)));
     }
 
     [Fact]

@@ -194,7 +194,7 @@ public sealed class OptionsTests
     {
         string message = Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Kind = (EngineKind)77, Loops = 257, BlockedLoopMs = 0 })).Message;
         Assert.Contains("EngineOptions has 3 mistake(s)", message, StringComparison.Ordinal);
-        Assert.Contains("Kind = 77, allowed Auto, Epoll, Portable", message, StringComparison.Ordinal);
+        Assert.Contains("Kind = 77, allowed Auto, Uring, Epoll, Portable", message, StringComparison.Ordinal);
         Assert.Contains("Loops = 257, allowed 0 to 256", message, StringComparison.Ordinal);
         Assert.Contains("BlockedLoopMs = 0, allowed 1 to 60000", message, StringComparison.Ordinal);
         Assert.Contains("Loops = -1", Assert.Throws<ArgumentException>(() => new Engine(new EngineOptions { Loops = -1 })).Message, StringComparison.Ordinal);
@@ -222,7 +222,7 @@ public sealed class OptionsTests
     public void A_wrong_word_in_the_environment_variable_fails_instead_of_meaning_something(string word)
     {
         ArgumentException e = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word));
-        Assert.Contains($"WHIMBREL_ENGINE = '{word}', allowed auto, epoll, portable", e.Message, StringComparison.Ordinal);
+        Assert.Contains($"WHIMBREL_ENGINE = '{word}', allowed auto, uring, epoll, portable", e.Message, StringComparison.Ordinal);
     }
 
     [Theory]

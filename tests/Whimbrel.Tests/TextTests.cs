@@ -150,7 +150,7 @@ public sealed class TextTests
     public void A_wrong_word_is_refused_with_the_right_ones(string word)
     {
         string message = Assert.Throws<ArgumentException>(() => EngineSelector.Choose(EngineKind.Auto, word)).Message;
-        Assert.Equal($"WHIMBREL_ENGINE = '{word}', allowed auto, epoll, portable.", message);
+        Assert.Equal($"WHIMBREL_ENGINE = '{word}', allowed auto, uring, epoll, portable.", message);
     }
 
     [Fact]

@@ -7,9 +7,12 @@ public sealed class BenchTests
 {
     [Theory]
     [InlineData("whimbrel-epoll")]
+    [InlineData("whimbrel-uring")]
+    [InlineData("c-uring")]
     [InlineData("whimbrel-portable")]
     public async Task Every_byte_of_a_short_benchmark_is_right(string peer)
     {
+        if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
         (int exitCode, string output) = await BenchAsync("--smoke", "--peers", peer, "--no-build");
         Assert.True(exitCode == 0, output);
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
@@ -20,6 +23,18 @@ public sealed class BenchTests
     {
         (int exitCode, string output) = await BenchAsync("--self-test");
         Assert.True(exitCode == 0, output);
+    }
+
+    private static void NeedsUring()
+    {
+        try
+        {
+            _ = new Engine(new EngineOptions { Kind = EngineKind.Uring });
+        }
+        catch (PlatformNotSupportedException e)
+        {
+            Assert.Skip(e.Message);
+        }
     }
 
     private static async Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments)

@@ -48,7 +48,7 @@ public class Engine : IAsyncDisposable
         Options = options;
         Cpus = options.Cpus is null ? null : [.. options.Cpus];
         (Kind, Reason) = EngineSelector.Choose(options.Kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
-        KindName = Kind == EngineKind.Epoll ? "epoll" : "portable";
+        KindName = Kind.ToString().ToLowerInvariant();
         Resolver = new Resolver(this);
         Loops = new Loop[options.LoopCount];
         for (int i = 0; i < Loops.Length; i++)

@@ -46,6 +46,7 @@ public abstract partial class Loop
         {
             BeginTurns();
             while (!HasEnded && !cancellationToken.IsCancellationRequested) IdleTurn();
+            Submit();
             CheckBusyTime();
         }
         finally
@@ -76,6 +77,7 @@ public abstract partial class Loop
             if (!HasEnded) RunTurn(hasWork ? 0 : maxWait < TimeSpan.Zero ? long.MaxValue : WholeMs(maxWait));
             // The caller may take its time before the next turn: what was queued leaves now.
             RunWork();
+            Submit();
             CheckBusyTime();
         }
         finally

@@ -15,4 +15,7 @@ internal sealed class LoopCounters
     internal long AcceptErrors;
     internal long AcceptsShed;
     internal long StaleCompletions;
+
+    /// <summary>Receives that found no buffer and waited for one.</summary>
+    internal long ReceivesParked;
 }

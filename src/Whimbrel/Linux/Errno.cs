@@ -6,16 +6,20 @@ internal static class Errno
     internal const int EPERM = 1;
     internal const int ENOENT = 2;
     internal const int EINTR = 4;
+    internal const int EIO = 5;
     internal const int ENXIO = 6;
     internal const int EBADF = 9;
     internal const int EAGAIN = 11;
     internal const int ENOMEM = 12;
     internal const int EACCES = 13;
+    internal const int EBUSY = 16;
     internal const int ENODEV = 19;
     internal const int EINVAL = 22;
     internal const int ENFILE = 23;
     internal const int EMFILE = 24;
     internal const int EPIPE = 32;
+    internal const int ENOSYS = 38;
+    internal const int ETIME = 62;
     internal const int EPROTO = 71;
     internal const int ENOPROTOOPT = 92;
     internal const int EOPNOTSUPP = 95;
@@ -32,6 +36,7 @@ internal static class Errno
     internal const int ECONNREFUSED = 111;
     internal const int EHOSTDOWN = 112;
     internal const int EHOSTUNREACH = 113;
+    internal const int EALREADY = 114;
     internal const int EINPROGRESS = 115;
     internal const int ECANCELED = 125;
 }

@@ -86,6 +86,57 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "unlink")]
     internal static extern int Unlink(byte* path);
 
+    [DllImport("libc", EntryPoint = "getpeername")]
+    internal static extern int GetPeerName(int fd, byte* address, uint* length);
+
+    [DllImport("libc", EntryPoint = "socketpair")]
+    internal static extern int SocketPair(int domain, int type, int protocol, int* pair);
+
+    [DllImport("libc", EntryPoint = "ioctl")]
+    private static extern int InputOutputControl(int fd, nuint request, int* argument);
+
+    [DllImport("libc", EntryPoint = "mmap")]
+    internal static extern void* Map(void* address, nuint length, int protection, int flags, int fd, long offset);
+
+    [DllImport("libc", EntryPoint = "munmap")]
+    private static extern int UnmapMemory(void* address, nuint length);
+
+    /// <summary>Fails only for what is no mapping.</summary>
+    internal static void Unmap(void* address, nuint length) => _ = UnmapMemory(address, length);
+
+    // io_uring has no functions in the C library. syscall is variadic; on x64 and arm64 Linux its arguments travel like ordinary ones.
+    [DllImport("libc", EntryPoint = "syscall")]
+    private static extern nint Call(nint number, nint a, nint b, nint c, nint d, nint e, nint f);
+
+    /// <summary>The ring's descriptor, or minus the error number.</summary>
+    internal static int UringSetup(uint entries, UringParameters* parameters)
+    {
+        nint fd = Call(UringAbi.SetupCall, (nint)entries, (nint)parameters, 0, 0, 0, 0);
+        return fd >= 0 ? (int)fd : -LastError;
+    }
+
+    /// <summary>The number of entries taken, or minus the error number.</summary>
+    internal static int UringEnter(int fd, uint submit, uint complete, uint flags, void* argument, nuint argumentSize)
+    {
+        nint taken = Call(UringAbi.EnterCall, fd, (nint)submit, (nint)complete, (nint)flags, (nint)argument, (nint)argumentSize);
+        return taken >= 0 ? (int)taken : -LastError;
+    }
+
+    /// <summary>0 or a positive number that depends on the operation, or minus the error number.</summary>
+    internal static int UringRegister(int fd, uint operation, void* argument, uint count)
+    {
+        nint result = Call(UringAbi.RegisterCall, fd, (nint)operation, (nint)argument, (nint)count, 0, 0);
+        return result >= 0 ? (int)result : -LastError;
+    }
+
+    /// <summary>Makes calls on a descriptor wait or not. Returns 0 or an error number.</summary>
+    internal static int SetNonBlocking(int fd, bool isNonBlocking)
+    {
+        const nuint FIONBIO = 0x5421;
+        int value = isNonBlocking ? 1 : 0;
+        return InputOutputControl(fd, FIONBIO, &value) == 0 ? 0 : LastError;
+    }
+
     /// <summary>Sets one integer option. Returns 0 or an error number.</summary>
     internal static int SetOption(int fd, int level, int name, int value) =>
         SetSocketOption(fd, level, name, &value, sizeof(int)) == 0 ? 0 : LastError;

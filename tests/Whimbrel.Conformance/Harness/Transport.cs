@@ -13,6 +13,10 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     private static readonly int[] s_noSeed = [0];
 
+    public static Transport UringTcp { get; } = new("uring tcp", s_noSeed, static (_, loops) => Uring(isUnix: false, loops));
+
+    public static Transport UringUnix { get; } = new("uring unix", s_noSeed, static (_, loops) => Uring(isUnix: true, loops));
+
     public static Transport EpollTcp { get; } = new("epoll tcp", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops));
 
     public static Transport EpollUnix { get; } = new("epoll unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: true, loops));
@@ -20,6 +24,18 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
     public static Transport PortableTcp { get; } = new("portable tcp", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: false, loops));
 
     public static Transport PortableUnix { get; } = new("portable unix", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops));
+
+    /// <summary>Skips the test where the engine cannot run, and says why.</summary>
+    internal static void Needs(EngineKind kind)
+    {
+        if (kind == EngineKind.Uring) Assert.SkipUnless(Engines.Uring.UringProbe.Here.IsOffered, Engines.Uring.UringProbe.Here.Reason);
+    }
+
+    private static RealRig Uring(bool isUnix, int loops)
+    {
+        Needs(EngineKind.Uring);
+        return new RealRig(EngineKind.Uring, isUnix, loops);
+    }
 
     public static Transport EpollPool { get; } = new("epoll pool", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true));
 

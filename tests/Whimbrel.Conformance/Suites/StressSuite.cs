@@ -287,12 +287,14 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     public void Out_of_descriptors_it_sheds_new_connections_gives_a_notice_and_recovers_by_itself() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Needs the descriptor limit of Linux; for the memory engine see MemoryFaultTests.");
+        // Before it listens: io_uring goes by the limit that was there when its accept began.
+        using DescriptorLimit limit = new();
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));
         Peer open = rig.Dial(server.EndPoint!);
         Echo(open);
         bool isUnix = rig.IsUnix;
         Socket[] waiting = [.. Enumerable.Range(0, 4).Select(_ => new Socket(isUnix ? AddressFamily.Unix : AddressFamily.InterNetwork, SocketType.Stream, isUnix ? ProtocolType.Unspecified : ProtocolType.Tcp))];
-        using (DescriptorLimit limit = new())
+        using (limit.Fill())
         {
             foreach (Socket socket in waiting) socket.Connect(server.EndPoint!);
             rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
@@ -453,13 +455,15 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
     }
 
-    /// <summary>While it lives nobody in the process can open a descriptor, but for the reserve that is closed first.</summary>
+    /// <summary>A limit a little above the descriptors that are open; once filled, nobody in the process can open one.</summary>
     private sealed unsafe partial class DescriptorLimit : IDisposable
     {
         private const int FileLimit = 7; // RLIMIT_NOFILE
+        private const int Room = 64;
         private readonly List<FileStream> _fillers = [];
         private readonly ulong _before;
         private readonly ulong _hard;
+        private readonly ulong _limit;
 
         // Safe: the system call reads or writes the two numbers of the buffer during the call.
         internal DescriptorLimit()
@@ -467,17 +471,24 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
             ulong* limits = stackalloc ulong[2];
             Assert.Equal(0, GetLimit(FileLimit, limits));
             (_before, _hard) = (limits[0], limits[1]);
-            // Every hole below the highest descriptor is filled, and then that one is the last there is.
             long highest = Directory.GetFileSystemEntries("/proc/self/fd").Max(static f => long.Parse(Path.GetFileName(f), System.Globalization.CultureInfo.InvariantCulture));
+            _limit = (ulong)highest + Room;
+            Set(_limit);
+        }
+
+        /// <summary>Takes every hole below the limit, up to the last descriptor that there is.</summary>
+        internal DescriptorLimit Fill()
+        {
             do _fillers.Add(new FileStream("/dev/null", FileMode.Open, FileAccess.Read));
-            while (_fillers[^1].SafeFileHandle.DangerousGetHandle() <= highest + 1);
-            Set((ulong)_fillers[^1].SafeFileHandle.DangerousGetHandle() + 1);
+            while ((ulong)_fillers[^1].SafeFileHandle.DangerousGetHandle() < _limit - 1);
+            return this;
         }
 
         public void Dispose()
         {
             Set(_before);
             foreach (FileStream filler in _fillers) filler.Dispose();
+            _fillers.Clear();
         }
 
         // Safe: as above.

@@ -1,0 +1,295 @@
+using System.Net;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using Whimbrel.Connections;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Uring;
+
+/// <summary>
+/// The kernel as the io_uring engine sees it: a queue of operations, a queue of completions, a ring of receive buffers,
+/// and the few calls that are made on a socket directly. The queues are plain memory, so pushing and taking are not
+/// virtual; what fills that memory is: <see cref="KernelRing"/> on a system, a simulation in tests.
+/// </summary>
+/// <remarks>
+/// Owner: one <see cref="UringLoop"/>. Its thread only, except for <see cref="Wake"/>. What a kernel must keep:
+/// <list type="number">
+/// <item>Each operation pushed gets exactly one completion without <c>IORING_CQE_F_MORE</c>, and none after it.</item>
+/// <item>Completions and receive buffers change hands inside <see cref="Enter"/> only.</item>
+/// <item>What an operation points to apart from its data (message header, vectors) is read before Enter has taken it;
+/// its data until its last completion.</item>
+/// <item>Completions of one operation come in the order of what happened.</item>
+/// </list>
+/// </remarks>
+// Safe: the pointers are set once, by the subclass, to memory of the sizes given with them that lives until Close; every
+// index is masked with the size of its queue.
+internal abstract unsafe class Ring
+{
+    private const int ScratchBytes = 256 * 1024;
+    private const int PageBytes = 4096;
+
+    private protected SubmissionEntry* _entries;
+    private protected uint* _submitHead;
+    private protected uint* _submitTailShared;
+    private protected uint _submitMask;
+    private protected CompletionEntry* _completions;
+    private protected uint* _completeHeadShared;
+    private protected uint* _completeTail;
+    private protected uint _completeMask;
+
+    private readonly int _bufferCount;
+    private readonly int _bufferBytes;
+    private readonly byte* _buffers;
+    private readonly byte* _scratch;
+    private protected readonly ProvidedBuffer* _bufferRing;
+    private uint _submitTail;
+    private uint _completeHead;
+    private ushort _bufferTail;
+    private int _scratchUsed;
+
+    // Operations that the kernel did not take when its queue was full. Moved into the queue before the next wait.
+    private SubmissionEntry[] _waiting = [];
+    private int _waitingCount;
+
+    // Completions taken out of their queue to make room in it, oldest first.
+    private readonly Queue<CompletionEntry> _aside = new();
+
+    private protected Ring(int bufferCount, int bufferBytes)
+    {
+        _bufferCount = bufferCount;
+        _bufferBytes = bufferBytes;
+        _buffers = (byte*)NativeMemory.AlignedAlloc((nuint)(bufferCount * bufferBytes), PageBytes);
+        _bufferRing = (ProvidedBuffer*)NativeMemory.AlignedAlloc(PageBytes, PageBytes);
+        _scratch = (byte*)NativeMemory.AlignedAlloc(ScratchBytes, 64);
+        NativeMemory.Clear(_bufferRing, PageBytes);
+        for (int i = 0; i < bufferCount; i++) ReturnBuffer(i);
+    }
+
+    /// <summary>Number of receive buffers; a power of two.</summary>
+    internal int BufferCount => _bufferCount;
+
+    /// <summary>Completions that can be taken now.</summary>
+    internal int Ready => _aside.Count + (int)(Volatile.Read(ref *_completeTail) - _completeHead);
+
+    /// <summary>Where the loop's read of <see cref="WakeDescriptor"/> goes: the end of the page of the buffer ring.</summary>
+    internal ulong* WakeWord => (ulong*)((byte*)_bufferRing + PageBytes) - 1;
+
+    // ------------------------------------------------------------------ operations
+
+    /// <summary>Queues an operation; the kernel gets it with the next submit. Never refused.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    internal void Push(in SubmissionEntry entry)
+    {
+        if (_waitingCount != 0 || _submitTail - Volatile.Read(ref *_submitHead) > _submitMask)
+        {
+            PushToFull(entry);
+            return;
+        }
+
+        _entries[_submitTail & _submitMask] = entry;
+        _submitTail++;
+    }
+
+    private void PushToFull(in SubmissionEntry entry)
+    {
+        // Nothing is delivered here, only taken: a completion that fell out of its full queue would cost kernel memory.
+        if (Ready > _completeMask / 2) SetAside();
+        _ = Submit(0, takesEvents: false, 0);
+        MoveWaiting();
+        if (_waitingCount == 0 && _submitTail - Volatile.Read(ref *_submitHead) <= _submitMask)
+        {
+            _entries[_submitTail & _submitMask] = entry;
+            _submitTail++;
+            return;
+        }
+
+        if (_waitingCount == _waiting.Length) Array.Resize(ref _waiting, Math.Max(64, _waitingCount * 2));
+        _waiting[_waitingCount++] = entry;
+    }
+
+    private void MoveWaiting()
+    {
+        if (_waitingCount == 0) return;
+        int moved = 0;
+        while (moved < _waitingCount && _submitTail - Volatile.Read(ref *_submitHead) <= _submitMask) _entries[_submitTail++ & _submitMask] = _waiting[moved++];
+        _waitingCount -= moved;
+        Array.Copy(_waiting, moved, _waiting, 0, _waitingCount);
+    }
+
+    /// <summary>Memory for what an operation points to, valid until the operation is taken. Null when there is none left.</summary>
+    internal byte* TryTakeScratch(int bytes)
+    {
+        if (bytes > ScratchBytes - _scratchUsed) return null;
+        byte* memory = _scratch + _scratchUsed;
+        _scratchUsed += (bytes + 15) & ~15;
+        return memory;
+    }
+
+    /// <summary>
+    /// Hands over what is queued and waits for a completion for at most <paramref name="timeoutMs"/> (-1: no limit).
+    /// 0, or the error number of a ring that can be used no more.
+    /// </summary>
+    internal int SubmitAndWait(long timeoutMs)
+    {
+        MoveWaiting();
+        bool waits = timeoutMs != 0 && _waitingCount == 0 && _aside.Count == 0;
+        int error = Submit(waits ? 1U : 0, takesEvents: true, waits ? timeoutMs : 0);
+        FreeScratch();
+        return error;
+    }
+
+    /// <summary>Hands over what is queued; brings no completions. Like <see cref="SubmitAndWait"/> otherwise.</summary>
+    internal int Submit()
+    {
+        MoveWaiting();
+        int error = Submit(0, takesEvents: false, 0);
+        FreeScratch();
+        return error;
+    }
+
+    /// <summary>Not when a full queue was handed over: the operation being pushed has its scratch already and is not in the queue yet.</summary>
+    private void FreeScratch()
+    {
+        if (_waitingCount == 0 && Volatile.Read(ref *_submitHead) == _submitTail) _scratchUsed = 0;
+    }
+
+    private int Submit(uint complete, bool takesEvents, long timeoutMs)
+    {
+        Volatile.Write(ref *(ushort*)((byte*)_bufferRing + UringAbi.BufferRingTailOffset), _bufferTail);
+        Volatile.Write(ref *_completeHeadShared, _completeHead);
+        Volatile.Write(ref *_submitTailShared, _submitTail);
+        int result = Enter(_submitTail - Volatile.Read(ref *_submitHead), complete, takesEvents, timeoutMs);
+        if (result >= 0) return 0;
+        switch (-result)
+        {
+            // A signal, the end of the wait, or no memory for now: the next turn tries again.
+            case Errno.EINTR or Errno.ETIME or Errno.EAGAIN or Errno.ENOMEM:
+                return 0;
+            case Errno.EBUSY:
+                SetAside();
+                return 0;
+            default:
+                return -result;
+        }
+    }
+
+    // ------------------------------------------------------------------ completions
+
+    /// <summary>The oldest completion. <see cref="Ready"/> said that there is one.</summary>
+    internal void Take(out CompletionEntry entry)
+    {
+        if (_aside.Count > 0)
+        {
+            entry = _aside.Dequeue();
+            return;
+        }
+
+        entry = _completions[_completeHead & _completeMask];
+        _completeHead++;
+    }
+
+    /// <summary>Empties the queue, so that the kernel can complete more before these are delivered.</summary>
+    private void SetAside()
+    {
+        uint tail = Volatile.Read(ref *_completeTail);
+        while (_completeHead != tail) _aside.Enqueue(_completions[_completeHead++ & _completeMask]);
+    }
+
+    // ------------------------------------------------------------------ receive buffers
+
+    internal byte* BufferAt(int id) => _buffers + ((long)id * _bufferBytes);
+
+    /// <summary>True for bytes that lie in this receive buffer.</summary>
+    internal bool IsIn(int id, byte* pointer, int length) => pointer >= BufferAt(id) && pointer + length <= BufferAt(id) + _bufferBytes;
+
+    /// <summary>The kernel may receive into it again, from the next submit on.</summary>
+    internal void ReturnBuffer(int id)
+    {
+        // Field by field: the tail of the ring lies over the unused field of the first entry.
+        ProvidedBuffer* buffer = _bufferRing + (_bufferTail & (_bufferCount - 1));
+        buffer->Address = (ulong)BufferAt(id);
+        buffer->Length = (uint)_bufferBytes;
+        buffer->Id = (ushort)id;
+        _bufferTail++;
+    }
+
+    private protected void FreeMemory()
+    {
+        NativeMemory.AlignedFree(_buffers);
+        NativeMemory.AlignedFree(_bufferRing);
+        NativeMemory.AlignedFree(_scratch);
+    }
+
+    // ------------------------------------------------------------------ what the kernel does
+
+    /// <summary>A multishot receive may be told after how many bytes to end (Linux 6.16).</summary>
+    internal abstract bool CanLimitReceive { get; }
+
+    /// <summary>Readable while <see cref="Wake"/> was called; the loop keeps a read of 8 bytes on it.</summary>
+    internal abstract int WakeDescriptor { get; }
+
+    /// <summary>
+    /// Takes <paramref name="submit"/> operations; with <paramref name="takesEvents"/> also works off what has happened,
+    /// and waits for <paramref name="complete"/> completions. The number taken, or minus the error number.
+    /// </summary>
+    private protected abstract int Enter(uint submit, uint complete, bool takesEvents, long timeoutMs);
+
+    /// <summary>Ends a wait, or the next one. Any thread.</summary>
+    internal abstract void Wake();
+
+    /// <summary>A listening descriptor whose calls wait, or minus the error number.</summary>
+    internal abstract int Listen(Listener listener, out EndPoint bound);
+
+    /// <summary>Starts a dial. The descriptor, or minus the error number; <paramref name="pending"/> when the answer is still to come.</summary>
+    internal abstract int Dial(Connector connector, out bool pending);
+
+    /// <summary>Calls on it wait from now on: io_uring gives EAGAIN for a descriptor that does not, instead of waiting itself.</summary>
+    internal abstract void MakeBlocking(int fd);
+
+    /// <summary>The error that a dial ended with; 0 when it is connected.</summary>
+    internal abstract int DialErrorOf(int fd);
+
+    /// <summary>A fast open whose peer has not answered: asks it, also when there is nothing to send. True when it has answered.</summary>
+    internal abstract bool OpenDeferred(int fd);
+
+    internal abstract EndPoint? LocalEndPointOf(int fd);
+
+    internal abstract PeerAddress PeerAddressOf(int fd);
+
+    /// <summary>Sends FIN.</summary>
+    internal abstract void FinishSend(int fd);
+
+    /// <summary>Makes closing it send a reset.</summary>
+    internal abstract void ResetOnClose(int fd);
+
+    /// <summary>Closes a descriptor that no operation refers to.</summary>
+    internal abstract void Close(int fd);
+
+    /// <summary>Deletes the path of a Unix listener.</summary>
+    internal abstract void DeletePath(string path);
+
+    /// <summary>The listener completes no new connection; those that are complete can still be accepted.</summary>
+    internal abstract void RefuseNewcomers(int listener, EndPoint endPoint);
+
+    /// <summary>One that waits, whose calls wait; or minus the error number, EAGAIN when there is none.</summary>
+    internal abstract int AcceptNow(int listener);
+
+    /// <summary>Out of descriptors: takes one connection off the listener's queue with the reserve, and closes it.</summary>
+    internal abstract ShedResult Shed(int listener);
+
+    /// <summary>Ends the ring. Its memory and eventfd are given back only when no operation is running and nobody may wake it: the kernel may still write to the one, another thread to the other.</summary>
+    internal abstract void Close(bool isIdle);
+}
+
+/// <summary>What became of an attempt to shed a connection.</summary>
+internal enum ShedResult : byte
+{
+    /// <summary>One was taken and closed.</summary>
+    Shed,
+
+    /// <summary>Nobody was waiting.</summary>
+    NobodyWaits,
+
+    /// <summary>Not even the reserve was to be had.</summary>
+    Failed,
+}

@@ -1,0 +1,554 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Buffers;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Uring;
+
+/// <summary>
+/// io_uring: one ring per loop, one enter per turn that hands over all operations, waits and brings the completions.
+/// Accepts and receives go on by themselves (multishot) into buffers that all connections of the loop share; sends point at
+/// the blocks of the queue. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; receives are in
+/// UringLoop.Receive.cs, sends in UringLoop.Send.cs, the kernel in <see cref="Ring"/>.
+/// </summary>
+/// <remarks>
+/// Lifetimes: an operation names its resident by kind, slot and generation. Each operation that was pushed is counted in
+/// its slot until its last completion, and a slot with a count is not given up: detaching cancels what runs, waits for the
+/// count to be zero, closes the descriptor by a last operation, and only then frees the slot. So nothing that the kernel may
+/// still touch (a block, a buffer, a descriptor's number) gets another owner.
+/// </remarks>
+// Safe: every pointer is memory of the ring or of a queued block; what an operation points at lives until its last completion.
+internal sealed unsafe partial class UringLoop : Loop
+{
+    private const int EndTries = 200;
+    private const int EndTryMs = 10;
+
+    private readonly Func<Ring> _open;
+
+    // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
+    private readonly Queue<ulong> _stopped = new();
+
+    // Connections whose receive found no buffer, oldest first.
+    private readonly Queue<ulong> _parked = new();
+
+    private Ring _ring = null!;
+    private UringSlot[] _slots = new UringSlot[64];
+    private bool _isWakeArmed;
+
+    internal UringLoop(Engine engine, int index, Func<Ring> open)
+        : base(engine, index)
+    {
+        _open = open;
+        Blocks.LentReturned = TakeBack;
+    }
+
+    /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
+    internal static Ring OpenRing()
+    {
+        KernelRing? ring = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure);
+        if (ring is not null) return ring;
+        throw new NetworkException(new NetworkError(
+            failure.Error,
+            ErrorCategory.System,
+            $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md."));
+    }
+
+    private protected override void OpenQueue()
+    {
+        Volatile.Write(ref _ring, _open());
+        _lends = new byte[_ring.BufferCount];
+    }
+
+    // ------------------------------------------------------------------ naming operations
+
+    private static ulong MarkOf(RingOperation operation, int slot, uint generation) => ((ulong)operation << 56) | ((ulong)(uint)slot << 32) | generation;
+
+    private static ulong MarkOf(RingOperation operation, Resident resident) => MarkOf(operation, resident.Slot, resident.SlotGeneration);
+
+    // ------------------------------------------------------------------ waiting and delivering
+
+    private protected override bool Wait(long timeoutMs)
+    {
+        if (!_isWakeArmed) ArmWake();
+        if (_stopped.Count > 0) CancelStopped();
+        if (_parked.Count > 0) Unpark();
+        if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
+        int error = _ring.SubmitAndWait(timeoutMs);
+        Woke();
+        if (error != 0) RingBroke(error);
+        // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
+        int ready = _ring.Ready;
+        for (int budget = ready; budget > 0; budget--)
+        {
+            _ring.Take(out CompletionEntry entry);
+            Deliver(in entry);
+        }
+
+        return ready > (_isWakeArmed ? 0 : 1);
+    }
+
+    private protected override void Wake() => Volatile.Read(ref _ring).Wake();
+
+    private protected override void Submit()
+    {
+        if (_stopped.Count > 0) CancelStopped();
+        if (_ring.Submit() is not 0 and int error) RingBroke(error);
+    }
+
+    private void ArmWake()
+    {
+        _isWakeArmed = true;
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_READ;
+        entry.Descriptor = _ring.WakeDescriptor;
+        entry.Address = (ulong)_ring.WakeWord;
+        entry.Length = sizeof(ulong);
+        entry.UserData = MarkOf(RingOperation.Wake, 0, 0);
+        _ring.Push(in entry);
+    }
+
+    private void Deliver(in CompletionEntry entry)
+    {
+        RingOperation operation = (RingOperation)(entry.UserData >> 56);
+        int slot = (int)(entry.UserData >> 32) & 0xFF_FFFF;
+        Resident? resident = ResidentAt(slot);
+        if (resident is null || resident.SlotGeneration != (uint)entry.UserData || operation == RingOperation.Wake)
+        {
+            DeliverToNobody(operation, in entry);
+            return;
+        }
+
+        bool isLast = (entry.Flags & UringAbi.IORING_CQE_F_MORE) == 0;
+        if (isLast)
+        {
+            _slots[slot].Running--;
+            _slots[slot].Has &= ~(OperationSet)(1 << (int)operation);
+        }
+
+        switch (operation)
+        {
+            case RingOperation.Receive:
+                Received((Connection)resident, slot, entry.Result, entry.Flags);
+                break;
+            case RingOperation.Send:
+                Sent((Connection)resident, slot, entry.Result);
+                break;
+            case RingOperation.Accept:
+                Accepted((Listener)resident, slot, entry.Result);
+                break;
+            case RingOperation.Poll:
+                Polled(resident, slot, entry.Result);
+                break;
+            case RingOperation.HeldError:
+                TellHeldError((Connection)resident, slot);
+                break;
+            case RingOperation.CancelReceive:
+                ReceiveCancelled(slot, resident, entry.Result);
+                break;
+            case RingOperation.Close:
+                Closed(resident, slot, entry.Result);
+                return;
+        }
+
+        if (isLast && _slots[slot].IsDetaching && _slots[slot].Running == 0) CloseDescriptor(resident, slot);
+    }
+
+    /// <summary>The wake-up, or what a kernel should not send any more: only what it holds is given back.</summary>
+    private void DeliverToNobody(RingOperation operation, in CompletionEntry entry)
+    {
+        if (operation == RingOperation.Wake)
+        {
+            _isWakeArmed = false;
+            return;
+        }
+
+        Counters.StaleCompletions++;
+        if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) != 0) _ring.ReturnBuffer((int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT));
+        if (operation == RingOperation.Accept && entry.Result >= 0) _ring.Close(entry.Result);
+    }
+
+    /// <summary>Counts an operation of a resident and queues it.</summary>
+    private void Push(Resident resident, RingOperation operation, ref SubmissionEntry entry)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        slot.Running++;
+        slot.Has |= (OperationSet)(1 << (int)operation);
+        entry.UserData = MarkOf(operation, resident);
+        _ring.Push(in entry);
+    }
+
+    /// <summary>Asks for the end of a running operation. Both complete, in either order.</summary>
+    private void PushCancel(Resident resident, RingOperation canceller, RingOperation target)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_ASYNC_CANCEL;
+        entry.Descriptor = -1;
+        entry.Address = MarkOf(target, resident);
+        Push(resident, canceller, ref entry);
+    }
+
+    private void PushPoll(Resident resident, uint events)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
+        entry.Descriptor = _slots[resident.Slot].Fd;
+        entry.OperationFlags = events;
+        Push(resident, RingOperation.Poll, ref entry);
+    }
+
+    private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
+
+    // ------------------------------------------------------------------ attach and detach
+
+    private protected override void StartAttach(Resident resident)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        slot = default;
+        switch (resident)
+        {
+            case Connection connection:
+                slot.Fd = connection.AdoptedSocket.Descriptor;
+                slot.IsDeferred = connection.AdoptedSocket.IsDeferred;
+                if (slot.IsDeferred) PushPoll(connection, EpollAbi.EPOLLOUT);
+                connection.CompleteAttach(0);
+                break;
+            case Listener listener:
+                AttachListener(listener, ref slot);
+                break;
+            case Connector connector:
+                AttachConnector(connector, ref slot);
+                break;
+        }
+    }
+
+    private void AttachListener(Listener listener, ref UringSlot slot)
+    {
+        int fd = _ring.Listen(listener, out EndPoint bound);
+        if (fd < 0)
+        {
+            FreeSlot(listener);
+            listener.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        listener.EndPoint = bound;
+        listener.CompleteAttach(0);
+    }
+
+    private void AttachConnector(Connector connector, ref UringSlot slot)
+    {
+        int fd = _ring.Dial(connector, out bool pending);
+        if (fd < 0)
+        {
+            FreeSlot(connector);
+            connector.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        if (pending)
+        {
+            PushPoll(connector, EpollAbi.EPOLLOUT);
+            return;
+        }
+
+        slot.IsDeferred = connector.MayDefer;
+        connector.LocalEndPoint = _ring.LocalEndPointOf(fd);
+        connector.CompleteAttach(0);
+    }
+
+    private void Polled(Resident resident, int slot, int result)
+    {
+        if (_slots[slot].IsDetaching) return;
+        if (resident is Listener listener)
+        {
+            if (_slots[slot].IsWanted) StartReceive(listener);
+            return;
+        }
+
+        if (resident is Connection connection)
+        {
+            OpenDeferred(connection, slot, result);
+            return;
+        }
+
+        Connector connector = (Connector)resident;
+        int error = result < 0 ? -result : _ring.DialErrorOf(_slots[slot].Fd);
+        if (error == 0) connector.LocalEndPoint = _ring.LocalEndPointOf(_slots[slot].Fd);
+        connector.CompleteAttach(error);
+    }
+
+    /// <summary>
+    /// A deferred connect is writable until something is sent, and again when the peer has answered. Shutting down before the
+    /// answer would break the attempt off, and what went out with it.
+    /// </summary>
+    private void OpenDeferred(Connection connection, int slot, int result)
+    {
+        ref UringSlot s = ref _slots[slot];
+        // After an error there is nothing to open; receiving reports it.
+        bool hasEnded = result < 0 || (result & (int)(EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP)) != 0;
+        if (!hasEnded && !_ring.OpenDeferred(s.Fd))
+        {
+            PushPoll(connection, EpollAbi.EPOLLOUT);
+            return;
+        }
+
+        s.IsDeferred = false;
+        if (s.FinishesLater) _ring.FinishSend(s.Fd);
+    }
+
+    internal override RawSocket Release(Resident resident)
+    {
+        UringSlot slot = _slots[resident.Slot];
+        _ring.MakeBlocking(slot.Fd);
+        FreeSlot(resident);
+        return new RawSocket(slot.Fd, null, slot.IsDeferred);
+    }
+
+    internal override void Discard(RawSocket socket) => _ring.Close(socket.Descriptor);
+
+    private protected override void StartDetach(Resident resident)
+    {
+        int slot = resident.Slot;
+        ref UringSlot s = ref _slots[slot];
+        if (s.IsDetaching) return;
+        s.IsDetaching = true;
+        s.IsWanted = false;
+        if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
+        OperationSet has = s.Has;
+        if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
+        if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Send);
+        if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
+        if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Poll);
+        if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
+    }
+
+    /// <summary>Nothing refers to the descriptor any more: the last operation of a resident closes it.</summary>
+    private void CloseDescriptor(Resident resident, int slot)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_CLOSE;
+        entry.Descriptor = _slots[slot].Fd;
+        Push(resident, RingOperation.Close, ref entry);
+    }
+
+    private void Closed(Resident resident, int slot, int result)
+    {
+        // Not carried out at all, for lack of memory: otherwise the number is free, whatever it said.
+        if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _ring.Close(_slots[slot].Fd);
+        FreeSlot(resident);
+        if (resident is Listener { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) _ring.DeletePath(unix.ToString());
+        resident.CompleteClose();
+    }
+
+    private protected override void CloseQueue()
+    {
+        bool isIdle = !_isWakeArmed || EndWake();
+        _ring.Close(isIdle);
+        _isWakeArmed = false;
+        _stopped.Clear();
+        _parked.Clear();
+    }
+
+    /// <summary>The one operation that belongs to nobody. False when the kernel does not give it back.</summary>
+    private bool EndWake()
+    {
+        SubmissionEntry cancel = default;
+        cancel.Opcode = UringAbi.IORING_OP_ASYNC_CANCEL;
+        cancel.Descriptor = -1;
+        cancel.Address = MarkOf(RingOperation.Wake, 0, 0);
+        cancel.UserData = MarkOf(RingOperation.CancelOther, 0, uint.MaxValue);
+        _ring.Push(in cancel);
+        bool isCancelDone = false;
+        for (int i = 0; i < EndTries && (_isWakeArmed || !isCancelDone); i++)
+        {
+            if (_ring.SubmitAndWait(EndTryMs) != 0) return false;
+            for (int budget = _ring.Ready; budget > 0; budget--)
+            {
+                _ring.Take(out CompletionEntry entry);
+                RingOperation operation = (RingOperation)(entry.UserData >> 56);
+                isCancelDone |= operation == RingOperation.CancelOther;
+                if (operation == RingOperation.Wake) _isWakeArmed = false;
+            }
+        }
+
+        return !_isWakeArmed && isCancelDone;
+    }
+
+    // ------------------------------------------------------------------ a ring that cannot be used any more
+
+    /// <summary>
+    /// The kernel gave an answer that leaves nothing to work with, or lost completions. What was running on the old ring is given
+    /// up, with all connections; listeners listen on with a new ring.
+    /// </summary>
+    private void RingBroke(int error)
+    {
+        Ring broken = _ring;
+        // What it still told is true: above all which descriptors are closed.
+        for (int budget = broken.Ready; budget > 0; budget--)
+        {
+            broken.Take(out CompletionEntry entry);
+            Deliver(in entry);
+        }
+
+        Ring fresh = _open();
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            // Before the old one ends: its sends must not find blocks that belong to others by then.
+            if (ResidentAt(slot) is not Connection) continue;
+            broken.ResetOnClose(_slots[slot].Fd);
+            broken.FinishSend(_slots[slot].Fd);
+        }
+
+        Volatile.Write(ref _ring, fresh);
+        broken.Close(isIdle: false);
+        _isWakeArmed = false;
+        _stopped.Clear();
+        _parked.Clear();
+        Array.Clear(_lends);
+        _lentBuffers = 0;
+        _ringNumber++;
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            if (ResidentAt(slot) is { } resident) GiveUp(resident, slot);
+        }
+
+        Engine.Note(new Notice(
+            NoticeKind.System,
+            $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
+            "no-io-uring.md"));
+    }
+
+    /// <summary>Nothing that ran for it will complete.</summary>
+    private void GiveUp(Resident resident, int slot)
+    {
+        bool wasClosing = (_slots[slot].Has & OperationSet.Close) != 0;
+        _slots[slot].Running = 0;
+        _slots[slot].Has = OperationSet.None;
+        _slots[slot].IsParked = false;
+        if (wasClosing) Closed(resident, slot, 0);
+        else if (_slots[slot].IsDetaching) CloseDescriptor(resident, slot);
+        else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
+        else if (resident is Connector connector) connector.CompleteAttach(Errno.EIO);
+        else if (NeedsReceive(slot)) StartReceive(resident);
+    }
+
+    // ------------------------------------------------------------------ accept
+
+    private void StartAccept(Listener listener)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_ACCEPT;
+        entry.Priority = UringAbi.IORING_ACCEPT_MULTISHOT;
+        entry.Descriptor = _slots[listener.Slot].Fd;
+        entry.OperationFlags = SocketAbi.SOCK_CLOEXEC;
+        Push(listener, RingOperation.Accept, ref entry);
+    }
+
+    internal override void AcceptRest(Listener listener)
+    {
+        int fd = _slots[listener.Slot].Fd;
+        _ring.RefuseNewcomers(fd, listener.EndPoint);
+        // Those that the ring has accepted already come as completions, before the descriptor is closed.
+        while (true)
+        {
+            int accepted = _ring.AcceptNow(fd);
+            if (accepted >= 0) Hand(listener, accepted);
+            else if (accepted is not (-Errno.EINTR or -Errno.ECONNABORTED)) return;
+        }
+    }
+
+    /// <summary>A multishot accept has one place for all addresses: each socket is asked for its own.</summary>
+    private void Hand(Listener listener, int fd)
+    {
+        PeerAddress peer = listener.EndPoint is IPEndPoint ? _ring.PeerAddressOf(fd) : default;
+        listener.CompleteAccept(new RawSocket(fd, null), peer, listener.IsWildcard ? _ring.LocalEndPointOf(fd) : null);
+    }
+
+    private void Accepted(Listener listener, int slot, int result)
+    {
+        // Also when it is being closed: it may still take what was accepted, and discards it otherwise.
+        if (result >= 0) Hand(listener, result);
+        else if (!_slots[slot].IsDetaching) AcceptFailed(listener, slot, -result);
+        if (NeedsReceive(slot)) StartReceive(listener);
+    }
+
+    private void AcceptFailed(Listener listener, int slot, int error)
+    {
+        switch (error)
+        {
+            case Errno.ECANCELED or Errno.EINTR or Errno.ECONNABORTED:
+                return;
+            case Errno.EAGAIN:
+                _ring.MakeBlocking(_slots[slot].Fd);
+                return;
+            case Errno.EMFILE or Errno.ENFILE:
+                ShedResult shed = _ring.Shed(_slots[slot].Fd);
+                // The kernel takes a descriptor before it looks for a connection: with nobody waiting nothing is wrong yet.
+                if (shed == ShedResult.NobodyWaits) PushPoll(listener, EpollAbi.EPOLLIN);
+                else listener.CompleteAcceptError(error, shed == ShedResult.Shed);
+                return;
+            default:
+                listener.CompleteAcceptError(error, shed: false);
+                return;
+        }
+    }
+}
+
+/// <summary>What an operation is for; the top byte of its user_data.</summary>
+internal enum RingOperation : byte
+{
+    Wake,
+    Receive,
+    Send,
+    Accept,
+    Poll,
+    HeldError,
+    CancelReceive,
+    CancelOther,
+    Close,
+}
+
+/// <summary>The operations that a slot has running, by bit.</summary>
+[Flags]
+internal enum OperationSet : ushort
+{
+    None = 0,
+    Receive = 1 << RingOperation.Receive,
+    Send = 1 << RingOperation.Send,
+    Accept = 1 << RingOperation.Accept,
+    Poll = 1 << RingOperation.Poll,
+    HeldError = 1 << RingOperation.HeldError,
+    CancelReceive = 1 << RingOperation.CancelReceive,
+    Close = 1 << RingOperation.Close,
+}
+
+/// <summary>Engine data of one resident.</summary>
+internal struct UringSlot
+{
+    internal int Fd;
+
+    /// <summary>Operations without their last completion. The descriptor stays open until it is zero.</summary>
+    internal int Running;
+
+    /// <summary>Of a receive that nobody waited for: told when somebody does.</summary>
+    internal int HeldError;
+    internal OperationSet Has;
+    internal bool IsWanted;
+    internal bool IsParked;
+    internal bool IsDetaching;
+
+    /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
+    internal long Offered;
+    internal bool WasShort;
+
+    /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
+    internal bool IsDeferred;
+    internal bool FinishesLater;
+
+    /// <summary>It has received once: from now on it is worth a multishot.</summary>
+    internal bool HasReceived;
+}

@@ -1,0 +1,236 @@
+using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Uring;
+
+/// <summary>
+/// Whether io_uring can be used here, and if not, why and what would allow it. Found out by doing on a small ring what the
+/// engine does: sandboxes forbid the whole or single operations, and no question to the kernel tells of multishot.
+/// </summary>
+// Safe: buffers of system calls are on the stack or of the ring, which is closed here with nothing running.
+internal sealed unsafe class UringProbe
+{
+    private const uint TestEntries = 16;
+    private const int TestBuffers = 4;
+    private const int TestBufferBytes = 4096;
+    private const int TestWaitMs = 1000;
+
+    private static readonly Lazy<UringSupport> s_here = new(static () => Run(RingCalls.System));
+
+    private readonly KernelRing _ring;
+    private readonly List<CompletionEntry> _seen = [];
+    private ulong _receiveMark = 1;
+    private bool _isReaderClosed;
+
+    private UringProbe(KernelRing ring) => _ring = ring;
+
+    /// <summary>The answer for this process; found once, in about a millisecond.</summary>
+    internal static UringSupport Here => s_here.Value;
+
+    /// <summary>Every operation that the engine uses.</summary>
+    private static ReadOnlySpan<byte> Opcodes =>
+    [
+        UringAbi.IORING_OP_NOP, UringAbi.IORING_OP_POLL_ADD, UringAbi.IORING_OP_SENDMSG, UringAbi.IORING_OP_ACCEPT, UringAbi.IORING_OP_ASYNC_CANCEL,
+        UringAbi.IORING_OP_CLOSE, UringAbi.IORING_OP_READ, UringAbi.IORING_OP_SEND, UringAbi.IORING_OP_RECV,
+    ];
+
+    internal static UringSupport Run(RingCalls calls)
+    {
+        if (!KernelProbe.HasEpoll) return UringSupport.No(0, "io_uring needs Linux on x64 or arm64");
+        KernelRing? ring = KernelRing.TryOpen(calls, canLimitReceive: true, out RingFailure failure, TestEntries, TestBuffers, TestBufferBytes);
+        if (ring is null) return Refused(failure);
+        UringProbe probe = new(ring);
+        bool canLimitReceive = false;
+        string? trouble = ring.MissingOpcodes(Opcodes) is { } missing ? $"this kernel lacks the io_uring operations {missing}" : probe.Test(out canLimitReceive);
+        ring.Close(isIdle: trouble is null);
+        return trouble is null ? new UringSupport(true, canLimitReceive, 0, "") : UringSupport.No(0, trouble);
+    }
+
+    private static UringSupport Refused(RingFailure failure) => UringSupport.No(failure.Error, failure.Error switch
+    {
+        Errno.EPERM or Errno.EACCES => "io_uring is forbidden here (EPERM): a container's seccomp profile, or kernel.io_uring_disabled is not 0",
+        Errno.ENOSYS => "this kernel has no io_uring, or a sandbox hides it (ENOSYS)",
+        Errno.EINVAL => "io_uring of this kernel is too old: it needs Linux 6.1 (EINVAL)",
+        Errno.ENOMEM => "not enough memory for io_uring (ENOMEM): raise the locked-memory limit (ulimit -l)",
+        Errno.EMFILE or Errno.ENFILE => "no descriptor left for io_uring: raise the descriptor limit (ulimit -n)",
+        0 => $"io_uring of this kernel is too old: {failure.Step}",
+        _ => $"io_uring is not usable: {failure.Step}: {ErrorText.Of(failure.Error)}",
+    });
+
+    // ------------------------------------------------------------------ the self-test
+
+    /// <summary>Null, or what did not work.</summary>
+    private string? Test(out bool canLimitReceive)
+    {
+        canLimitReceive = false;
+        int* pair = stackalloc int[2];
+        if (Syscall.SocketPair(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0, pair) != 0) return $"a socket pair for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        string? trouble = TestTraffic(pair[0], pair[1], out canLimitReceive) ?? TestEnd(pair[0], pair[1]) ?? TestAccept();
+        if (!_isReaderClosed) Syscall.Close(pair[0]);
+        Syscall.Close(pair[1]);
+        return trouble;
+    }
+
+    /// <summary>A multishot receive gets two messages sent in two ways; a limit ends it where the kernel knows one.</summary>
+    private string? TestTraffic(int reader, int writer, out bool canLimitReceive)
+    {
+        canLimitReceive = false;
+        ReadOnlySpan<byte> text = "whimbrel"u8;
+        byte* data = stackalloc byte[text.Length];
+        text.CopyTo(new Span<byte>(data, text.Length));
+        PushReceive(reader, mark: 1, totalLength: (uint)text.Length);
+        PushSend(writer, mark: 2, data, text.Length);
+        if (!TryWait(2, out CompletionEntry sent) || sent.Result != text.Length) return "io_uring does not send here";
+        if (!TryWait(1, out CompletionEntry limited)) return "io_uring does not receive here";
+        bool isUnknown = limited.Result == -Errno.EINVAL;
+        if (!isUnknown && !GiveBack(limited, text)) return "a receive of io_uring brought the wrong bytes";
+        canLimitReceive = !isUnknown && (limited.Flags & UringAbi.IORING_CQE_F_MORE) == 0;
+        // Where the limit is not known but not refused either, the first receive goes on.
+        if (isUnknown || canLimitReceive) PushReceive(reader, _receiveMark = 3, totalLength: 0);
+        if (isUnknown && (!TryWait(_receiveMark, out CompletionEntry first) || !GiveBack(first, text))) return "a receive of io_uring brought the wrong bytes";
+        IoVector vector = new() { Base = data, Length = (nuint)text.Length };
+        MessageHeader message = new() { Vectors = &vector, VectorCount = 1 };
+        SubmissionEntry gather = new() { Opcode = UringAbi.IORING_OP_SENDMSG, Descriptor = writer, Address = (ulong)(&message), Length = 1, OperationFlags = SocketAbi.MSG_NOSIGNAL, UserData = 4 };
+        for (int i = 0; i < 2; i++)
+        {
+            _ring.Push(in gather);
+            if (!TryWait(4, out CompletionEntry gathered) || gathered.Result != text.Length) return "io_uring does not send messages here";
+            if (!TryWait(_receiveMark, out CompletionEntry received) || !GiveBack(received, text)) return "a multishot receive of io_uring brought the wrong bytes";
+            if ((received.Flags & UringAbi.IORING_CQE_F_MORE) == 0) return "a multishot receive of io_uring ended by itself";
+        }
+
+        return null;
+    }
+
+    /// <summary>A cancelled receive says so, a poll sees room, a read sees a wake-up, and a close closes.</summary>
+    private string? TestEnd(int reader, int writer)
+    {
+        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = _receiveMark, UserData = 5 });
+        if (!TryWait(5, out CompletionEntry cancel) || cancel.Result != 0) return "io_uring does not cancel here";
+        if (!TryWait(_receiveMark, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED || (ended.Flags & UringAbi.IORING_CQE_F_MORE) != 0) return "a cancelled receive of io_uring did not end";
+        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = writer, OperationFlags = EpollAbi.EPOLLOUT, UserData = 6 });
+        if (!TryWait(6, out CompletionEntry polled) || polled.Result < 0) return "io_uring does not poll here";
+        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_READ, Descriptor = _ring.WakeDescriptor, Address = (ulong)_ring.WakeWord, Length = sizeof(ulong), UserData = 7 });
+        _ring.Wake();
+        if (!TryWait(7, out CompletionEntry woken) || woken.Result != sizeof(ulong)) return "io_uring does not read here";
+        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_NOP, UserData = 8 });
+        if (!TryWait(8, out CompletionEntry _)) return "io_uring does nothing here";
+        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_CLOSE, Descriptor = reader, UserData = 9 });
+        if (!TryWait(9, out CompletionEntry closed) || closed.Result != 0) return "io_uring does not close here";
+        _isReaderClosed = true;
+        return null;
+    }
+
+    /// <summary>A multishot accept on a Unix listener with a name of the kernel's choice takes two dials.</summary>
+    private string? TestAccept()
+    {
+        int listener = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
+        if (listener < 0) return $"a socket for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
+        *(ushort*)address = SocketAbi.AF_UNIX;
+        uint length = SocketAbi.MaxAddressBytes;
+        string? trouble = null;
+        if (Syscall.Bind(listener, address, sizeof(ushort)) != 0 || Syscall.Listen(listener, 4) != 0 || Syscall.GetSocketName(listener, address, &length) != 0)
+        {
+            trouble = $"a listener for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        }
+
+        if (trouble is null)
+        {
+            _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ACCEPT, Descriptor = listener, Priority = UringAbi.IORING_ACCEPT_MULTISHOT, OperationFlags = SocketAbi.SOCK_CLOEXEC, UserData = 10 });
+            for (int i = 0; i < 2 && trouble is null; i++) trouble = TestDial(address, length);
+            _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = 10, UserData = 11 });
+            if (trouble is null && (!TryWait(11, out CompletionEntry _) || !TryWait(10, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED)) trouble = "an accept of io_uring cannot be cancelled here";
+        }
+
+        Syscall.Close(listener);
+        return trouble;
+    }
+
+    private string? TestDial(byte* address, uint length)
+    {
+        int dialler = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
+        if (dialler < 0) return $"a socket for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        string? trouble = null;
+        if (Syscall.Connect(dialler, address, length) != 0) trouble = $"a dial for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+        else if (!TryWait(10, out CompletionEntry accepted) || accepted.Result < 0 || (accepted.Flags & UringAbi.IORING_CQE_F_MORE) == 0) trouble = "a multishot accept of io_uring does not work here";
+        else Syscall.Close(accepted.Result);
+        Syscall.Close(dialler);
+        return trouble;
+    }
+
+    private void PushReceive(int fd, ulong mark, uint totalLength)
+    {
+        _ring.Push(new SubmissionEntry
+        {
+            Opcode = UringAbi.IORING_OP_RECV,
+            Flags = UringAbi.IOSQE_BUFFER_SELECT,
+            Priority = UringAbi.IORING_RECV_MULTISHOT,
+            Descriptor = fd,
+            TotalLength = totalLength,
+            UserData = mark,
+        });
+    }
+
+    private void PushSend(int fd, ulong mark, byte* data, int length)
+    {
+        _ring.Push(new SubmissionEntry
+        {
+            Opcode = UringAbi.IORING_OP_SEND,
+            Descriptor = fd,
+            Address = (ulong)data,
+            Length = (uint)length,
+            OperationFlags = SocketAbi.MSG_NOSIGNAL,
+            UserData = mark,
+        });
+    }
+
+    /// <summary>Looks at what was received, and gives its buffer back.</summary>
+    private bool GiveBack(CompletionEntry received, ReadOnlySpan<byte> expected)
+    {
+        if ((received.Flags & UringAbi.IORING_CQE_F_BUFFER) == 0 || received.Result != expected.Length) return false;
+        int buffer = (int)(received.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT);
+        bool isRight = buffer < TestBuffers && new ReadOnlySpan<byte>(_ring.BufferAt(buffer), received.Result).SequenceEqual(expected);
+        if (buffer < TestBuffers) _ring.ReturnBuffer(buffer);
+        return isRight;
+    }
+
+    /// <summary>The next completion with this mark; others are kept.</summary>
+    private bool TryWait(ulong mark, out CompletionEntry entry)
+    {
+        long deadline = Environment.TickCount64 + TestWaitMs;
+        long left = TestWaitMs;
+        for (bool isFirst = true; isFirst || left > 0; left = deadline - Environment.TickCount64)
+        {
+            while (_ring.Ready > 0)
+            {
+                _ring.Take(out CompletionEntry taken);
+                _seen.Add(taken);
+            }
+
+            for (int i = 0; i < _seen.Count; i++)
+            {
+                if (_seen[i].UserData != mark) continue;
+                entry = _seen[i];
+                _seen.RemoveAt(i);
+                return true;
+            }
+
+            if (_ring.SubmitAndWait(left) != 0) break;
+            isFirst = false;
+        }
+
+        entry = default;
+        return false;
+    }
+}
+
+/// <summary>What the probe found.</summary>
+/// <param name="IsOffered">The engine works here.</param>
+/// <param name="CanLimitReceive">A multishot receive can be told after how many bytes to end.</param>
+/// <param name="Error">The system's error number, when that was the reason.</param>
+/// <param name="Reason">Why it does not, and what would allow it; empty when it does.</param>
+internal readonly record struct UringSupport(bool IsOffered, bool CanLimitReceive, int Error, string Reason)
+{
+    internal static UringSupport No(int error, string reason) => new(false, false, error, reason);
+}

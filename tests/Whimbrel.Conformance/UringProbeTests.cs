@@ -1,0 +1,169 @@
+using Whimbrel.Engines;
+using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Each answer that a kernel or a sandbox refuses io_uring with leads to a named reason, or to a ring with less.</summary>
+// Safe: what the overrides get is valid during the call, and they read it then.
+public sealed unsafe class UringProbeTests
+{
+    private static void NeedsUring() => Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
+
+    /// <summary>Answers set-ups as told; the kernel answers the rest.</summary>
+    private sealed class Answering(Func<uint, uint, int> setup) : RingCalls
+    {
+        internal uint LastFlags { get; private set; }
+
+        internal uint LastEntries { get; private set; }
+
+        internal byte MissingOpcode { get; init; }
+
+        internal int BufferRingError { get; init; }
+
+        internal uint MissingFeatures { get; init; }
+
+        internal ulong DeafTo { get; init; }
+
+        internal override int Setup(uint entries, UringParameters* parameters)
+        {
+            (LastFlags, LastEntries) = (parameters->Flags, entries);
+            int error = setup(entries, parameters->Flags);
+            if (error != 0) return -error;
+            int fd = base.Setup(entries, parameters);
+            parameters->Features &= ~MissingFeatures;
+            return fd;
+        }
+
+        internal override int Register(int fd, uint operation, void* argument, uint count)
+        {
+            if (operation == UringAbi.IORING_REGISTER_PBUF_RING && BufferRingError != 0) return -BufferRingError;
+            int result = base.Register(fd, operation, argument, count);
+            if (operation == UringAbi.IORING_REGISTER_PROBE && MissingOpcode != 0) ((ProbedOpcode*)((byte*)argument + 16))[MissingOpcode].Flags = 0;
+            return result;
+        }
+
+        // The operations are taken and never done.
+        internal override int Enter(int fd, uint submit, uint complete, uint flags, WaitArgument* argument) =>
+            DeafTo == 0 ? base.Enter(fd, submit, complete, flags, argument) : -Errno.EINTR;
+    }
+
+    [Theory]
+    [InlineData(Errno.EPERM, "forbidden here (EPERM)")]
+    [InlineData(Errno.EACCES, "forbidden here (EPERM)")]
+    [InlineData(Errno.ENOSYS, "no io_uring, or a sandbox hides it (ENOSYS)")]
+    [InlineData(Errno.EINVAL, "too old: it needs Linux 6.1 (EINVAL)")]
+    [InlineData(Errno.ENOMEM, "not enough memory for io_uring (ENOMEM)")]
+    [InlineData(Errno.EMFILE, "raise the descriptor limit")]
+    [InlineData(Errno.EIO, "io_uring_setup: ")]
+    public void A_refusal_is_named(int error, string reason)
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        UringSupport support = UringProbe.Run(new Answering((_, _) => error));
+        Assert.False(support.IsOffered);
+        Assert.Equal(error, support.Error);
+        Assert.Contains(reason, support.Reason, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(UringAbi.IORING_SETUP_NO_SQARRAY)]
+    [InlineData(UringAbi.IORING_SETUP_NO_SQARRAY | UringAbi.IORING_SETUP_SUBMIT_ALL)]
+    public void A_flag_that_the_kernel_does_not_know_is_left_out(uint unknown)
+    {
+        NeedsUring();
+        Answering calls = new((_, flags) => (flags & unknown) != 0 ? Errno.EINVAL : 0);
+        UringSupport support = UringProbe.Run(calls);
+        Assert.True(support.IsOffered, support.Reason);
+        Assert.Equal(0U, calls.LastFlags & unknown);
+        Assert.NotEqual(0U, calls.LastFlags & UringAbi.IORING_SETUP_DEFER_TASKRUN);
+    }
+
+    [Fact]
+    public void A_flag_that_the_engine_needs_is_never_left_out()
+    {
+        NeedsUring();
+        UringSupport support = UringProbe.Run(new Answering((_, flags) => (flags & UringAbi.IORING_SETUP_DEFER_TASKRUN) != 0 ? Errno.EINVAL : 0));
+        Assert.False(support.IsOffered);
+    }
+
+    [Fact]
+    public void With_less_memory_the_ring_is_smaller()
+    {
+        NeedsUring();
+        Answering calls = new((entries, _) => entries > 128 ? Errno.ENOMEM : 0);
+        KernelRing? ring = KernelRing.TryOpen(calls, canLimitReceive: false, out RingFailure failure);
+        Assert.True(ring is not null, failure.ToString());
+        ring.Close(isIdle: true);
+        Assert.Equal(128U, calls.LastEntries);
+    }
+
+    [Fact]
+    public void Memory_that_comes_back_late_is_waited_for()
+    {
+        NeedsUring();
+        int calls = 0;
+        KernelRing? ring = KernelRing.TryOpen(new Answering((_, _) => calls++ < 7 ? Errno.ENOMEM : 0), canLimitReceive: false, out RingFailure failure);
+        Assert.True(ring is not null, failure.ToString());
+        ring.Close(isIdle: true);
+    }
+
+    [Fact]
+    public void A_missing_operation_a_missing_feature_and_a_refused_buffer_ring_are_named()
+    {
+        NeedsUring();
+        Assert.Contains("lacks the io_uring operations 13", UringProbe.Run(new Answering(static (_, _) => 0) { MissingOpcode = UringAbi.IORING_OP_ACCEPT }).Reason, StringComparison.Ordinal);
+        Assert.Contains("without 0x100", UringProbe.Run(new Answering(static (_, _) => 0) { MissingFeatures = UringAbi.IORING_FEAT_EXT_ARG }).Reason, StringComparison.Ordinal);
+        UringSupport refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.EPERM });
+        Assert.Equal((false, Errno.EPERM), (refused.IsOffered, refused.Error));
+        refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.EIO });
+        Assert.Contains("registering a ring of buffers", refused.Reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_ring_that_does_nothing_fails_the_self_test_in_time()
+    {
+        NeedsUring();
+        UringSupport support = UringProbe.Run(new Answering(static (_, _) => 0) { DeafTo = 1 });
+        Assert.False(support.IsOffered);
+        Assert.Contains("does not send here", support.Reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_probe_leaves_no_descriptor_open()
+    {
+        NeedsUring();
+        int before = Directory.GetFileSystemEntries("/proc/self/fd").Length;
+        for (int i = 0; i < 20; i++) Assert.True(UringProbe.Run(RingCalls.System).IsOffered);
+        Assert.InRange(Directory.GetFileSystemEntries("/proc/self/fd").Length, 0, before + 10);
+    }
+
+    [Fact]
+    public void Asked_for_where_it_cannot_run_it_fails_with_the_reason_and_the_page()
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        UringSupport forbidden = UringSupport.No(Errno.EPERM, "io_uring is forbidden here (EPERM): by the test");
+        string message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Uring, null, prefersUring: false, () => forbidden)).Message;
+        Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here (EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md.", message);
+        message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Auto, "uring", prefersUring: false, () => forbidden)).Message;
+        Assert.Contains("asked for by WHIMBREL_ENGINE", message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Once_it_is_preferred_a_fall_back_tells_its_reason()
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        UringSupport works = new(true, true, 0, "");
+        Assert.Equal((EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, prefersUring: true, () => works));
+        Assert.Equal((EngineKind.Epoll, "by the test"), EngineSelector.Choose(EngineKind.Auto, null, prefersUring: true, static () => UringSupport.No(Errno.EPERM, "by the test")));
+        Assert.Equal(EngineKind.Epoll, EngineSelector.Choose(EngineKind.Auto, null).Kind);
+    }
+
+    [Fact]
+    public void The_variable_chooses_it_and_the_engine_says_so()
+    {
+        NeedsUring();
+        (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, "uring");
+        Assert.Equal((EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), (kind, reason));
+        Assert.Equal("uring (1 loop, asked for by EngineOptions.Kind)", new Engine(new EngineOptions { Kind = EngineKind.Uring, Loops = 1 }).ToString());
+    }
+}
