@@ -69,7 +69,7 @@ internal sealed partial class Strand
         if (_batch is not { } batch || _reserved > 0) return false;
         _batch = null;
         int length = batch.Length;
-        if (length > 0 && _loop.Mailbox.PostOwned(_connection, _generation, batch, length)) return true;
+        if (length > 0 && _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, length)) return true;
         _connection.GiveBackForeign(length, _generation);
         batch.Dispose();
         return false;

@@ -45,7 +45,7 @@ internal struct DataItem
 /// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
 /// messages end is kept, so that a member at its limit loses no more of them than it has no room for.
 /// </summary>
-internal sealed class Mailbox
+internal sealed class Mailbox : IThreadPoolWorkItem
 {
     internal const int LimitBytes = 1024 * 1024;
     internal const int RunLimitBytes = Buffers.Run.FixedCapacity;
@@ -72,6 +72,7 @@ internal sealed class Mailbox
     private int _runBytes;
 
     private int _sleeping;
+    private int _wakeIsQueued;
     private int _waking;
     private volatile bool _any;
     private volatile bool _isClosed;
@@ -150,14 +151,38 @@ internal sealed class Mailbox
     /// <summary>Memory whose ownership moves with the item: nothing is copied, so no byte limit of the mailbox applies.</summary>
     internal bool PostOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
     {
+        if (!AddOwned(connection, generation, owner, length)) return false;
+        WakeIfSleeping();
+        return true;
+    }
+
+    /// <summary>
+    /// The same for what a callback on the thread pool has sent. A loop that sleeps is woken behind the callbacks that are
+    /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it.
+    /// </summary>
+    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    {
+        if (!AddOwned(connection, generation, owner, length)) return false;
+        Interlocked.MemoryBarrier();
+        if (Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
+        return true;
+    }
+
+    void IThreadPoolWorkItem.Execute()
+    {
+        // First: whoever posts from here on queues the next one.
+        Interlocked.Exchange(ref _wakeIsQueued, 0);
+        WakeIfSleeping();
+    }
+
+    private bool AddOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    {
         lock (_gate)
         {
             if (_isClosed) return false;
             Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
+            return true;
         }
-
-        WakeIfSleeping();
-        return true;
     }
 
     /// <summary>Joins the run of the previous item if it is the same group's, else starts one.</summary>
