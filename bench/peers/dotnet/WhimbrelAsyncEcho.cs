@@ -24,14 +24,22 @@ internal sealed class WhimbrelAsyncEcho : Session
     {
         var count = Math.Min(unread.Length, _answer.Length);
         unread[..count].CopyTo(_answer);
-        PauseReceiving();
-        _ = AnswerAsync(count);
+        // Nothing may come while the answer waits for room; most of the time there is room, and nothing to stop.
+        var answer = AnswerAsync(count);
+        if (!answer.IsCompleted)
+        {
+            PauseReceiving();
+            _ = ResumeAfterAsync(answer);
+        }
+
         return count;
     }
 
-    private async Task AnswerAsync(int count)
+    private async ValueTask AnswerAsync(int count) => await SendAsync(_answer.AsMemory(0, count));
+
+    private async Task ResumeAfterAsync(ValueTask answer)
     {
-        await SendAsync(_answer.AsMemory(0, count));
+        await answer;
         ResumeReceiving();
     }
 }
