@@ -155,6 +155,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
             });
             Peer peer = rig.Dial(server.EndPoint!);
             RecordingSession session = server.Connected();
+            rig.Settle(); // on the pool the pause is on its way to the loop
             peer.Reset();
             rig.Settle();
             rig.OnLoop(session, () => session.CallStartTimer(TimeSpan.Zero));
