@@ -89,23 +89,23 @@ public partial class Server
             // Counted before it is decided about: several loops may accept at once, and none may pass the limit.
             if (Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
             {
-                Interlocked.Increment(ref _rejected);
                 Drop(listener, socket);
+                Interlocked.Increment(ref _rejected);
                 return;
             }
 
             Loop? loop = null;
             if ((_admit is not null || _chooseLoop is not null) && !Ask(new Arrival(_owner, listener.Loop, local, peer), out loop))
             {
-                Interlocked.Increment(ref _refused);
                 Drop(listener, socket);
+                Interlocked.Increment(ref _refused);
                 return;
             }
 
             if (_owner.Options.AcceptLimit > 0 && !TakeOneOfLimit())
             {
-                Interlocked.Increment(ref _rejected);
                 Drop(listener, socket);
+                Interlocked.Increment(ref _rejected);
                 return;
             }
 
