@@ -28,8 +28,8 @@ public partial class Server
         private int _acceptsLeft;
         private int _nextLoop = -1;
         private int _sessionsTold;
-        private long _lastRefusalNoticeMs = long.MinValue / 2;
-        private long _lastDescriptorNoticeMs = long.MinValue / 2;
+        private NoticePace _refusalNotices;
+        private NoticePace _descriptorNotices;
         private volatile bool _isStopping;
         private volatile bool _isAborting;
 
@@ -142,9 +142,7 @@ public partial class Server
 
         private void NoteRefusal(Exception exception)
         {
-            long now = Engine.NowMs;
-            long last = Volatile.Read(ref _lastRefusalNoticeMs);
-            if (now - last < NoticeEveryMs || Interlocked.CompareExchange(ref _lastRefusalNoticeMs, now, last) != last) return;
+            if (!_refusalNotices.TryTake(Engine.NowMs)) return;
             NoteSession(new Notice(
                 NoticeKind.UserException,
                 $"Admit or ChooseLoop of the server threw {exception.GetType().Name}: {exception.Message}. That connection was closed; accepting goes on.",
@@ -241,9 +239,7 @@ public partial class Server
 
         internal override void NoteDescriptorLimit(int error)
         {
-            long now = Engine.NowMs;
-            if (now - _lastDescriptorNoticeMs < 60_000) return;
-            _lastDescriptorNoticeMs = now;
+            if (!_descriptorNotices.TryTake(Engine.NowMs)) return;
             NoteSession(new Notice(
                 NoticeKind.DescriptorLimit,
                 $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",

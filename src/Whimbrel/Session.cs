@@ -2,6 +2,7 @@ using System.Buffers;
 using System.Net;
 using System.Runtime.CompilerServices;
 using System.Text;
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
@@ -139,17 +140,8 @@ public abstract class Session : IConnection
     /// <param name="text">What to send.</param>
     public SendResult Send(ReadOnlySpan<char> text)
     {
-        int length = Encoding.UTF8.GetMaxByteCount(text.Length);
-        if (length <= 1024)
-        {
-            Span<byte> small = stackalloc byte[1024];
-            return Send(small[..Encoding.UTF8.GetBytes(text, small)]);
-        }
-
-        byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
-        SendResult result = Send(bytes.AsSpan(0, Encoding.UTF8.GetBytes(text, bytes)));
-        ArrayPool<byte>.Shared.Return(bytes);
-        return result;
+        using Utf8Text encoded = new(text, stackalloc byte[Utf8Text.SmallBytes]);
+        return Send(encoded.Bytes);
     }
 
     /// <summary>
@@ -285,16 +277,7 @@ public abstract class Session : IConnection
 
         CloseCause first = Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause) ?? reason.Cause;
         if (first != reason.Cause) reason = new CloseReason(first);
-        connection.CloseForeign(_generation);
-        connection.Loop.PostControl(
-            static (_, c, r, g) =>
-            {
-                Connection target = (Connection)c!;
-                if (target.Generation == (uint)g) target.AbortWith((CloseReason)r!);
-            },
-            connection,
-            reason,
-            _generation);
+        connection.AbortForeign(reason, _generation);
     }
 
     /// <summary>Ends this half: what is queued is sent, then FIN; receiving goes on until the peer finishes. Later sends give <see cref="SendResult.Closed"/>.</summary>
@@ -370,10 +353,9 @@ public abstract class Session : IConnection
     /// <param name="period">Distance between firings; zero for one shot.</param>
     protected LoopTimer StartTimer(TimeSpan due, TimeSpan period = default)
     {
-        if (RunningStrand is { } running) return running.StartTimer(due, period);
-        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
-        StrandHere(connection, nameof(StartTimer));
-        return connection.StartSessionTimer(due, period);
+        LoopTimer timer = NewTimer(period);
+        timer.Start(due, period);
+        return timer;
     }
 
     /// <summary>Starts a timer for a moment of the wall clock, converted to the monotonic clock now: later changes of the wall clock do not move it. The session's thread only.</summary>
@@ -381,10 +363,21 @@ public abstract class Session : IConnection
     /// <param name="period">Distance between firings; zero for one shot.</param>
     protected LoopTimer StartTimer(DateTimeOffset due, TimeSpan period = default)
     {
-        if (RunningStrand is { } running) return running.StartTimer(due, period);
-        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
-        StrandHere(connection, nameof(StartTimer));
-        return connection.StartSessionTimer(due, period);
+        LoopTimer timer = NewTimer(period);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    private LoopTimer NewTimer(TimeSpan period)
+    {
+        // On the pool the connection may have ended under the running callback: then the timer is one that never fires.
+        if (RunningStrand is null)
+        {
+            if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+            StrandHere(connection, nameof(StartTimer));
+        }
+
+        return new LoopTimer(Loop, this) { PeriodMs = Loop.PeriodMsOf(period) };
     }
 
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>

@@ -1,6 +1,5 @@
-using System.Buffers;
 using System.Runtime.CompilerServices;
-using System.Text;
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Engines;
 
@@ -115,19 +114,7 @@ public class SessionGroup
     /// <param name="except">A session that does not get it, or null.</param>
     /// <returns><see cref="SendResult.Full"/> when a loop's mailbox was full, so that the members on that loop do not get it; else <see cref="SendResult.Queued"/>.</returns>
     [OverloadResolutionPriority(1)]
-    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null)
-    {
-        SendResult result = SendResult.Queued;
-        if (data.IsEmpty) return result;
-        Strand.Current?.FlushBatch();
-        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
-        {
-            if (shard.Loop.IsCurrent) shard.Broadcast(data, except, null);
-            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, except) == SendResult.Full) result = SendResult.Full;
-        }
-
-        return result;
-    }
+    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => Broadcast(data, except, null);
 
     /// <summary>Sends the bytes to the members that match; in all else the same.</summary>
     /// <param name="data">What to send. Free to be reused at once.</param>
@@ -138,13 +125,19 @@ public class SessionGroup
     public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate)
     {
         ArgumentNullException.ThrowIfNull(predicate);
+        return Broadcast(data, null, predicate);
+    }
+
+    private SendResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate)
+    {
         SendResult result = SendResult.Queued;
         if (data.IsEmpty) return result;
         Strand.Current?.FlushBatch();
+        object? extra = predicate ?? (object?)except;
         foreach (GroupShard shard in Volatile.Read(ref Target._shards))
         {
-            if (shard.Loop.IsCurrent) shard.Broadcast(data, null, predicate);
-            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, predicate) == SendResult.Full) result = SendResult.Full;
+            if (shard.Loop.IsCurrent) shard.Broadcast(data, except, predicate);
+            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, extra) == SendResult.Full) result = SendResult.Full;
         }
 
         return result;
@@ -156,17 +149,8 @@ public class SessionGroup
     public SendResult Broadcast(string text, Session? except = null)
     {
         ArgumentNullException.ThrowIfNull(text);
-        int length = Encoding.UTF8.GetMaxByteCount(text.Length);
-        if (length <= 1024)
-        {
-            Span<byte> small = stackalloc byte[1024];
-            return Broadcast(small[..Encoding.UTF8.GetBytes(text, small)], except);
-        }
-
-        byte[] bytes = ArrayPool<byte>.Shared.Rent(length);
-        SendResult result = Broadcast(bytes.AsSpan(0, Encoding.UTF8.GetBytes(text, bytes)), except);
-        ArrayPool<byte>.Shared.Return(bytes);
-        return result;
+        using Utf8Text encoded = new(text, stackalloc byte[Utf8Text.SmallBytes]);
+        return Broadcast(encoded.Bytes, except);
     }
 
     /// <summary>Sends the bytes to all members that match, waiting for room in the mailboxes, and counts. Completes when every loop has queued it.</summary>

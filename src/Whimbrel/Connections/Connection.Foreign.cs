@@ -151,6 +151,21 @@ internal sealed partial class Connection
         }
     }
 
+    /// <summary>Abort from another thread: refused from here on, and quicker to the loop than sends. Any thread but the loop's.</summary>
+    internal void AbortForeign(CloseReason reason, uint generation)
+    {
+        CloseForeign(generation);
+        Loop.PostControl(
+            static (_, c, r, g) =>
+            {
+                Connection connection = (Connection)c!;
+                if (connection.Generation == (uint)g) connection.AbortWith((CloseReason)r!);
+            },
+            this,
+            reason,
+            generation);
+    }
+
     private void RefuseForeign() => CloseForeign(Generation);
 
     /// <summary>A strand takes room for what it gathers. Any thread.</summary>

@@ -46,6 +46,7 @@ internal sealed partial class Connection
         ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         _strand!.PostHandedOver(next);
+        if (_saidServerStopping) _strand.PostServerStopping();
     }
 
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)

@@ -265,20 +265,6 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ timers of the session
 
-    internal LoopTimer StartSessionTimer(TimeSpan due, TimeSpan period)
-    {
-        LoopTimer timer = new(Loop, _session);
-        timer.Start(due, period);
-        return timer;
-    }
-
-    internal LoopTimer StartSessionTimer(DateTimeOffset due, TimeSpan period)
-    {
-        LoopTimer timer = new(Loop, _session);
-        timer.Start(due, period);
-        return timer;
-    }
-
     /// <summary>It ends with the session. False when the session is ending already, and a timer would outlive it.</summary>
     internal bool RememberSessionTimer(LoopTimer timer)
     {

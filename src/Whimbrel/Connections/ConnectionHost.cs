@@ -1,4 +1,5 @@
 using System.Net;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Connections;
 
@@ -9,10 +10,9 @@ namespace Whimbrel.Connections;
 internal abstract class ConnectionHost
 {
     private readonly Lock _gate = new();
-    protected const int NoticeEveryMs = 60_000;
 
     private HostShard?[] _hostShards = [];
-    private long _lastSlowNoticeMs = long.MinValue / 2;
+    private NoticePace _slowNotices;
     private long _slowConsumers;
 
     protected ConnectionHost(Engine engine, ConnectionOptions options, bool isAccepting)
@@ -59,9 +59,7 @@ internal abstract class ConnectionHost
     internal void NoteSlowConsumer(Session session, long pending, long limit)
     {
         Interlocked.Increment(ref _slowConsumers);
-        long now = Engine.NowMs;
-        long last = Volatile.Read(ref _lastSlowNoticeMs);
-        if (now - last < NoticeEveryMs || Interlocked.CompareExchange(ref _lastSlowNoticeMs, now, last) != last) return;
+        if (!_slowNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new Notice(
             NoticeKind.SlowConsumer,
             $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",

@@ -110,7 +110,6 @@ internal sealed partial class Strand
         GiveBackReserved();
         if (_connection.IsRefused(count, _generation)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
-        _reserved = 0;
         StrandBlock batch = BatchFor(count);
         _reserved = count;
         return batch.Room[..count];
@@ -150,18 +149,4 @@ internal sealed partial class Strand
     }
 
     internal void HandOver(Session next) => _next = next;
-
-    internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
-    {
-        LoopTimer timer = new(_loop, _session) { PeriodMs = Loop.PeriodMsOf(period) };
-        timer.Start(due, period);
-        return timer;
-    }
-
-    internal LoopTimer StartTimer(DateTimeOffset due, TimeSpan period)
-    {
-        LoopTimer timer = new(_loop, _session) { PeriodMs = Loop.PeriodMsOf(period) };
-        timer.Start(due, period);
-        return timer;
-    }
 }

@@ -56,7 +56,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private int _atLeast;
     private bool _finishWasTold;
     private bool _isSwitching;
-    private bool _saidServerStopping;
     private bool _saidDisconnecting;
     private CloseCause _firstEnd;
 
@@ -420,7 +419,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 RunHandedOver((Session)item.First!);
                 break;
             case StrandEventKind.ServerStopping:
-                SayServerStopping();
+                if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
                 break;
             case StrandEventKind.Sent:
                 RunSent();
@@ -509,16 +508,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private void AbortWith(CloseReason reason)
     {
         if (EndHere(reason.Cause) is CloseCause first && first != reason.Cause) reason = new CloseReason(first);
-        _connection.CloseForeign(_generation);
-        _loop.PostControl(
-            static (_, c, r, g) =>
-            {
-                Connection connection = (Connection)c!;
-                if (connection.Generation == (uint)g) connection.AbortWith((CloseReason)r!);
-            },
-            _connection,
-            reason,
-            _generation);
+        _connection.AbortForeign(reason, _generation);
     }
 
     // ------------------------------------------------------------------ received bytes (contract 3)
@@ -640,15 +630,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         old.TellEnded(new CloseReason(CloseCause.HandedOver));
         Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
-        if (_saidServerStopping) SayServerStopping();
         // It may have handed over at once.
         if (!_isSwitching) Release(Holds.HandOver);
-    }
-
-    private void SayServerStopping()
-    {
-        _saidServerStopping = true;
-        if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
     }
 
     private void SayDisconnecting(CloseReason reason)

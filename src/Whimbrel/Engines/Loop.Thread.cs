@@ -13,10 +13,8 @@ public abstract partial class Loop
     /// <summary>Rounds of continuations that a loop at its end still runs itself, each made ready by the one before.</summary>
     private const int LastContinuations = 64;
 
-    private const int NoticeEveryMs = 60_000;
-
     private long _idleSince;
-    private long _lastIdleNoticeMs = long.MinValue / 2;
+    private NoticePace _idleNotices;
     private int _ownerThread; // managed thread id of who runs an adopted loop; 0: nobody yet
     private bool _hasBegun;
     private bool _hooked;
@@ -228,9 +226,7 @@ public abstract partial class Loop
         catch (Exception e)
         {
             // It would be told of millions of times a second.
-            if (TimeMs - _lastIdleNoticeMs < NoticeEveryMs) return;
-            _lastIdleNoticeMs = TimeMs;
-            Engine.NoteException("OnIdle", e);
+            if (_idleNotices.TryTake(TimeMs)) Engine.NoteException("OnIdle", e);
         }
     }
 

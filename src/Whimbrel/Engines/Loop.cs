@@ -51,7 +51,7 @@ public abstract partial class Loop
     private bool _isFlushing;
     private Undertaking? _firstUndertaking;
     private long _busySinceMs;
-    private long _lastBlockedNoticeMs = long.MinValue / 2;
+    private NoticePace _blockedNotices;
     private bool _isStopping;
     private int _strands;
     private bool _isStopped;
@@ -250,8 +250,7 @@ public abstract partial class Loop
     private void NoteBlocked(long busyMs)
     {
         Counters.BlockedTurns++;
-        if (TimeMs - _lastBlockedNoticeMs < 60_000) return;
-        _lastBlockedNoticeMs = TimeMs;
+        if (!_blockedNotices.TryTake(TimeMs)) return;
         Engine.Note(new Notice(
             NoticeKind.BlockedLoop,
             $"{Suspect ?? "A callback"} blocked loop {Index} for {busyMs} ms. Other sessions on this loop waited. Move the work to Task.Run, or post it in smaller pieces.",
