@@ -14,33 +14,18 @@ public abstract class Suite(Transport transport)
         ArgumentNullException.ThrowIfNull(test);
         foreach (int seed in transport.Seeds)
         {
-            string? failure = Try(test, seed, loops, out bool isPoolInRealTime);
-            if (failure is null) continue;
-            // The suites were written for the timing of a loop. Where pool threads take part in real time, a step that a test
-            // takes for done may still be on its way: there a test fails when it fails twice. On the memory engine, where the
-            // same code runs in a fixed order, and in the simulation, once is enough.
-            if (!isPoolInRealTime) Assert.Fail(failure);
-            TestContext.Current.TestOutputHelper?.WriteLine($"First attempt: {failure}");
-            failure = Try(test, seed, loops, out _);
-            if (failure is not null) Assert.Fail(failure);
-        }
-    }
-
-    private string? Try(Action<Rig> test, int seed, int loops, out bool isPoolInRealTime)
-    {
-        Rig rig = transport.Make(seed, loops);
-        isPoolInRealTime = rig.IsPool && !rig.IsVirtual;
-        try
-        {
-            test(rig);
-            rig.Finish();
-            return null;
-        }
-        catch (Exception e) when (e.GetType().Name != "SkipException")
-        {
-            string story = rig.Story();
-            rig.GiveUp();
-            return $"{transport}, seed {seed}: {e}\n{story}";
+            Rig rig = transport.Make(seed, loops);
+            try
+            {
+                test(rig);
+                rig.Finish();
+            }
+            catch (Exception e) when (e.GetType().Name != "SkipException")
+            {
+                string story = rig.Story();
+                rig.GiveUp();
+                Assert.Fail($"{transport}, seed {seed}: {e}\n{story}");
+            }
         }
     }
 

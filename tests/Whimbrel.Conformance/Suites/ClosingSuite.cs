@@ -231,7 +231,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.Empty(peer.ReadToEnd());
         Assert.Throws<IOException>(() =>
         {
-            for (int i = 0; i < 1000; i++) peer.Write(new byte[4096]);
+            // More than the buffers of both ends hold, should the loop not get to run for a while.
+            for (int i = 0; i < 50_000; i++) peer.Write(new byte[4096]);
         });
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
         Assert.InRange(server.Session().BytesReceived, 64 * 1024, 256 * 1024);
