@@ -89,7 +89,7 @@ public sealed class UringRefusalTests
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
         List<Notice> notices = [];
         UringSupport refused = Of(Errno.EPERM, Facts(2));
-        Engine engine = new(new EngineOptions { Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, null, prefersUring: true, () => refused));
+        Engine engine = new(new EngineOptions { Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, null, () => refused));
         Assert.Equal(EngineKind.Epoll, engine.Kind);
         Assert.Equal("epoll (1 loop, io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which is nobody; to allow it: sysctl -w kernel.io_uring_disabled=0)", engine.ToString());
         Run(engine);
@@ -108,7 +108,7 @@ public sealed class UringRefusalTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "epoll is Linux's.");
         List<Notice> notices = [];
-        Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, variable, prefersUring: true, static () => Of(Errno.EPERM))));
+        Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, variable, static () => Of(Errno.EPERM))));
         Assert.Empty(notices);
     }
 
