@@ -60,6 +60,11 @@ public sealed class ForbiddenUringTests
         (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
+        // One line: why, and how to allow it. It is the only notice about it.
+        string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
+        Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
+        Assert.Contains("To allow it: ", told, StringComparison.Ordinal);
+        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. See docs/symptoms/no-io-uring.md", told, StringComparison.Ordinal);
     }
 
     [Theory]
