@@ -32,6 +32,7 @@ internal static class CommandLine
 
     private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
     private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Whose garbage collector to look at: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
+    private static readonly Option<int?> s_probedPort = Value("--port", "N", "Also see whether a server could listen at this port, by doing so for a moment.", "a port from 1 to 65535", static text => Number(text, 1, IPEndPoint.MaxPort));
 
     internal static RootCommand Create()
     {
@@ -64,7 +65,7 @@ internal static class CommandLine
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT or whimbrel connect unix:PATH",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
-        "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll]",
+        "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
         _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, or whimbrel doctor (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
@@ -137,8 +138,8 @@ internal static class CommandLine
 
     private static Command Doctor()
     {
-        Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app };
-        command.SetAction(static parsed => DoctorCommand.Run(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_json)));
+        Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app, s_probedPort };
+        command.SetAction(static parsed => DoctorCommand.RunAsync(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_probedPort), parsed.GetValue(s_json)));
         return command;
     }
 
