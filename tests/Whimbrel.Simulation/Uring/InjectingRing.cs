@@ -15,6 +15,7 @@ internal sealed unsafe class InjectingRing : PlainRing
     private readonly KernelRing _kernel;
     private readonly InjectionPlan _plan;
     private readonly List<CompletionEntry> _held = [];
+    private readonly bool _hasBegun;
 
     private InjectingRing(KernelRing kernel, InjectionPlan plan, int bufferCount, int bufferBytes)
         : base(plan.SubmitEntries, 256, bufferCount, bufferBytes)
@@ -26,8 +27,6 @@ internal sealed unsafe class InjectingRing : PlainRing
         TakeBuffers(all: true);
         _hasBegun = true;
     }
-
-    private readonly bool _hasBegun;
 
     internal override bool CanLimitReceive { get; }
 
