@@ -24,6 +24,7 @@ internal sealed unsafe partial class UringLoop : Loop
 {
     private const int EndTries = 200;
     private const int EndTryMs = 10;
+    private const int OpenAgainMs = 10;
 
     private readonly Func<Ring> _open;
 
@@ -36,6 +37,9 @@ internal sealed unsafe partial class UringLoop : Loop
     private Ring _ring = null!;
     private UringSlot[] _slots = new UringSlot[64];
     private bool _isWakeArmed;
+
+    // The error of a ring that can be used no more, while there is no other.
+    private int _brokenBy;
 
     internal UringLoop(Engine engine, int index, Func<Ring> open)
         : base(engine, index)
@@ -75,7 +79,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (_stopped.Count > 0) CancelStopped();
         if (_parked.Count > 0) Unpark();
         if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
-        int error = _ring.SubmitAndWait(timeoutMs);
+        int error = _brokenBy != 0 ? _brokenBy : _ring.SubmitAndWait(timeoutMs);
         Woke();
         if (error != 0) RingBroke(error);
         // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
@@ -94,7 +98,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private protected override void Submit()
     {
         if (_stopped.Count > 0) CancelStopped();
-        if (_ring.Submit() is not 0 and int error) RingBroke(error);
+        if (_brokenBy == 0 && _ring.Submit() is not 0 and int error) RingBroke(error);
     }
 
     private void ArmWake()
@@ -365,8 +369,9 @@ internal sealed unsafe partial class UringLoop : Loop
 
     private protected override void CloseQueue()
     {
-        bool isIdle = !_isWakeArmed || EndWake();
+        bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
+        _brokenBy = 0;
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
@@ -408,7 +413,7 @@ internal sealed unsafe partial class UringLoop : Loop
             Deliver(in entry);
         }
 
-        Ring fresh = _open();
+        if (TryOpenAnother(error) is not { } fresh) return;
         for (int slot = 0; slot < _slots.Length; slot++)
         {
             // Before the old one ends: its sends must not find blocks that belong to others by then. A descriptor whose close
@@ -434,6 +439,24 @@ internal sealed unsafe partial class UringLoop : Loop
             NoticeKind.System,
             $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
             "no-io-uring.md"));
+    }
+
+    /// <summary>Null when the system has none now: the next turn asks again, and until then everything on this loop stands still.</summary>
+    private Ring? TryOpenAnother(int error)
+    {
+        try
+        {
+            Ring fresh = _open();
+            _brokenBy = 0;
+            return fresh;
+        }
+        catch (NetworkException e)
+        {
+            if (_brokenBy == 0) Engine.Note(new Notice(NoticeKind.System, $"{this}: io_uring does not go on: {ErrorText.Of(error)}. {e.Error.Message} It is tried again until there is one.", "no-io-uring.md"));
+            _brokenBy = error;
+            Thread.Sleep(OpenAgainMs);
+            return null;
+        }
     }
 
     /// <summary>Descriptors whose close never reached the kernel. Of those that did, the number is free.</summary>
