@@ -1,6 +1,5 @@
 using System.Buffers.Binary;
 using System.Runtime.InteropServices;
-using Whimbrel.Connections;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
@@ -49,6 +48,8 @@ internal sealed unsafe class DatagramBatch
     private byte* _receiveControls;
     private byte* _sendNames;
     private byte* _sendControls;
+    private nuint _room; // bytes that each message has
+    private int _used; // messages that the last call wrote over
 
     internal DatagramBatch()
     {
@@ -96,15 +97,7 @@ internal sealed unsafe class DatagramBatch
     {
         // Coalesced datagrams come as one, however small the limit of each is.
         nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.Options.ReceiveLimitBytes, ReceiveBytes));
-        for (int i = 0; i < Messages; i++)
-        {
-            ref MessageHeader header = ref _receives[i].Header;
-            header.Vectors->Length = room;
-            header.NameLength = NameBytes;
-            header.ControlLength = ControlBytes;
-            header.Flags = 0;
-        }
-
+        Reset(room);
         int count = Syscall.ReceiveMessages(fd, _receives, Messages, SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
         if (count < 0)
         {
@@ -115,8 +108,25 @@ internal sealed unsafe class DatagramBatch
             return;
         }
 
+        _used = count;
         for (int i = 0; i < count; i++) Deliver(ref _receives[i], resident, (int)room);
         resident.ReceiveBatchEnded();
+    }
+
+    /// <summary>What the last call wrote over is set again; all of it when the room is another one.</summary>
+    private void Reset(nuint room)
+    {
+        int count = room == _room ? _used : Messages;
+        _room = room;
+        _used = 0;
+        for (int i = 0; i < count; i++)
+        {
+            ref MessageHeader header = ref _receives[i].Header;
+            header.Vectors->Length = room;
+            header.NameLength = NameBytes;
+            header.ControlLength = ControlBytes;
+            header.Flags = 0;
+        }
     }
 
     private void Deliver(ref MultiMessage message, DatagramResident resident, int room)

@@ -1,5 +1,4 @@
 using System.Diagnostics.CodeAnalysis;
-using System.Runtime.InteropServices;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -205,8 +204,6 @@ internal sealed partial class DatagramResident
 
     internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, in DatagramPeer peer, CancellationToken cancellationToken)
     {
-        if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
-        if (peer.IsNobody && !IsConnected) ThrowNobody();
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellationToken);
         SendResult result = TrySend(data.Span, in peer);
         if (result != SendResult.Full) return new ValueTask<SendResult>(result);
@@ -218,8 +215,10 @@ internal sealed partial class DatagramResident
     }
 
     /// <summary>As Send, but a refusal is not one yet, and counts nowhere.</summary>
-    private SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
+    internal SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
     {
+        if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
+        if (peer.IsNobody && !IsConnected) ThrowNobody();
         if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer, isFirstTry: true);
         if (_refuses || _life is Life.Made or Life.Closed) return SendResult.Closed;
         if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
@@ -228,6 +227,9 @@ internal sealed partial class DatagramResident
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
     }
+
+    /// <summary>Somebody waited for room in vain. Any thread.</summary>
+    internal void CountRefused() => Interlocked.Increment(ref _refusedElsewhere);
 
     internal void Begin(DatagramSendOperation operation)
     {

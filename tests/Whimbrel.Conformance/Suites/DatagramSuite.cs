@@ -170,6 +170,63 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Close(rig, socket, handler);
     });
 
+    [Fact]
+    public void A_run_leaves_in_one_call_and_arrives_in_one() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring has segmentation.");
+        DatagramSocket receiver = Open(rig, out RecordingHandler received);
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        rig.OnLoop(handler.Loop, () =>
+        {
+            for (int i = 0; i < 50; i++) Assert.Equal(SendResult.Queued, handler.Send(Pattern(1_200, i), new DatagramPeer(receiver.EndPoint!)));
+        });
+        rig.Until(() => received.Count == 50, "the run");
+        for (int i = 0; i < 50; i++) Assert.Equal(Pattern(1_200, i), received.Datagrams[i]);
+        Assert.Equal((50, 1), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().SendCalls));
+        Assert.Equal(1, receiver.ReadCounters().ReceiveCalls);
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
+    });
+
+    [Fact]
+    public void What_the_receive_buffer_had_no_room_for_is_counted() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring is told of it.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
+        using RawDatagrams peer = new(rig);
+        rig.OnLoop(handler.Loop, handler.PauseReceiving);
+        for (int i = 0; i < 300; i++) peer.Send(Pattern(1_000, i), socket.EndPoint!);
+        rig.OnLoop(handler.Loop, handler.ResumeReceiving);
+        rig.Until(
+            () =>
+            {
+                peer.Send(Bytes("after"), socket.EndPoint!);
+                rig.Settle();
+                return handler.Datagrams.Any(static d => Text(d) == "after");
+            },
+            "one to have room again");
+        DatagramCounters counters = socket.ReadCounters();
+        int whole = handler.Datagrams.Count(static d => d.Length == 1_000);
+        Assert.InRange(counters.Overflowed, 300 - whole, 300 - whole + 2);
+        Assert.True(counters.Overflowed > 0);
+        Close(rig, socket, handler);
+    });
+
+    [Fact]
+    public void A_peer_that_claims_an_impossible_address_is_answered_in_vain_and_no_more() => Run(rig =>
+    {
+        // Port 0, as a forged datagram may have it; the answers fail, and the next peer is served.
+        Assert.SkipWhen(rig.IsUnix, "A Unix sender cannot claim anything.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
+        using RawDatagrams peer = new(rig);
+        for (int i = 0; i < 10; i++) Assert.Equal(SendResult.Queued, socket.Send(Bytes("answer"), new DatagramPeer(IPAddress.Loopback, 0)));
+        peer.Send(Bytes("real"), socket.EndPoint!);
+        Assert.Equal("real", Text(peer.Receive()));
+        rig.Until(() => handler.Failed.Count == 10, "the failures");
+        Assert.All(handler.Failed, static f => Assert.Equal(22, f.Error.Code));
+        Close(rig, socket, handler);
+    });
+
     // ------------------------------------------------------------------ errors end nothing
 
     [Fact]
