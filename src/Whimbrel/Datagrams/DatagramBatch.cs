@@ -274,20 +274,19 @@ internal sealed unsafe class DatagramBatch
             if (!wasRetried)
             {
                 wasRetried = true;
-                if (!resident.HasErrorQueue && resident.IsConnected && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH) resident.NoteReceiveError(error);
+                if (!resident.HasErrorQueue && resident.IsConnected && !resident.RetriesByTimer && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH) resident.NoteReceiveError(error);
                 continue;
             }
 
             wasRetried = false;
-            if (_entries[0] > 1)
+            if (_entries[0] > 1 && error is Errno.EINVAL or Errno.EMSGSIZE or Errno.EIO or Errno.EOPNOTSUPP)
             {
-                // The run has a member larger than the path takes in one piece, or the device cannot do it: one by one.
+                // Its members are larger than the path takes in one piece, or the device cannot do it: from now on one by one.
                 resident.SegmentLimit = error is Errno.EINVAL or Errno.EMSGSIZE ? queue[0].Length - 1 : 0;
                 continue;
             }
 
-            resident.FailSend(error);
-            share--;
+            for (int i = _entries[0]; i > 0; i--, share--) resident.FailSend(error);
         }
 
         return BatchEnd.Empty;
@@ -312,7 +311,8 @@ internal sealed unsafe class DatagramBatch
             }
 
             int bytes = first.Length;
-            int run = bytes <= resident.SegmentLimit && bytes > 0 ? RunAt(queue, next, out bytes) : 1;
+            // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size.
+            int run = bytes <= resident.SegmentLimit && bytes > 0 && (first.Peer.Port != 0 || first.Peer.IsNobody) ? RunAt(queue, next, out bytes) : 1;
             if (run == 1)
             {
                 message.Header.Vectors->Length = (nuint)first.Length;

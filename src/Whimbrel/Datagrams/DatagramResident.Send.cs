@@ -174,6 +174,8 @@ internal sealed partial class DatagramResident
         SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data) : SendResult.Full;
         if (result == SendResult.Queued) return result;
         ReleaseForeign(data.Length, count);
+        // A stop may have seen the place that was taken for a moment, and wait for what never comes.
+        if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((DatagramResident)resident!), this);
         if (result == SendResult.Full && !isFirstTry) Interlocked.Add(ref _refusedElsewhere, count);
         return result;
     }

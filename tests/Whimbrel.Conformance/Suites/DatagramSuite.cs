@@ -176,13 +176,17 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring has segmentation.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        // Runs that fail for their peer's sake are no reason to send others one by one.
+        Assert.Equal(SendResult.Queued, socket.SendRun(new byte[500], 100, new DatagramPeer(IPAddress.Broadcast, 9)));
+        Assert.Equal(SendResult.Queued, socket.SendRun(new byte[500], 100, new DatagramPeer(IPAddress.Loopback, 0)));
+        rig.Until(() => handler.Failed.Count == 10, "the failures");
         rig.OnLoop(handler.Loop, () =>
         {
             for (int i = 0; i < 50; i++) Assert.Equal(SendResult.Queued, handler.Send(Pattern(1_200, i), new DatagramPeer(receiver.EndPoint!)));
         });
         rig.Until(() => received.Count == 50, "the run");
         for (int i = 0; i < 50; i++) Assert.Equal(Pattern(1_200, i), received.Datagrams[i]);
-        Assert.Equal((50, 1), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().SendCalls));
+        Assert.Equal((50, 1, 10), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().SendCalls, socket.ReadCounters().Failed));
         Assert.Equal(1, receiver.ReadCounters().ReceiveCalls);
         Close(rig, socket, handler);
         Close(rig, receiver, received);
@@ -479,6 +483,64 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 4; i++) Assert.Equal(i, NumberIn(peer.Receive()));
         Assert.Equal(2, socket.ReadCounters().Refused);
         Close(rig, socket, handler);
+    });
+
+    [Fact]
+    public void Threads_that_send_wait_and_give_up_while_others_start_and_stop_leave_nothing_behind() => Run(rig =>
+    {
+        const int threads = 3;
+        const int each = 200;
+        DatagramSocket receiver = Open(rig, out RecordingHandler received, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 4 << 20 });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 16 });
+        DatagramPeer target = new(receiver.EndPoint!);
+        long taken = 0;
+        long refused = 0;
+        List<ValueTask<SendResult>> waits = [];
+        for (int thread = 0; thread < threads; thread++)
+        {
+            rig.Elsewhere(() =>
+            {
+                using CancellationTokenSource cancel = new();
+                for (int i = 0; i < each; i++)
+                {
+                    if (i % 5 == 4)
+                    {
+                        ValueTask<SendResult> wait = socket.SendAsync(Pattern(20), target, i % 10 == 9 ? cancel.Token : default);
+                        lock (waits) waits.Add(wait);
+                    }
+                    else if (socket.Send(Pattern(30), target) == SendResult.Queued) Interlocked.Increment(ref taken);
+                    else Interlocked.Increment(ref refused);
+                }
+
+                cancel.Cancel();
+            });
+        }
+
+        // Meanwhile others of the same engine come and go.
+        for (int i = 0; i < 5; i++)
+        {
+            DatagramSocket passer = Open(rig, out RecordingHandler passing);
+            Close(rig, passer, passing);
+        }
+
+        rig.Join();
+        rig.Until(() => waits.All(static w => w.IsCompleted), "every wait to end");
+        long awaited = 0;
+        long cancelled = 0;
+        foreach (ValueTask<SendResult> wait in waits)
+        {
+            if (wait.IsCanceled) cancelled++;
+            else if (wait.GetAwaiter().GetResult() == SendResult.Queued) awaited++;
+        }
+
+        Assert.Equal(threads * each / 5, awaited + cancelled);
+        rig.Until(() => socket.PendingDatagrams == 0, "the queue to be empty");
+        DatagramCounters counters = socket.ReadCounters();
+        Assert.Equal(taken + awaited, counters.DatagramsSent + counters.Failed);
+        Assert.Equal(refused, counters.Refused);
+        rig.Until(() => received.Count == counters.DatagramsSent, "all to arrive");
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
     });
 
     // ------------------------------------------------------------------ pausing, timers
