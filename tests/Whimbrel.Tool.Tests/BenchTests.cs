@@ -10,6 +10,9 @@ public sealed class BenchTests
     [InlineData("whimbrel-uring")]
     [InlineData("c-uring")]
     [InlineData("whimbrel-portable")]
+    [InlineData("c-udp")]
+    [InlineData("c-udp-gso")]
+    [InlineData("socket-udp")]
     public async Task Every_byte_of_a_short_benchmark_is_right(string peer)
     {
         if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
