@@ -1,6 +1,7 @@
 using System.Diagnostics;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -55,6 +56,7 @@ public abstract partial class Loop
     private bool _isStopping;
     private int _strands;
     private bool _isStopped;
+    private DatagramResident? _activeSocket; // whose handler is in a callback now
 
     private protected Loop(Engine engine, int index)
     {
@@ -127,6 +129,12 @@ public abstract partial class Loop
 
     /// <summary>Send the connection's queue: <c>AdvanceSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
     internal abstract void StartSend(Connection connection);
+
+    /// <summary>Send the socket's queue: <c>AdvanceSend</c> and <c>FailSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
+    internal virtual void StartSend(DatagramResident socket) => throw new NotSupportedException();
+
+    /// <summary>Join or leave a multicast group, on the interface of that number. 0 or an error number.</summary>
+    internal virtual int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) => throw new NotSupportedException();
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
@@ -236,7 +244,9 @@ public abstract partial class Loop
     internal void NoteSuspect()
     {
         string? callback = ActiveCallback;
-        if (ActiveConnection?.Session is { } session && callback is not null) Suspect = $"{callback} (session {session.Id:x})";
+        if (callback is null) return;
+        if (ActiveConnection?.Session is { } session) Suspect = $"{callback} (session {session.Id:x})";
+        else if (_activeSocket is { } socket) Suspect = $"{callback} (datagrams at {socket.EndPoint})";
     }
 
     private void CheckBusyTime()
@@ -311,14 +321,23 @@ public abstract partial class Loop
     /// <summary>A session's callback begins. The memory engine throws when one is running already.</summary>
     internal void EnterCallback(Connection connection, string name)
     {
-        if (ActiveConnection is not null) NestedCallback(ActiveCallback!, name);
+        if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
         ActiveConnection = connection;
+        ActiveCallback = name;
+    }
+
+    /// <summary>The same for a handler of datagrams.</summary>
+    internal void EnterCallback(DatagramResident socket, string name)
+    {
+        if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
+        _activeSocket = socket;
         ActiveCallback = name;
     }
 
     internal void LeaveCallback()
     {
         ActiveConnection = null;
+        _activeSocket = null;
         ActiveCallback = null;
     }
 
