@@ -59,6 +59,16 @@ internal sealed class AnswerBudget
         return true;
     }
 
+    /// <summary>They did not leave after all.</summary>
+    internal void Refund(in DatagramPeer peer, int datagrams, int bytes)
+    {
+        ref Entry entry = ref Find(in peer, out bool isThere);
+        // Of a verified peer nothing was taken.
+        if (!isThere || entry.IsVerified) return;
+        entry.Datagrams += datagrams;
+        entry.Bytes += bytes;
+    }
+
     /// <summary>The peer has proved that it receives at its address.</summary>
     internal void Verify(in DatagramPeer peer, long nowMs)
     {

@@ -43,6 +43,13 @@ public sealed class DatagramOptions
     /// <summary>How long a stop tries to send what is queued. Zero up to an hour; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
+    /// <summary>
+    /// Against forged senders: a peer that has not proved its address (<see cref="DatagramHandler.Verify"/>) is sent at most so many times the
+    /// datagrams and the bytes that came from it; 1 is never more than received. A send beyond gives <see cref="SendResult.Refused"/>. Groups are
+    /// not limited. 0 (the default) up to 100; 0 is no limit. Needs a handler, and no RemoteEndPoint.
+    /// </summary>
+    public int AnswerLimit { get; init; }
+
     // ------------------------------------------------------------------ the socket
 
     /// <summary>For an IPv6 wildcard address: also IPv4. Default true.</summary>

@@ -68,6 +68,7 @@ internal sealed partial class DatagramResident : Resident
         // The engine maps IPv4 peers for a socket of IPv6.
         IsV6 = endPoint.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6;
         _bound = new Completion<EndPoint>(loop.Engine);
+        if (Options.AnswerLimit > 0) _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
     }
 
     private enum Life : byte
@@ -217,6 +218,7 @@ internal sealed partial class DatagramResident : Resident
             Truncated++;
         }
 
+        _answers?.Received(in peer, length, Loop.TimeMs);
         DatagramsReceived++;
         BytesReceived += data.Length;
         DatagramHandler? handler = _handler;
