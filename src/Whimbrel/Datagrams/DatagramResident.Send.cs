@@ -12,6 +12,9 @@ namespace Whimbrel.Datagrams;
 /// </summary>
 internal sealed partial class DatagramResident
 {
+    private const int RetryMs = 1;
+    private const int RetriesForOne = 100;
+
     private readonly DatagramQueue _queue = new();
     private DatagramSendOperation? _firstOperation;
     private DatagramSendOperation? _lastOperation;
@@ -23,6 +26,10 @@ internal sealed partial class DatagramResident
     private int _inFlight; // heads that the engine may not lose
     private bool _owesDrained;
     private bool _refuses; // any thread reads
+    private LoopTimer? _retry;
+    private int _retries;
+    private bool _isStuck;
+    private DatagramPeer _stuckPeer;
     private readonly AnswerBudget? _answers; // null: no limit
 
     internal long Withheld;
@@ -359,6 +366,8 @@ internal sealed partial class DatagramResident
     internal void AdvanceSend(int count, int calls)
     {
         long before = _queue.Bytes;
+        _retries = 0;
+        if (_isStuck && _queue[0].Peer == _stuckPeer) _isStuck = false;
         _queue.Remove(count);
         DatagramsSent += count;
         BytesSent += before - _queue.Bytes;
@@ -381,6 +390,33 @@ internal sealed partial class DatagramResident
         IsSendInFlight = false;
         if (_life == Life.Closed) return;
         if (_queue.Count > 0 || _firstOperation is not null || _owesDrained || _life == Life.Draining) Loop.Schedule(this);
+    }
+
+    /// <summary>
+    /// The receiver's queue of a Unix datagram is full, and nothing tells when it is not: tried again soon. A receiver that takes nothing for
+    /// <see cref="RetriesForOne"/> tries is given up, and what follows for it too until it takes something: it must not hold up the others.
+    /// </summary>
+    internal void RetrySend()
+    {
+        DatagramPeer peer = _queue[0].Peer;
+        if (peer == _stuckPeer && _isStuck || ++_retries > RetriesForOne)
+        {
+            _isStuck = true;
+            _stuckPeer = peer;
+            _retries = 0;
+            FailSend(Linux.Errno.EAGAIN);
+            CompleteSend();
+            return;
+        }
+
+        _retry ??= Loop.StartTimer(TimeSpan.FromMilliseconds(RetryMs), static resident => ((DatagramResident)resident!).Retry(), this);
+        if (!_retry.IsActive) _retry.Start(TimeSpan.FromMilliseconds(RetryMs));
+    }
+
+    private void Retry()
+    {
+        if (_isDetaching || _queue.Count == 0 || !IsSendInFlight) return;
+        Loop.StartSend(this);
     }
 
     /// <summary>What waits for room or for the end. In the completion phase.</summary>
@@ -424,6 +460,7 @@ internal sealed partial class DatagramResident
         _queue.Free();
         _inFlight = 0;
         IsSendInFlight = false;
+        _retry?.Cancel();
         while (_firstOperation is { } operation)
         {
             Unlist(operation, null);

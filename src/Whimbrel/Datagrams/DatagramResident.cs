@@ -40,6 +40,7 @@ internal sealed partial class DatagramResident : Resident
     private bool _isReceiving;
     private bool _isDetaching;
     private bool _toldOpen;
+    private uint _lastOverflow;
 
     internal long DatagramsReceived;
     internal long BytesReceived;
@@ -67,6 +68,7 @@ internal sealed partial class DatagramResident : Resident
         Remote = Options.RemoteEndPoint is { } remote ? new DatagramPeer(EndPointRules.Plain(remote)) : default;
         // The engine maps IPv4 peers for a socket of IPv6.
         IsV6 = endPoint.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6;
+        SegmentLimit = Options.Segmentation && endPoint is IPEndPoint ? DatagramOptions.MaxDatagramBytes / 2 : 0;
         _bound = new Completion<EndPoint>(loop.Engine);
         if (Options.AnswerLimit > 0) _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
     }
@@ -107,6 +109,18 @@ internal sealed partial class DatagramResident : Resident
 
     /// <summary>What failed, when it was an option: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
     internal NetworkException? Fault { get; set; }
+
+    /// <summary>The system may join received datagrams, which the engine splits again. Set by who makes the socket.</summary>
+    internal bool CanCoalesce { get; set; }
+
+    /// <summary>Errors of the network are read from a queue of their own, with the peer that they concern. Set by who makes the socket.</summary>
+    internal bool HasErrorQueue { get; set; }
+
+    /// <summary>Longest datagram that may be part of a segmented send; lower when the system refused one, 0 when it cannot at all.</summary>
+    internal int SegmentLimit { get; set; }
+
+    /// <summary>Who receives may be full while this socket is writable: an engine that was told to wait tries again by <see cref="RetrySend"/>.</summary>
+    internal bool RetriesByTimer => EndPoint is System.Net.Sockets.UnixDomainSocketEndPoint;
 
     /// <summary>The engine may deliver. False in the middle of a batch: what was taken is kept.</summary>
     internal bool IsReceiving => _isReceiving;
@@ -246,7 +260,14 @@ internal sealed partial class DatagramResident : Resident
     internal void ReceiveBatchEnded()
     {
         ReceiveCalls++;
-        if (_queue.Count > 0 && !IsSendInFlight) Flush();
+        if (!_isDetaching && _queue.Count > 0 && !IsSendInFlight) Flush();
+    }
+
+    /// <summary>The system's count of what the receive buffer had no room for: 32 bits that go round.</summary>
+    internal void NoteOverflow(uint total)
+    {
+        Overflowed += total - _lastOverflow;
+        _lastOverflow = total;
     }
 
     /// <summary>Receiving failed, and goes on: an error of an earlier send, or of the system. A connected socket's are its peer's.</summary>
@@ -421,7 +442,8 @@ internal sealed partial class DatagramResident : Resident
 
     internal override void RunScheduled()
     {
-        if (_life is Life.Closed or Life.Made) return;
+        // The descriptor may be given up already, and its number belong to another.
+        if (_isDetaching || _life is Life.Closed or Life.Made) return;
         if (_noteCount > 0) TellNotes();
         if (_life == Life.Open && (_held.Count > 0 || (!_isReceiving && _toldOpen && !_isPaused))) DeliverHeld();
         if (_life == Life.Closed) return;

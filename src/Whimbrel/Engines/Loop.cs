@@ -131,10 +131,10 @@ public abstract partial class Loop
     internal abstract void StartSend(Connection connection);
 
     /// <summary>Send the socket's queue: <c>AdvanceSend</c> and <c>FailSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
-    internal virtual void StartSend(DatagramResident socket) => throw new NotSupportedException();
+    internal abstract void StartSend(DatagramResident socket);
 
     /// <summary>Join or leave a multicast group, on the interface of that number. 0 or an error number.</summary>
-    internal virtual int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) => throw new NotSupportedException();
+    internal abstract int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
@@ -347,6 +347,10 @@ public abstract partial class Loop
     /// <summary>Poisons a block after the callback it was lent to. Debug builds, and always in the memory engine.</summary>
     [Conditional("DEBUG")]
     private protected static void Poison(Span<byte> block) => block.Fill(0xDD);
+
+    /// <summary>The same for a received datagram.</summary>
+    [Conditional("DEBUG")]
+    internal static void PoisonReceived(Span<byte> datagram) => Poison(datagram);
 
     /// <summary>The same for a block that a strand lent. The pool's thread.</summary>
     internal virtual void PoisonLent(Span<byte> block) => Poison(block);

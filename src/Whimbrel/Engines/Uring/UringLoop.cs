@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -147,6 +148,9 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
                 break;
+            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable:
+                DeliverDatagrams((DatagramResident)resident, slot, operation, entry.Result);
+                break;
             case RingOperation.Close:
                 Closed(resident, slot, entry.Result);
                 return;
@@ -219,6 +223,9 @@ internal sealed unsafe partial class UringLoop : Loop
                 break;
             case Connector connector:
                 AttachConnector(connector, ref slot);
+                break;
+            case DatagramResident socket:
+                AttachDatagrams(socket, ref slot);
                 break;
         }
     }
@@ -323,6 +330,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Send);
         if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
         if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Poll);
+        if ((has & OperationSet.Datagrams) != 0) CancelDatagrams((DatagramResident)resident, has);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
@@ -341,6 +349,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _ring.Close(_slots[slot].Fd);
         FreeSlot(resident);
         if (resident is Listener { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) _ring.DeletePath(unix.ToString());
+        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) _ring.DeletePath(own.ToString());
         resident.CompleteClose();
     }
 
@@ -348,6 +357,7 @@ internal sealed unsafe partial class UringLoop : Loop
     {
         bool isIdle = !_isWakeArmed || EndWake();
         _ring.Close(isIdle);
+        FreeDatagrams();
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
@@ -434,6 +444,7 @@ internal sealed unsafe partial class UringLoop : Loop
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
         else if (resident is Connector connector) connector.CompleteAttach(Errno.EIO);
         else if (NeedsReceive(slot)) StartReceive(resident);
+        if (resident is DatagramResident { IsSendInFlight: true } socket && resident.Slot == slot && !_slots[slot].IsDetaching) ArmWritable(socket);
     }
 
     // ------------------------------------------------------------------ accept
@@ -510,6 +521,8 @@ internal enum RingOperation : byte
     CancelReceive,
     CancelOther,
     Close,
+    DatagramsReady,
+    DatagramsWritable,
 }
 
 /// <summary>The operations that a slot has running, by bit.</summary>
@@ -524,6 +537,9 @@ internal enum OperationSet : ushort
     HeldError = 1 << RingOperation.HeldError,
     CancelReceive = 1 << RingOperation.CancelReceive,
     Close = 1 << RingOperation.Close,
+    DatagramsReady = 1 << RingOperation.DatagramsReady,
+    DatagramsWritable = 1 << RingOperation.DatagramsWritable,
+    Datagrams = DatagramsReady | DatagramsWritable,
 }
 
 /// <summary>Engine data of one resident.</summary>
@@ -548,7 +564,4 @@ internal struct UringSlot
     /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
     internal bool IsDeferred;
     internal bool FinishesLater;
-
-    /// <summary>It has received once: from now on it is worth a multishot.</summary>
-    internal bool HasReceived;
 }
