@@ -73,7 +73,9 @@ internal static class DatagramText
         try
         {
             IPAddress[] found = await Dns.GetHostAddressesAsync(name.Host, cancellationToken);
-            if (found.Length > 0) return new IPEndPoint(found[0], name.Port);
+            // Datagrams are not answered by whoever is first: of localhost take what our own servers take by default.
+            IPAddress? first = name.Host == "localhost" ? found.FirstOrDefault(static a => a.AddressFamily == AddressFamily.InterNetwork) : null;
+            if (found.Length > 0) return new IPEndPoint(first ?? found[0], name.Port);
         }
         catch (Exception e) when (e is SocketException or ArgumentException)
         {

@@ -8,7 +8,7 @@ using System.Net;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|whimbrel-ENGINE-stream|whimbrel-ENGINE-async [--push | --groups | --multicast] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso] [--push | --groups | --multicast] [--port N]";
 
 if (args.Length == 0)
 {
@@ -67,6 +67,9 @@ switch (name, push)
         return 0;
     case ("socket-udp", false):
         await (multicast ? SocketUdp.MulticastAsync(port, Tell) : SocketUdp.EchoAsync(port, Tell));
+        return 0;
+    case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+        await WhimbrelMulticast.RunAsync(kind, port, segmentation: more is not ["nogso"], Tell);
         return 0;
     case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
         await (name.EndsWith("-stream", StringComparison.Ordinal) ? WhimbrelStreamEcho.RunAsync(kind, port, Tell) : WhimbrelAsyncEcho.RunAsync(kind, port, Tell));

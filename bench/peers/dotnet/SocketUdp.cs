@@ -8,7 +8,7 @@ namespace Whimbrel.Bench.Peers;
 internal static class SocketUdp
 {
     // Asked for by all servers of the comparison.
-    private const int SocketBuffer = 1024 * 1024;
+    public const int SocketBuffer = 1024 * 1024;
     private const int LargestDatagram = 65536;
 
     /// <summary>Sends back what it receives.</summary>

@@ -67,7 +67,7 @@ public sealed class DatagramOptions
     /// <summary>SO_SNDBUF in bytes; 0 (the default) leaves it to the system. Linux doubles it and cuts it to net.core.wmem_max without an error.</summary>
     public int SendBufferBytes { get; init; }
 
-    /// <summary>UDP_SEGMENT: queued datagrams of one size to one peer leave in one call. Default true; where the system cannot, each leaves by itself. Linux.</summary>
+    /// <summary>UDP_SEGMENT: queued datagrams of one size to one peer leave in one call. Default true; where the system cannot, each leaves by itself, and so they do to a group with <see cref="MulticastLoopback"/>, where it does not pay. Linux.</summary>
     public bool Segmentation { get; init; } = true;
 
     /// <summary>UDP_GRO: datagrams of one size from one peer arrive in one call, and are delivered one by one. Default true; without effect where the system cannot. Linux.</summary>
