@@ -105,14 +105,14 @@ public abstract class DatagramHandler
     // ------------------------------------------------------------------ what a handler is told
 
     /// <summary>The socket is bound, its groups are joined, and receiving begins after this call.</summary>
-    protected internal virtual void OnStarted()
+    protected virtual void OnStarted()
     {
     }
 
     /// <summary>One datagram has arrived. Empty datagrams come too.</summary>
     /// <param name="datagram">Its bytes, valid during the call.</param>
     /// <param name="peer">Who sent it, or says so: a sender can write any address into a datagram.</param>
-    protected internal virtual void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
+    protected virtual void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
     {
     }
 
@@ -120,55 +120,79 @@ public abstract class DatagramHandler
     /// <param name="start">Its first bytes, valid during the call.</param>
     /// <param name="length">How many it had.</param>
     /// <param name="peer">Who sent it.</param>
-    protected internal virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer)
+    protected virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer)
     {
     }
 
     /// <summary>The system did not take a datagram that was queued. The socket goes on. Of a flood of them, 256 a turn are told and all are counted.</summary>
     /// <param name="fault">Who it was for, and why.</param>
-    protected internal virtual void OnSendFailed(in DatagramFault fault)
+    protected virtual void OnSendFailed(in DatagramFault fault)
     {
     }
 
     /// <summary>The system was told by ICMP that a datagram did not get there: nobody receives at that port, no way leads there, it was too large. Only a hint, and anybody can forge it. The socket goes on.</summary>
     /// <param name="fault">Who it was for, and why.</param>
-    protected internal virtual void OnPeerError(in DatagramFault fault)
+    protected virtual void OnPeerError(in DatagramFault fault)
     {
     }
 
     /// <summary>The send queue is empty again after it had refused something.</summary>
-    protected internal virtual void OnDrained()
+    protected virtual void OnDrained()
     {
     }
 
     /// <summary>A multicast group was joined; what is sent to it arrives from now on.</summary>
     /// <param name="group">As it was asked for.</param>
-    protected internal virtual void OnJoined(MulticastGroup group)
+    protected virtual void OnJoined(MulticastGroup group)
     {
     }
 
     /// <summary>A multicast group was left, also by a stop.</summary>
     /// <param name="group">As it was joined.</param>
-    protected internal virtual void OnLeft(MulticastGroup group)
+    protected virtual void OnLeft(MulticastGroup group)
     {
     }
 
     /// <summary>A timer of <see cref="StartTimer"/> has fired.</summary>
     /// <param name="timer">Which one; it may be started again.</param>
-    protected internal virtual void OnTimer(LoopTimer timer)
+    protected virtual void OnTimer(LoopTimer timer)
     {
     }
 
     /// <summary>A callback threw. Does nothing by default: it is counted, and the engine gives a notice.</summary>
     /// <param name="exception">What was thrown.</param>
-    protected internal virtual void OnError(Exception exception)
+    protected virtual void OnError(Exception exception)
     {
     }
 
     /// <summary>The socket is closed: the last callback. Sends give Closed from the beginning of the stop.</summary>
-    protected internal virtual void OnStopped()
+    protected virtual void OnStopped()
     {
     }
+
+    // ------------------------------------------------------------------ for its resident
+
+    internal void CallStarted() => OnStarted();
+
+    internal void CallReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) => OnReceived(datagram, in peer);
+
+    internal void CallTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => OnTruncated(start, length, in peer);
+
+    internal void CallSendFailed(in DatagramFault fault) => OnSendFailed(in fault);
+
+    internal void CallPeerError(in DatagramFault fault) => OnPeerError(in fault);
+
+    internal void CallDrained() => OnDrained();
+
+    internal void CallJoined(MulticastGroup group) => OnJoined(group);
+
+    internal void CallLeft(MulticastGroup group) => OnLeft(group);
+
+    internal void CallTimer(LoopTimer timer) => OnTimer(timer);
+
+    internal void CallError(Exception exception) => OnError(exception);
+
+    internal void CallStopped() => OnStopped();
 
     internal void BelongTo(DatagramResident resident)
     {

@@ -74,10 +74,10 @@ internal sealed partial class DatagramResident
         while (_groupsTold < _groups.Count)
         {
             MulticastGroup group = _groups[_groupsTold++].Group;
-            Enter(nameof(DatagramHandler.OnJoined));
+            Enter("OnJoined");
             try
             {
-                handler.OnJoined(group);
+                handler.CallJoined(group);
             }
             catch (Exception e)
             {
@@ -91,10 +91,10 @@ internal sealed partial class DatagramResident
     private void TellLeft(MulticastGroup group)
     {
         if (!_toldOpen || _handler is not { } handler) return;
-        Enter(nameof(DatagramHandler.OnLeft));
+        Enter("OnLeft");
         try
         {
-            handler.OnLeft(group);
+            handler.CallLeft(group);
         }
         catch (Exception e)
         {

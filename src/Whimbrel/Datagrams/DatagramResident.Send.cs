@@ -440,10 +440,10 @@ internal sealed partial class DatagramResident
     private void TellDrained()
     {
         if (_handler is not { } handler) return;
-        Enter(nameof(DatagramHandler.OnDrained));
+        Enter("OnDrained");
         try
         {
-            handler.OnDrained();
+            handler.CallDrained();
         }
         catch (Exception e)
         {

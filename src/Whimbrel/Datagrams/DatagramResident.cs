@@ -176,10 +176,10 @@ internal sealed partial class DatagramResident : Resident
         _toldOpen = true;
         if (_handler is { } handler)
         {
-            Enter(nameof(DatagramHandler.OnStarted));
+            Enter("OnStarted");
             try
             {
-                handler.OnStarted();
+                handler.CallStarted();
             }
             catch (Exception e)
             {
@@ -242,11 +242,11 @@ internal sealed partial class DatagramResident : Resident
             return;
         }
 
-        Enter(nameof(DatagramHandler.OnReceived));
+        Enter("OnReceived");
         try
         {
-            if (isTruncated) handler.OnTruncated(data, length, in peer);
-            else handler.OnReceived(data, in peer);
+            if (isTruncated) handler.CallTruncated(data, length, in peer);
+            else handler.CallReceived(data, in peer);
         }
         catch (Exception e)
         {
@@ -338,7 +338,7 @@ internal sealed partial class DatagramResident : Resident
         Loop.Engine.NoteException("a datagram handler", exception);
         try
         {
-            _handler!.OnError(exception);
+            _handler!.CallError(exception);
         }
         catch (Exception e)
         {
@@ -365,10 +365,10 @@ internal sealed partial class DatagramResident : Resident
     {
         if (_life == Life.Closed || _handler is null) return;
         if (!_timers.Contains(timer)) _timers.Add(timer);
-        Enter(nameof(DatagramHandler.OnTimer));
+        Enter("OnTimer");
         try
         {
-            _handler.OnTimer(timer);
+            _handler.CallTimer(timer);
         }
         catch (Exception e)
         {
@@ -420,11 +420,11 @@ internal sealed partial class DatagramResident : Resident
         int count = _noteCount;
         for (int i = 0; i < count && _life != Life.Closed; i++)
         {
-            Enter(_noteIsPeerError[i] ? nameof(DatagramHandler.OnPeerError) : nameof(DatagramHandler.OnSendFailed));
+            Enter(_noteIsPeerError[i] ? "OnPeerError" : "OnSendFailed");
             try
             {
-                if (_noteIsPeerError[i]) _handler!.OnPeerError(in _notes[i]);
-                else _handler!.OnSendFailed(in _notes[i]);
+                if (_noteIsPeerError[i]) _handler!.CallPeerError(in _notes[i]);
+                else _handler!.CallSendFailed(in _notes[i]);
             }
             catch (Exception e)
             {
@@ -507,10 +507,10 @@ internal sealed partial class DatagramResident : Resident
         if (_toldOpen && _handler is { } handler)
         {
             TellAllLeft();
-            Enter(nameof(DatagramHandler.OnStopped));
+            Enter("OnStopped");
             try
             {
-                handler.OnStopped();
+                handler.CallStopped();
             }
             catch (Exception e)
             {
