@@ -311,8 +311,10 @@ internal sealed unsafe class DatagramBatch
             }
 
             int bytes = first.Length;
-            // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size.
-            int run = bytes <= resident.SegmentLimit && bytes > 0 && (first.Peer.Port != 0 || first.Peer.IsNobody) ? RunAt(queue, next, out bytes) : 1;
+            // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size. To members on this machine a
+            // run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
+            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNobody) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
+            int run = bytes <= resident.SegmentLimit && bytes > 0 && !isAlone ? RunAt(queue, next, out bytes) : 1;
             if (run == 1)
             {
                 message.Header.Vectors->Length = (nuint)first.Length;

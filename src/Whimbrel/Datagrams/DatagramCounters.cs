@@ -2,7 +2,7 @@ namespace Whimbrel;
 
 /// <summary>
 /// What a <see cref="DatagramSocket"/> has done since its start, over all its loops. Each was true a moment ago; they need not belong to
-/// the same moment. Every datagram that was given to a send is in exactly one of sent, refused, displaced, failed, abandoned, or queued.
+/// the same moment. Every datagram that was given to a send is in exactly one of sent, refused, displaced, failed, abandoned, withheld, or queued.
 /// </summary>
 /// <param name="DatagramsReceived">Delivered to the handler or to a receive call; truncated ones too.</param>
 /// <param name="BytesReceived">Their bytes, as delivered.</param>
@@ -19,6 +19,7 @@ namespace Whimbrel;
 /// <param name="HandlerErrors">Callbacks that threw.</param>
 /// <param name="SendCalls">Calls that sent something: how well sends are batched.</param>
 /// <param name="ReceiveCalls">Calls that received something.</param>
+/// <param name="Withheld">Not sent because it would have been more than <see cref="DatagramOptions.AnswerLimit"/> allows for a peer that is not verified.</param>
 public readonly record struct DatagramCounters(
     long DatagramsReceived,
     long BytesReceived,
@@ -34,4 +35,5 @@ public readonly record struct DatagramCounters(
     long PeerErrors,
     long HandlerErrors,
     long SendCalls,
-    long ReceiveCalls);
+    long ReceiveCalls,
+    long Withheld);

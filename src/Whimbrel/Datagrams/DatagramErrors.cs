@@ -11,6 +11,10 @@ internal static class DatagramErrors
 
     private static readonly NetworkError?[] s_known = new NetworkError?[Kept];
 
+    /// <summary>More than <see cref="DatagramOptions.AnswerLimit"/> allows.</summary>
+    internal static NetworkError Withheld { get; } =
+        new(0, ErrorCategory.Limit, "It would have been more than AnswerLimit allows for a peer that has not proved its address. See docs/symptoms/datagram-not-sent.md.");
+
     internal static NetworkError Of(int error)
     {
         if ((uint)error >= Kept) return Make(error);

@@ -48,7 +48,8 @@ public abstract class DatagramHandler
     /// <summary>Queues one datagram. Any thread. Empty ones are datagrams too.</summary>
     /// <param name="data">Its bytes, at most <see cref="DatagramOptions.MaxDatagramBytes"/>; copied. Longer ones throw <see cref="ArgumentOutOfRangeException"/>.</param>
     /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
-    /// <returns>Queued, Full (nothing was taken) or Closed. What the system refuses later is told by <see cref="OnSendFailed"/>.</returns>
+    /// <returns>Queued, Full (nothing was taken), Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>. What the system refuses later is told by
+    /// <see cref="OnSendFailed"/>, and so is what a thread other than the loop's sends beyond that limit.</returns>
     public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer) => Resident.Send(data, in peer);
 
     /// <summary>Queues one datagram for the peer of a connected socket. Any thread. Throws <see cref="InvalidOperationException"/> when the socket is not connected.</summary>
@@ -70,7 +71,7 @@ public abstract class DatagramHandler
     /// <param name="data">Its bytes; the memory may be used again when the task has completed.</param>
     /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
     /// <param name="cancellationToken">Ends the wait; then nothing was sent.</param>
-    /// <returns>Queued or Closed.</returns>
+    /// <returns>Queued, Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>.</returns>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer, CancellationToken cancellationToken = default) =>
         Resident.SendAsync(data, peer, cancellationToken);
 
@@ -79,6 +80,22 @@ public abstract class DatagramHandler
 
     /// <summary>Ends <see cref="PauseReceiving"/>. In a callback; what was kept is delivered after it.</summary>
     public void ResumeReceiving() => Resident.ResumeReceiving();
+
+    /// <summary>
+    /// The peer has proved that it receives at its address, for example with a token that it was sent (<see cref="AddressTokens"/>):
+    /// <see cref="DatagramOptions.AnswerLimit"/> no longer counts for it, until nothing has come from it for ten minutes, or its place is
+    /// needed for others (16,384 peers are remembered, verified ones longest). On the handler's loop; without that limit, nothing.
+    /// </summary>
+    /// <param name="peer">Address and port.</param>
+    public void Verify(in DatagramPeer peer) => Resident.Verify(in peer);
+
+    /// <summary>Takes <see cref="Verify"/> back, and what is left of the peer's answers with it. On the handler's loop.</summary>
+    /// <param name="peer">Address and port.</param>
+    public void Forget(in DatagramPeer peer) => Resident.Forget(in peer);
+
+    /// <summary>True while <see cref="DatagramOptions.AnswerLimit"/> does not count for the peer. On the handler's loop.</summary>
+    /// <param name="peer">Address and port.</param>
+    public bool IsVerified(in DatagramPeer peer) => Resident.IsVerified(in peer);
 
     /// <summary>Starts a timer that calls <see cref="OnTimer"/>, until the socket is stopped. On the handler's loop.</summary>
     /// <param name="due">Time until the first firing; zero means the next turn.</param>

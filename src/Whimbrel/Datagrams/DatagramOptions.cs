@@ -43,6 +43,13 @@ public sealed class DatagramOptions
     /// <summary>How long a stop tries to send what is queued. Zero up to an hour; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
+    /// <summary>
+    /// Against forged senders: a peer that has not proved its address (<see cref="DatagramHandler.Verify"/>) is sent at most so many times the
+    /// datagrams and the bytes that came from it; 1 is never more than received. A send beyond gives <see cref="SendResult.Refused"/>. Groups are
+    /// not limited. 0 (the default) up to 100; 0 is no limit. Needs a handler, and no RemoteEndPoint.
+    /// </summary>
+    public int AnswerLimit { get; init; }
+
     // ------------------------------------------------------------------ the socket
 
     /// <summary>For an IPv6 wildcard address: also IPv4. Default true.</summary>
@@ -60,7 +67,7 @@ public sealed class DatagramOptions
     /// <summary>SO_SNDBUF in bytes; 0 (the default) leaves it to the system. Linux doubles it and cuts it to net.core.wmem_max without an error.</summary>
     public int SendBufferBytes { get; init; }
 
-    /// <summary>UDP_SEGMENT: queued datagrams of one size to one peer leave in one call. Default true; where the system cannot, each leaves by itself. Linux.</summary>
+    /// <summary>UDP_SEGMENT: queued datagrams of one size to one peer leave in one call. Default true; where the system cannot, each leaves by itself, and so they do to a group with <see cref="MulticastLoopback"/>, where it does not pay. Linux.</summary>
     public bool Segmentation { get; init; } = true;
 
     /// <summary>UDP_GRO: datagrams of one size from one peer arrive in one call, and are delivered one by one. Default true; without effect where the system cannot. Linux.</summary>

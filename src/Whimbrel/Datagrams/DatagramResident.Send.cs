@@ -29,6 +29,9 @@ internal sealed partial class DatagramResident
     private int _retries;
     private bool _isStuck;
     private DatagramPeer _stuckPeer;
+    private readonly AnswerBudget? _answers; // null: no limit
+
+    internal long Withheld;
 
     /// <summary>A send was started and has not completed: the engine waits for the system.</summary>
     internal bool IsSendInFlight { get; private set; }
@@ -64,7 +67,13 @@ internal sealed partial class DatagramResident
         if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
         if (peer.IsNobody && !IsConnected) ThrowNobody();
         if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer);
-        if (!TryMakeRoom(data.Length, 1, out SendResult refusal)) return refusal;
+        if (!MayAnswer(in peer, 1, data.Length)) return SendResult.Refused;
+        if (!TryMakeRoom(data.Length, 1, out SendResult refusal))
+        {
+            _answers?.Refund(in peer, 1, data.Length);
+            return refusal;
+        }
+
         _queue.Append(data, data.Length, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
@@ -78,7 +87,13 @@ internal sealed partial class DatagramResident
         if (run.Length == 0) return Volatile.Read(ref _refuses) ? SendResult.Closed : SendResult.Queued;
         if (!Loop.IsCurrent) return SendForeign(run, datagramBytes, in peer);
         int count = ((run.Length - 1) / datagramBytes) + 1;
-        if (!TryMakeRoom(run.Length, count, out SendResult refusal)) return refusal;
+        if (!MayAnswer(in peer, count, run.Length)) return SendResult.Refused;
+        if (!TryMakeRoom(run.Length, count, out SendResult refusal))
+        {
+            _answers?.Refund(in peer, count, run.Length);
+            return refusal;
+        }
+
         AppendRun(run, datagramBytes, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
@@ -158,6 +173,34 @@ internal sealed partial class DatagramResident
         return true;
     }
 
+    // ------------------------------------------------------------------ answers to peers that are not verified
+
+    /// <summary>False, and counted, when it would be more than the peer may be sent.</summary>
+    private bool MayAnswer(in DatagramPeer peer, int count, int bytes)
+    {
+        if (_answers is null || peer.IsMulticast || _answers.TrySpend(in peer, count, bytes, Loop.TimeMs)) return true;
+        Withheld += count;
+        return false;
+    }
+
+    internal void Verify(in DatagramPeer peer)
+    {
+        RequireLoop(nameof(Verify));
+        _answers?.Verify(in peer, Loop.TimeMs);
+    }
+
+    internal void Forget(in DatagramPeer peer)
+    {
+        RequireLoop(nameof(Forget));
+        _answers?.Forget(in peer);
+    }
+
+    internal bool IsVerified(in DatagramPeer peer)
+    {
+        RequireLoop(nameof(IsVerified));
+        return _answers is null || _answers.IsVerified(in peer, Loop.TimeMs);
+    }
+
     // ------------------------------------------------------------------ other threads
 
     private SendResult SendForeign(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer, bool isFirstTry = false)
@@ -197,6 +240,13 @@ internal sealed partial class DatagramResident
             return;
         }
 
+        if (!MayAnswer(in peer, count, data.Length))
+        {
+            // Its caller was told Queued: only the loop knows what may be answered.
+            AddNote(new DatagramFault(peer, DatagramErrors.Withheld, data.Length, 0), isPeerError: false);
+            return;
+        }
+
         if (Options.Overflow == DatagramOverflow.DropOldest && !HasRoom(data.Length, count)) DropOldest(data.Length, count);
         AppendRun(data, Math.Max(1, datagramBytes), in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
@@ -224,7 +274,13 @@ internal sealed partial class DatagramResident
         if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer, isFirstTry: true);
         if (_refuses || _life is Life.Made or Life.Closed) return SendResult.Closed;
         if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-        if (!HasRoom(data.Length, 1) && !(Options.Overflow == DatagramOverflow.DropOldest && DropOldest(data.Length, 1))) return SendResult.Full;
+        if (!MayAnswer(in peer, 1, data.Length)) return SendResult.Refused;
+        if (!HasRoom(data.Length, 1) && !(Options.Overflow == DatagramOverflow.DropOldest && DropOldest(data.Length, 1)))
+        {
+            _answers?.Refund(in peer, 1, data.Length);
+            return SendResult.Full;
+        }
+
         _queue.Append(data, data.Length, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
@@ -266,8 +322,9 @@ internal sealed partial class DatagramResident
         while (_firstOperation is { } operation && HasRoom(operation.Data.Length, 1))
         {
             Unlist(operation, null);
-            _queue.Append(operation.Data.Span, operation.Data.Length, in operation.Peer);
-            EndOperation(operation, SendResult.Queued);
+            bool mayAnswer = MayAnswer(in operation.Peer, 1, operation.Data.Length);
+            if (mayAnswer) _queue.Append(operation.Data.Span, operation.Data.Length, in operation.Peer);
+            EndOperation(operation, mayAnswer ? SendResult.Queued : SendResult.Refused);
         }
     }
 

@@ -70,6 +70,7 @@ internal sealed partial class DatagramResident : Resident
         IsV6 = endPoint.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6;
         SegmentLimit = Options.Segmentation && endPoint is IPEndPoint ? DatagramOptions.MaxDatagramBytes / 2 : 0;
         _bound = new Completion<EndPoint>(loop.Engine);
+        if (Options.AnswerLimit > 0) _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
     }
 
     private enum Life : byte
@@ -231,6 +232,7 @@ internal sealed partial class DatagramResident : Resident
             Truncated++;
         }
 
+        _answers?.Received(in peer, length, Loop.TimeMs);
         DatagramsReceived++;
         BytesReceived += data.Length;
         DatagramHandler? handler = _handler;

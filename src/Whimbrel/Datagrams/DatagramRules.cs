@@ -24,6 +24,9 @@ internal static class DatagramRules
         errors.Defined(nameof(options.Overflow), options.Overflow);
         errors.Defined(nameof(options.Steering), options.Steering);
         errors.Defined(nameof(options.PathMtu), options.PathMtu);
+        errors.Range(nameof(options.AnswerLimit), options.AnswerLimit, 0, AnswerBudget.MaxFactor);
+        if (options.AnswerLimit > 0 && isPull) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a socket without a handler cannot tell who has proved its address");
+        if (options.AnswerLimit > 0 && options.RemoteEndPoint is not null) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a connected socket has one peer, which it chose itself");
         EndPoint? endPoint = CheckAddresses(errors, options, engine);
         CheckSharing(errors, options, engine, endPoint, isPull);
         CheckGroups(errors, options, endPoint);

@@ -99,7 +99,8 @@ public sealed class DatagramSocket : IAsyncDisposable
                 sum.PeerErrors + Volatile.Read(ref r.PeerErrors),
                 sum.HandlerErrors + Volatile.Read(ref r.HandlerErrors),
                 sum.SendCalls + Volatile.Read(ref r.SendCalls),
-                sum.ReceiveCalls + Volatile.Read(ref r.ReceiveCalls));
+                sum.ReceiveCalls + Volatile.Read(ref r.ReceiveCalls),
+                sum.Withheld + Volatile.Read(ref r.Withheld));
         }
 
         return sum;
@@ -305,7 +306,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <param name="data">Its bytes; the memory may be used again when the task has completed.</param>
     /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
     /// <param name="cancellationToken">Ends the wait; then nothing was sent.</param>
-    /// <returns>Queued or Closed.</returns>
+    /// <returns>Queued, Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>.</returns>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer, CancellationToken cancellationToken = default) =>
         Outlet is { } outlet ? outlet.SendAsync(data, peer, cancellationToken) : new ValueTask<SendResult>(SendResult.Closed);
 
