@@ -50,7 +50,12 @@ internal sealed unsafe partial class UringLoop
 
     private void DeliverDatagrams(DatagramResident socket, int slot, RingOperation operation, int result)
     {
-        if (_slots[slot].IsDetaching) return;
+        if (_slots[slot].IsDetaching)
+        {
+            CancelDatagramsAgain(socket, operation, result);
+            return;
+        }
+
         uint generation = socket.SlotGeneration;
         int fd = _slots[slot].Fd;
         if (result > 0 && (result & (int)EpollAbi.EPOLLERR) != 0) _datagrams!.ReadErrors(fd, socket);
@@ -77,10 +82,20 @@ internal sealed unsafe partial class UringLoop
     internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
         DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
 
-    private void CancelDatagrams(DatagramResident socket, OperationSet has)
+    private void CancelDatagrams(Resident socket)
     {
-        if ((has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelOther, RingOperation.DatagramsReady);
-        if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelOther, RingOperation.DatagramsWritable);
+        OperationSet has = _slots[socket.Slot].Has;
+        if ((has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelReady, RingOperation.DatagramsReady);
+        if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
+    }
+
+    /// <summary>A cancel that did nothing while its target still runs: once more, or the descriptor would stay for ever.</summary>
+    private void CancelDatagramsAgain(DatagramResident socket, RingOperation operation, int result)
+    {
+        OperationSet has = _slots[socket.Slot].Has;
+        if (result >= 0) return;
+        if (operation == RingOperation.CancelReady && (has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelReady, RingOperation.DatagramsReady);
+        if (operation == RingOperation.CancelWritable && (has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
     }
 
     private void FreeDatagrams()

@@ -136,6 +136,9 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.Send:
                 Sent((Connection)resident, slot, entry.Result);
                 break;
+            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable or RingOperation.CancelReady or RingOperation.CancelWritable:
+                DeliverDatagrams((DatagramResident)resident, slot, operation, entry.Result);
+                break;
             case RingOperation.Accept:
                 Accepted((Listener)resident, slot, entry.Result);
                 break;
@@ -147,9 +150,6 @@ internal sealed unsafe partial class UringLoop : Loop
                 break;
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
-                break;
-            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable:
-                DeliverDatagrams((DatagramResident)resident, slot, operation, entry.Result);
                 break;
             case RingOperation.Close:
                 Closed(resident, slot, entry.Result);
@@ -324,13 +324,13 @@ internal sealed unsafe partial class UringLoop : Loop
         if (s.IsDetaching) return;
         s.IsDetaching = true;
         s.IsWanted = false;
+        if (resident is DatagramResident) CancelDatagrams(resident);
         if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
         if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Send);
         if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
         if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Poll);
-        if ((has & OperationSet.Datagrams) != 0) CancelDatagrams((DatagramResident)resident, has);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
@@ -523,6 +523,8 @@ internal enum RingOperation : byte
     Close,
     DatagramsReady,
     DatagramsWritable,
+    CancelReady,
+    CancelWritable,
 }
 
 /// <summary>The operations that a slot has running, by bit.</summary>
@@ -539,7 +541,8 @@ internal enum OperationSet : ushort
     Close = 1 << RingOperation.Close,
     DatagramsReady = 1 << RingOperation.DatagramsReady,
     DatagramsWritable = 1 << RingOperation.DatagramsWritable,
-    Datagrams = DatagramsReady | DatagramsWritable,
+    CancelReady = 1 << RingOperation.CancelReady,
+    CancelWritable = 1 << RingOperation.CancelWritable,
 }
 
 /// <summary>Engine data of one resident.</summary>
