@@ -6,6 +6,7 @@ using Whimbrel.Linux;
 namespace Whimbrel.Testing;
 
 /// <summary>Datagrams on the memory network: batches of a size that the seed chooses.</summary>
+// Safe: a queued datagram is read only through its own pointer and length, on the thread that owns it.
 internal sealed unsafe partial class MemoryLoop
 {
     private const int MaxBatch = 16;

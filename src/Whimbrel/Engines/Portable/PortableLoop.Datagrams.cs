@@ -6,6 +6,7 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Portable;
 
 /// <summary>Datagrams, one call each: the framework has no batches. One receive and at most one send are in flight; what can be done at once is.</summary>
+// Safe: no pointer is touched here; see PortableDatagrams.BeginSend for the one that outlives a call.
 internal sealed unsafe partial class PortableLoop
 {
     private const int DatagramsPerTurn = 64;

@@ -8,6 +8,7 @@ namespace Whimbrel.Engines.Uring;
 /// Datagrams: the ring tells when a socket is ready, and many are received or sent by one direct call. A ring operation for each datagram was
 /// measured dearer than recvmmsg and sendmmsg, and cannot join or split runs (docs/design/0018-datagrams.md).
 /// </summary>
+// Safe: no pointer is touched here; the batch says why its own are safe.
 internal sealed unsafe partial class UringLoop
 {
     /// <summary>Made for the first datagram socket of this loop.</summary>
