@@ -1,6 +1,5 @@
 using System.Buffers.Binary;
 using System.Runtime.InteropServices;
-using Whimbrel.Connections;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Datagrams;
@@ -49,6 +48,8 @@ internal sealed unsafe class DatagramBatch
     private byte* _receiveControls;
     private byte* _sendNames;
     private byte* _sendControls;
+    private nuint _room; // bytes that each message has
+    private int _used; // messages that the last call wrote over
 
     internal DatagramBatch()
     {
@@ -96,15 +97,7 @@ internal sealed unsafe class DatagramBatch
     {
         // Coalesced datagrams come as one, however small the limit of each is.
         nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.Options.ReceiveLimitBytes, ReceiveBytes));
-        for (int i = 0; i < Messages; i++)
-        {
-            ref MessageHeader header = ref _receives[i].Header;
-            header.Vectors->Length = room;
-            header.NameLength = NameBytes;
-            header.ControlLength = ControlBytes;
-            header.Flags = 0;
-        }
-
+        Reset(room);
         int count = Syscall.ReceiveMessages(fd, _receives, Messages, SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
         if (count < 0)
         {
@@ -115,8 +108,25 @@ internal sealed unsafe class DatagramBatch
             return;
         }
 
+        _used = count;
         for (int i = 0; i < count; i++) Deliver(ref _receives[i], resident, (int)room);
         resident.ReceiveBatchEnded();
+    }
+
+    /// <summary>What the last call wrote over is set again; all of it when the room is another one.</summary>
+    private void Reset(nuint room)
+    {
+        int count = room == _room ? _used : Messages;
+        _room = room;
+        _used = 0;
+        for (int i = 0; i < count; i++)
+        {
+            ref MessageHeader header = ref _receives[i].Header;
+            header.Vectors->Length = room;
+            header.NameLength = NameBytes;
+            header.ControlLength = ControlBytes;
+            header.Flags = 0;
+        }
     }
 
     private void Deliver(ref MultiMessage message, DatagramResident resident, int room)
@@ -264,20 +274,19 @@ internal sealed unsafe class DatagramBatch
             if (!wasRetried)
             {
                 wasRetried = true;
-                if (!resident.HasErrorQueue && resident.IsConnected && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH) resident.NoteReceiveError(error);
+                if (!resident.HasErrorQueue && resident.IsConnected && !resident.RetriesByTimer && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH) resident.NoteReceiveError(error);
                 continue;
             }
 
             wasRetried = false;
-            if (_entries[0] > 1)
+            if (_entries[0] > 1 && error is Errno.EINVAL or Errno.EMSGSIZE or Errno.EIO or Errno.EOPNOTSUPP)
             {
-                // The run has a member larger than the path takes in one piece, or the device cannot do it: one by one.
+                // Its members are larger than the path takes in one piece, or the device cannot do it: from now on one by one.
                 resident.SegmentLimit = error is Errno.EINVAL or Errno.EMSGSIZE ? queue[0].Length - 1 : 0;
                 continue;
             }
 
-            resident.FailSend(error);
-            share--;
+            for (int i = _entries[0]; i > 0; i--, share--) resident.FailSend(error);
         }
 
         return BatchEnd.Empty;
@@ -302,9 +311,10 @@ internal sealed unsafe class DatagramBatch
             }
 
             int bytes = first.Length;
-            // To members on this machine a run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
-            bool isShared = first.Peer.IsMulticast && resident.Options.MulticastLoopback;
-            int run = bytes <= resident.SegmentLimit && bytes > 0 && !isShared ? RunAt(queue, next, out bytes) : 1;
+            // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size. To members on this machine a
+            // run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
+            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNobody) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
+            int run = bytes <= resident.SegmentLimit && bytes > 0 && !isAlone ? RunAt(queue, next, out bytes) : 1;
             if (run == 1)
             {
                 message.Header.Vectors->Length = (nuint)first.Length;

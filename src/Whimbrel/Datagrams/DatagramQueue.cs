@@ -1,5 +1,3 @@
-using System.Runtime.InteropServices;
-
 namespace Whimbrel.Datagrams;
 
 /// <summary>One queued datagram. Its bytes do not move while it is queued.</summary>

@@ -1,5 +1,4 @@
 using System.Diagnostics.CodeAnalysis;
-using System.Runtime.InteropServices;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -218,6 +217,8 @@ internal sealed partial class DatagramResident
         SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data) : SendResult.Full;
         if (result == SendResult.Queued) return result;
         ReleaseForeign(data.Length, count);
+        // A stop may have seen the place that was taken for a moment, and wait for what never comes.
+        if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((DatagramResident)resident!), this);
         if (result == SendResult.Full && !isFirstTry) Interlocked.Add(ref _refusedElsewhere, count);
         return result;
     }
@@ -255,8 +256,6 @@ internal sealed partial class DatagramResident
 
     internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, in DatagramPeer peer, CancellationToken cancellationToken)
     {
-        if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
-        if (peer.IsNobody && !IsConnected) ThrowNobody();
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellationToken);
         SendResult result = TrySend(data.Span, in peer);
         if (result != SendResult.Full) return new ValueTask<SendResult>(result);
@@ -268,8 +267,10 @@ internal sealed partial class DatagramResident
     }
 
     /// <summary>As Send, but a refusal is not one yet, and counts nowhere.</summary>
-    private SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
+    internal SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
     {
+        if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
+        if (peer.IsNobody && !IsConnected) ThrowNobody();
         if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer, isFirstTry: true);
         if (_refuses || _life is Life.Made or Life.Closed) return SendResult.Closed;
         if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
@@ -284,6 +285,9 @@ internal sealed partial class DatagramResident
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
     }
+
+    /// <summary>Somebody waited for room in vain. Any thread.</summary>
+    internal void CountRefused() => Interlocked.Increment(ref _refusedElsewhere);
 
     internal void Begin(DatagramSendOperation operation)
     {

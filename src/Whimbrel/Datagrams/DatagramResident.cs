@@ -329,7 +329,7 @@ internal sealed partial class DatagramResident : Resident
 
     private void Enter(string name) => Loop.EnterCallback(this, name);
 
-    private void Leave() => Loop.LeaveCallback();
+    private void Leave() => Loop.LeaveHandler();
 
     /// <summary>A callback threw; the socket goes on. Still inside the callback as the loop sees it.</summary>
     private void Threw(Exception exception)

@@ -157,7 +157,7 @@ internal static unsafe class DatagramSetup
         // struct ip_mreqn: group, address, number.
         Span<byte> request = stackalloc byte[12];
         request.Clear();
-        MemoryMarshal.Write(request[8..], index);
+        MemoryMarshal.Write(request[8..], in index);
         if (!isV6)
         {
             set.Set("MulticastInterface (IP_MULTICAST_IF)", SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_IF, request);

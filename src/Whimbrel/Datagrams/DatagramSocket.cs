@@ -1,10 +1,8 @@
 using System.Net;
-using System.Net.Sockets;
 using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
-using Whimbrel.Linux;
 
 namespace Whimbrel;
 
@@ -137,7 +135,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         try
         {
             engine.Start();
-            int interfaceIndex = await engine.FindInterfaceAsync(Options.MulticastInterface).ConfigureAwait(false);
+            int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface).ConfigureAwait(false);
             await BindAsync(engine, endPoint, interfaceIndex, bound).ConfigureAwait(false);
             DatagramResident[] residents = [.. bound];
             foreach (MulticastGroup group in Options.Groups) await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
@@ -322,8 +320,9 @@ public sealed class DatagramSocket : IAsyncDisposable
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         if (Loop.Current is not null) Throw.BlocksLoop(nameof(Send));
         if (Outlet is not { } outlet) return SendResult.Closed;
-        SendResult result = outlet.Send(data, in peer);
-        if (result != SendResult.Full || timeout == TimeSpan.Zero) return result;
+        if (timeout == TimeSpan.Zero) return outlet.Send(data, in peer);
+        SendResult result = outlet.TrySend(data, in peer);
+        if (result != SendResult.Full) return result;
         DatagramSendOperation operation = new(outlet, data.ToArray(), in peer);
         short version = operation.Version;
         outlet.Begin(operation);
@@ -339,6 +338,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
         catch (OperationCanceledException)
         {
+            outlet.CountRefused();
             return SendResult.Full;
         }
     }
@@ -426,7 +426,7 @@ public sealed class DatagramSocket : IAsyncDisposable
 
     private static async ValueTask ChangeAsync(DatagramResident resident, MulticastGroup group, bool joins)
     {
-        int index = await resident.Loop.Engine.FindInterfaceAsync(group.Interface).ConfigureAwait(false);
+        int index = await InterfaceLookup.FindAsync(resident.Loop.Engine, group.Interface).ConfigureAwait(false);
         Completion<bool> changed = new(resident.Loop.Engine);
         ValueTask<bool> task = changed.Task;
         ControlAction action = joins

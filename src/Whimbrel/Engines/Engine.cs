@@ -151,20 +151,7 @@ public class Engine : IAsyncDisposable
     /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>
     internal virtual void StartLookup(HostLookup lookup) => Offload(static l => ((HostLookup)l!).Run(), lookup);
 
-    /// <summary>The number of the network interface of that name, number or address; 0 for null. Off the loops, since it asks the system.</summary>
-    internal async ValueTask<int> FindInterfaceAsync(string? name)
-    {
-        if (name is null) return 0;
-        if (int.TryParse(name, out int number) && number > 0) return number;
-        // tidy: allowed because joins are rare
-        Completion<int> found = new(this);
-        ValueTask<int> task = found.Task;
-        Offload(static state => ((InterfaceLookup)state!).Run(), new InterfaceLookup(this, name, found));
-        // tidy: allowed because joins are rare
-        return await task.ConfigureAwait(false);
-    }
-
-    /// <summary>Throws <see cref="NetworkException"/> when there is none.</summary>
+    /// <summary>The number of the network interface of that name or address. Asks the system: off the loops. Throws <see cref="NetworkException"/> when there is none.</summary>
     internal virtual int InterfaceIndexOf(string name) => MulticastGroup.IndexOf(name);
 
     /// <summary>Blocks the calling thread, which is no loop's, until the task has ended, however. False when the time passed before.</summary>

@@ -337,6 +337,12 @@ public abstract partial class Loop
     internal void LeaveCallback()
     {
         ActiveConnection = null;
+        ActiveCallback = null;
+    }
+
+    /// <summary>The end of a handler's callback.</summary>
+    internal void LeaveHandler()
+    {
         _activeSocket = null;
         ActiveCallback = null;
     }

@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Linux;
 #if MEMORY
 using Whimbrel.Testing;
 #endif
@@ -32,6 +33,7 @@ public sealed class RawDatagrams : IDisposable
         if (at.AddressFamily == AddressFamily.InterNetworkV6) _socket.DualMode = false;
         _socket.Bind(at);
         if (at.AddressFamily == AddressFamily.InterNetwork) _socket.MulticastLoopback = true;
+        if (at.AddressFamily == AddressFamily.InterNetwork) _socket.SetRawSocketOption(SocketAbi.IPPROTO_IP, 12, BitConverter.GetBytes(1)); // IP_RECVTTL, for ReceiveHops
     }
 
     public EndPoint EndPoint
@@ -64,6 +66,28 @@ public sealed class RawDatagrams : IDisposable
     {
         if (_socket is not null) _socket.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.MulticastInterface, IPAddress.Loopback.GetAddressBytes());
         Send(data, new IPEndPoint(group, port));
+    }
+
+    /// <summary>Becomes a member on the loopback device. Real sockets only.</summary>
+    public void JoinOnLo(IPAddress group) =>
+        _socket!.SetSocketOption(SocketOptionLevel.IP, SocketOptionName.AddMembership, new MulticastOption(group, IPAddress.Loopback));
+
+    /// <summary>How many routers the next datagram was allowed to pass. Real sockets only.</summary>
+    // Safe: the kernel writes into memory of this frame, during the call.
+    public unsafe int ReceiveHops()
+    {
+        const int ipTtl = 2;
+        int fd = (int)_socket!.Handle;
+        _rig.Until(() => _socket.Poll(0, SelectMode.SelectRead), "a datagram");
+        byte* control = stackalloc byte[128];
+        byte data;
+        IoVector vector = new() { Base = &data, Length = 1 };
+        MessageHeader header = new() { Vectors = &vector, VectorCount = 1, Control = control, ControlLength = 128 };
+        Assert.True(Syscall.ReceiveMessage(fd, &header, 0) >= 0);
+        ControlHeader* first = (ControlHeader*)control;
+        Assert.True(header.ControlLength >= 20);
+        Assert.Equal((SocketAbi.IPPROTO_IP, ipTtl), (first->Level, first->Type));
+        return *(int*)(control + sizeof(ControlHeader));
     }
 
     /// <summary>The next datagram; fails when none comes.</summary>

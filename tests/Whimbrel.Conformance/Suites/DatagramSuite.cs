@@ -170,6 +170,67 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Close(rig, socket, handler);
     });
 
+    [Fact]
+    public void A_run_leaves_in_one_call_and_arrives_in_one() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring has segmentation.");
+        DatagramSocket receiver = Open(rig, out RecordingHandler received);
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        // Runs that fail for their peer's sake are no reason to send others one by one.
+        Assert.Equal(SendResult.Queued, socket.SendRun(new byte[500], 100, new DatagramPeer(IPAddress.Broadcast, 9)));
+        Assert.Equal(SendResult.Queued, socket.SendRun(new byte[500], 100, new DatagramPeer(IPAddress.Loopback, 0)));
+        rig.Until(() => handler.Failed.Count == 10, "the failures");
+        rig.OnLoop(handler.Loop, () =>
+        {
+            for (int i = 0; i < 50; i++) Assert.Equal(SendResult.Queued, handler.Send(Pattern(1_200, i), new DatagramPeer(receiver.EndPoint!)));
+        });
+        rig.Until(() => received.Count == 50, "the run");
+        for (int i = 0; i < 50; i++) Assert.Equal(Pattern(1_200, i), received.Datagrams[i]);
+        Assert.Equal((50, 1, 10), (socket.ReadCounters().DatagramsSent, socket.ReadCounters().SendCalls, socket.ReadCounters().Failed));
+        Assert.Equal(1, receiver.ReadCounters().ReceiveCalls);
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
+    });
+
+    [Fact]
+    public void What_the_receive_buffer_had_no_room_for_is_counted() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring is told of it.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
+        using RawDatagrams peer = new(rig);
+        rig.OnLoop(handler.Loop, handler.PauseReceiving);
+        for (int i = 0; i < 300; i++) peer.Send(Pattern(1_000, i), socket.EndPoint!);
+        rig.OnLoop(handler.Loop, handler.ResumeReceiving);
+        rig.Until(
+            () =>
+            {
+                peer.Send(Bytes("after"), socket.EndPoint!);
+                rig.Settle();
+                return handler.Datagrams.Any(static d => Text(d) == "after");
+            },
+            "one to have room again");
+        DatagramCounters counters = socket.ReadCounters();
+        int whole = handler.Datagrams.Count(static d => d.Length == 1_000);
+        Assert.InRange(counters.Overflowed, 300 - whole, 300 - whole + 2);
+        Assert.True(counters.Overflowed > 0);
+        Close(rig, socket, handler);
+    });
+
+    [Fact]
+    public void A_peer_that_claims_an_impossible_address_is_answered_in_vain_and_no_more() => Run(rig =>
+    {
+        // Port 0, as a forged datagram may have it; the answers fail, and the next peer is served.
+        Assert.SkipWhen(rig.IsUnix, "A Unix sender cannot claim anything.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
+        using RawDatagrams peer = new(rig);
+        for (int i = 0; i < 10; i++) Assert.Equal(SendResult.Queued, socket.Send(Bytes("answer"), new DatagramPeer(IPAddress.Loopback, 0)));
+        peer.Send(Bytes("real"), socket.EndPoint!);
+        Assert.Equal("real", Text(peer.Receive()));
+        rig.Until(() => handler.Failed.Count == 10, "the failures");
+        Assert.All(handler.Failed, static f => Assert.Equal(22, f.Error.Code));
+        Close(rig, socket, handler);
+    });
+
     // ------------------------------------------------------------------ errors end nothing
 
     [Fact]
@@ -422,6 +483,64 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         for (int i = 0; i < 4; i++) Assert.Equal(i, NumberIn(peer.Receive()));
         Assert.Equal(2, socket.ReadCounters().Refused);
         Close(rig, socket, handler);
+    });
+
+    [Fact]
+    public void Threads_that_send_wait_and_give_up_while_others_start_and_stop_leave_nothing_behind() => Run(rig =>
+    {
+        const int threads = 3;
+        const int each = 200;
+        DatagramSocket receiver = Open(rig, out RecordingHandler received, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 4 << 20 });
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 16 });
+        DatagramPeer target = new(receiver.EndPoint!);
+        long taken = 0;
+        long refused = 0;
+        List<ValueTask<SendResult>> waits = [];
+        for (int thread = 0; thread < threads; thread++)
+        {
+            rig.Elsewhere(() =>
+            {
+                using CancellationTokenSource cancel = new();
+                for (int i = 0; i < each; i++)
+                {
+                    if (i % 5 == 4)
+                    {
+                        ValueTask<SendResult> wait = socket.SendAsync(Pattern(20), target, i % 10 == 9 ? cancel.Token : default);
+                        lock (waits) waits.Add(wait);
+                    }
+                    else if (socket.Send(Pattern(30), target) == SendResult.Queued) Interlocked.Increment(ref taken);
+                    else Interlocked.Increment(ref refused);
+                }
+
+                cancel.Cancel();
+            });
+        }
+
+        // Meanwhile others of the same engine come and go.
+        for (int i = 0; i < 5; i++)
+        {
+            DatagramSocket passer = Open(rig, out RecordingHandler passing);
+            Close(rig, passer, passing);
+        }
+
+        rig.Join();
+        rig.Until(() => waits.All(static w => w.IsCompleted), "every wait to end");
+        long awaited = 0;
+        long cancelled = 0;
+        foreach (ValueTask<SendResult> wait in waits)
+        {
+            if (wait.IsCanceled) cancelled++;
+            else if (wait.GetAwaiter().GetResult() == SendResult.Queued) awaited++;
+        }
+
+        Assert.Equal(threads * each / 5, awaited + cancelled);
+        rig.Until(() => socket.PendingDatagrams == 0, "the queue to be empty");
+        DatagramCounters counters = socket.ReadCounters();
+        Assert.Equal(taken + awaited, counters.DatagramsSent + counters.Failed);
+        Assert.Equal(refused, counters.Refused);
+        rig.Until(() => received.Count == counters.DatagramsSent, "all to arrive");
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
     });
 
     // ------------------------------------------------------------------ pausing, timers

@@ -26,10 +26,10 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         return socket;
     }
 
-    private static DatagramSocket OpenSender(Rig rig, bool loopback)
+    private static DatagramSocket OpenSender(Rig rig, string by, bool loopback)
     {
         DatagramSocket socket = new(
-            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), MulticastInterface = "lo", MulticastLoopback = loopback },
+            new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = by, MulticastLoopback = loopback },
             static () => new RecordingHandler());
         rig.Await(socket.StartAsync(), "the sender to start");
         return socket;
@@ -146,8 +146,11 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     [InlineData(false)]
     public void Members_on_this_machine_hear_it_only_with_loopback(bool loopback) => Run(rig =>
     {
-        DatagramSocket socket = Open(rig, out RecordingHandler handler, groups: [OnLo(s_one)]);
-        DatagramSocket sender = OpenSender(rig, loopback);
+        // The loopback device brings back everything by itself: another one is needed.
+        string? name = rig.IsVirtual ? "memory0" : NameOfDevice(AddressFamily.InterNetwork);
+        Assert.SkipWhen(name is null, "No interface of this machine has IPv4 and multicast.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, groups: [new MulticastGroup(s_one, name)]);
+        DatagramSocket sender = OpenSender(rig, name!, loopback);
         Assert.Equal(SendResult.Queued, sender.Send(Bytes("group"), new DatagramPeer(s_one, PortOf(socket))));
         Assert.Equal(SendResult.Queued, sender.SendRun(Pattern(1_000), 100, new DatagramPeer(s_one, PortOf(socket))));
         rig.Until(() => sender.ReadCounters().DatagramsSent == 11, "all to be sent");
@@ -162,7 +165,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Groups_of_IPv6_are_joined_by_interface() => Run(rig =>
     {
-        string? name = rig.IsVirtual ? "memory0" : NameOfIPv6();
+        string? name = rig.IsVirtual ? "memory0" : NameOfDevice(AddressFamily.InterNetworkV6);
         Assert.SkipWhen(name is null, "No interface of this machine has IPv6 and multicast.");
         IPAddress group = IPAddress.Parse("ff02::7:7777");
         RecordingHandler handler = new();
@@ -182,9 +185,28 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
         Close(rig, socket, handler);
     });
 
-    private static string? NameOfIPv6() => NetworkInterface.GetAllNetworkInterfaces()
+    private static string? NameOfDevice(AddressFamily family) => NetworkInterface.GetAllNetworkInterfaces()
         .Where(static i => i.OperationalStatus == OperationalStatus.Up && i.SupportsMulticast && i.NetworkInterfaceType != NetworkInterfaceType.Loopback)
-        .FirstOrDefault(static i => i.GetIPProperties().UnicastAddresses.Any(static a => a.Address.IsIPv6LinkLocal))?.Name;
+        .FirstOrDefault(i => i.GetIPProperties().UnicastAddresses.Any(a => a.Address.AddressFamily == family && (family == AddressFamily.InterNetwork || a.Address.IsIPv6LinkLocal)))?.Name;
+
+    [Fact]
+    public void Datagrams_to_a_group_pass_no_router_unless_asked() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "The memory network has no routers.");
+        using RawDatagrams member = new(rig, new IPEndPoint(IPAddress.Any, 0));
+        member.JoinOnLo(s_one);
+        foreach ((int asked, int expected) in new (int, int)[] { (-1, 1), (0, 0), (7, 7) })
+        {
+            DatagramOptions options = asked < 0
+                ? new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), MulticastInterface = "lo" }
+                : new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), MulticastInterface = "lo", MulticastHops = asked, MulticastLoopback = true };
+            DatagramSocket sender = new(options, static () => new RecordingHandler());
+            rig.Await(sender.StartAsync());
+            Assert.Equal(SendResult.Queued, sender.Send(Bytes("hop"), new DatagramPeer(s_one, ((IPEndPoint)member.EndPoint).Port)));
+            Assert.Equal(expected, member.ReceiveHops());
+            rig.Await(sender.DisposeAsync());
+        }
+    });
 
     // ------------------------------------------------------------------ what is refused
 
