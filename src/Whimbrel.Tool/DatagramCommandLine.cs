@@ -47,6 +47,8 @@ internal static class DatagramCommandLine
         command.SetAction(static parsed =>
         {
             string text = parsed.GetValue(CommandLine.Unix) ?? parsed.GetValue(s_listen) ?? $"127.0.0.1:{parsed.GetValue(CommandLine.Port) ?? CommandLine.DefaultPort}";
+            // The option gives the library's form of an address, in which host and port are TCP's.
+            if (text.StartsWith("tcp://", StringComparison.Ordinal)) text = DatagramText.Scheme + text["tcp://".Length..];
             NetworkAddress address = DatagramText.ReadForReceiving(text, out _)!;
             // Only Linux shares a port.
             int loops = OperatingSystem.IsLinux() && address.Scheme != "unix" ? 0 : 1;
