@@ -22,7 +22,7 @@ internal static class DatagramCommandLine
     private static readonly Option<int?> s_size = CommandLine.Value("--size", "BYTES", "Bytes of a datagram. Default 32.", $"a number from {PushMessage.MinSize} to {MaxMulticastBytes}", static text => CommandLine.Number(text, PushMessage.MinSize, MaxMulticastBytes));
     private static readonly Option<string?> s_interface = new("--interface") { Description = "Where it leaves: name, number or address of an interface. Default: what the system's routes say.", HelpName = "NAME" };
     private static readonly Option<string[]> s_interfaces = new("--interface") { Description = "Where to join: name, number or address of an interface; as often as needed. Default: what the system's routes say.", HelpName = "NAME" };
-    private static readonly Option<int?> s_hops = CommandLine.Value("--hops", "N", "Routers that a datagram may pass, plus one; 0 stays on this machine. Default 1: this network.", "a number from 0 to 255", static text => CommandLine.Number(text, 0, 255));
+    private static readonly Option<int?> s_hops = CommandLine.Value("--hops", "N", "Routers that a datagram may pass, plus one; 0 is meant for this machine. Default 1: this network.", "a number from 0 to 255", static text => CommandLine.Number(text, 0, 255));
     private static readonly Option<bool> s_noLoopback = new("--no-loopback") { Description = "Members on this machine do not get it." };
     private static readonly Option<IPAddress?> s_source = CommandLine.Value("--source", "ADDRESS", "Only what this sender sends (source-specific multicast). Default: all.", "an IP address", static text => IPAddress.TryParse(text, out IPAddress? address) ? address : null);
     private static readonly Option<long?> s_count = CommandLine.Value<long?>("--count", "N", "End after so many datagrams.", "a number from 1 to 1000000000", static text => CommandLine.Number(text, 1, 1_000_000_000));
@@ -47,6 +47,8 @@ internal static class DatagramCommandLine
         command.SetAction(static parsed =>
         {
             string text = parsed.GetValue(CommandLine.Unix) ?? parsed.GetValue(s_listen) ?? $"127.0.0.1:{parsed.GetValue(CommandLine.Port) ?? CommandLine.DefaultPort}";
+            // The option gives the library's form of an address, in which host and port are TCP's.
+            if (text.StartsWith("tcp://", StringComparison.Ordinal)) text = DatagramText.Scheme + text["tcp://".Length..];
             NetworkAddress address = DatagramText.ReadForReceiving(text, out _)!;
             // Only Linux shares a port.
             int loops = OperatingSystem.IsLinux() && address.Scheme != "unix" ? 0 : 1;

@@ -44,7 +44,7 @@ internal static class ServeDatagramsCommand
             () => new MulticastSender(settings, notices));
         await socket.StartAsync();
         Console.Out.WriteLine($"sending to {settings.Group} from port {((IPEndPoint)socket.EndPoint!).Port} (engine {engine.KindName})");
-        string reach = settings.Hops switch { 0 => "it stays on this machine", 1 => "it stays on this network", _ => $"it may pass {settings.Hops - 1} routers" };
+        string reach = settings.Hops switch { 0 => "it is meant for this machine", 1 => "it stays on this network", _ => $"it may pass {settings.Hops - 1} routers" };
         string loopback = settings.Loopback ? "loopback is on, so members on this machine get it too" : "loopback is off, so members on this machine do not get it";
         Console.Error.WriteLine($"{settings.Rate} datagrams of {settings.Size} bytes a second; {loopback}; {reach}. Ctrl-C ends. Listen to it: whimbrel join {settings.Group}");
         await DatagramRun.UntilStopAsync(socket, common, stop);

@@ -35,6 +35,7 @@ internal static class DatagramErrors
         {
             Errno.ECONNREFUSED => "Nobody receives at that port.",
             Errno.EMSGSIZE => "The datagram is larger than the path takes.",
+            Errno.EPERM => "A firewall rule of this machine dropped it.",
             Errno.EACCES => "The system forbids it: a broadcast address needs the option Broadcast, or a firewall rule said no.",
             Errno.EINVAL => "The address cannot be sent to, as port 0.",
             Errno.EAFNOSUPPORT => "The peer's address is of another family than the socket's.",

@@ -102,7 +102,7 @@ public sealed class DatagramOptions
     /// <summary>Where datagrams to groups leave: an interface's name, number, or one of its addresses. Null (the default) leaves it to the system's routes.</summary>
     public string? MulticastInterface { get; init; }
 
-    /// <summary>How many routers a datagram to a group may pass: IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS. 0 (this machine) up to 255; default 1, this network.</summary>
+    /// <summary>How many routers a datagram to a group may pass: IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS. 0 (this machine; Linux lets it out all the same when no member is on it) up to 255; default 1, this network.</summary>
     public int MulticastHops { get; init; } = 1;
 
     /// <summary>Members on this machine get what is sent to a group, this socket too if it is one. Default false.</summary>

@@ -125,6 +125,18 @@ internal sealed class TwoHosts : IDisposable
         Ip("-n", one, "link", "add", device, "type", "veth", "peer", "name", otherDevice, "netns", other);
         Ip("-n", one, "link", "set", device, "up");
         Ip("-n", other, "link", "set", otherDevice, "up");
+        UntilUp(one, device);
+        UntilUp(other, otherDevice);
+    }
+
+    /// <summary>A moment passes between the command and the carrier, and what is sent before is lost.</summary>
+    internal static void UntilUp(string space, string device)
+    {
+        long start = Stopwatch.GetTimestamp();
+        while (!Ip("-n", space, "-o", "link", "show", device).Contains("state UP", StringComparison.Ordinal))
+        {
+            Assert.True(Stopwatch.GetElapsedTime(start).TotalSeconds < 20, $"{device} did not come up");
+        }
     }
 
     private static void AddAddress(string space, string address, string device, params string[] more) => Ip(["-n", space, "address", "add", address, "dev", device, .. more]);

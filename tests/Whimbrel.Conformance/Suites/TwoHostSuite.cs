@@ -59,6 +59,7 @@ public abstract class TwoHostSuite(Transport transport)
     [Fact]
     public void A_port_where_nobody_receives_is_told_by_the_other_host() => Run(ends =>
     {
+        ends.SkipWithoutErrors();
         (DatagramSocket gone, _) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(gone.EndPoint!);
         ends.B.Await(gone.StopAsync(), "the port to be free");
@@ -86,7 +87,7 @@ public abstract class TwoHostSuite(Transport transport)
                 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
                 s.bind(('', 0))
                 s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, struct.pack('4s4s', socket.inet_aton(sys.argv[1]), socket.inet_aton(sys.argv[2])))
-                s.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTTL, 1)
+                s.setsockopt(socket.IPPROTO_IP, 12, 1)  # IP_RECVTTL, which older Pythons do not name
                 s.settimeout(20)
                 print(s.getsockname()[1], flush=True)
                 data, control, flags, sender = s.recvmsg(100, 100)
@@ -103,17 +104,22 @@ public abstract class TwoHostSuite(Transport transport)
     });
 
     [Fact]
-    public void With_no_hop_a_group_stays_on_its_host() => Run(ends =>
+    public void With_no_hop_a_group_that_has_a_member_here_stays_here() => Run(ends =>
     {
+        // Without a member on its own host Linux sends it out all the same, with a hop limit of 0 that the next host takes.
         (DatagramSocket member, RecordingHandler received) = ends.OpenB(Member(ends, "b0"));
         int port = ((IPEndPoint)member.EndPoint!).Port;
-        (_, RecordingHandler near) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, "a0"), MulticastHops = 0 });
-        (_, RecordingHandler far) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = TwoHosts.NumberOf(ends.Hosts.A, "a0") });
+        string here = TwoHosts.NumberOf(ends.Hosts.A, "a0");
+        (_, RecordingHandler local) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, port), Groups = [new MulticastGroup(s_group, here)] });
+        (_, RecordingHandler near) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = here, MulticastHops = 0, MulticastLoopback = true });
+        (_, RecordingHandler far) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), MulticastInterface = here });
         near.Send("near"u8, new DatagramPeer(s_group, port));
-        ends.A.Until(() => near.PendingDatagrams == 0, "the first to leave");
+        ends.Until(() => local.Count == 1, "the member on the same host to get the first");
         far.Send("far"u8, new DatagramPeer(s_group, port));
-        ends.Until(() => received.Count == 1, "the other one to arrive");
-        Assert.Equal("far"u8.ToArray(), received.Datagrams[0]);
+        ends.Until(() => received.Count >= 1, "the other host to get the other one");
+        ends.Settle();
+        Assert.Equal("far"u8.ToArray(), Assert.Single(received.Datagrams));
+        Assert.Equal("near"u8.ToArray(), Assert.Single(local.Datagrams));
     });
 
     [Fact]
@@ -218,6 +224,7 @@ public abstract class TwoHostSuite(Transport transport)
     public void A_router_that_takes_less_tells_the_size_of_the_path() => Run(
         ends =>
         {
+            ends.SkipWithoutErrors();
             (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(1), 0));
             DatagramPeer peer = new(server.EndPoint!);
             (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.DontFragment });
@@ -243,7 +250,8 @@ public abstract class TwoHostSuite(Transport transport)
         Assert.SkipUnless(TwoHosts.Exists("nft"), "needs the command nft (Debian: nftables)");
         (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
         DatagramPeer peer = new(server.EndPoint!);
-        (_, RecordingHandler client) = ends.OpenA(new IPEndPoint(IPAddress.Any, 0));
+        // Without segmentation: a run passes a firewall as one packet, of another length.
+        (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), Segmentation = false });
         (int code, string output) = Nft(ends.Hosts.A, "add table inet t; add chain inet t o { type filter hook output priority 0; }; add rule inet t o udp length 108 drop");
         Assert.SkipUnless(code == 0, $"nft does not work here: {output.Trim()}");
         client.Send(new byte[100], peer);
@@ -274,6 +282,9 @@ public abstract class TwoHostSuite(Transport transport)
         internal Rig A => a;
 
         internal Rig B => b;
+
+        /// <summary>System.Net.Sockets has no error queue: its sockets learn of ICMP only when they are connected.</summary>
+        internal void SkipWithoutErrors() => Assert.SkipWhen(a.Engine.Kind == EngineKind.Portable, "the portable engine is not told of ICMP errors by sockets that are not connected");
 
         internal (DatagramSocket Socket, RecordingHandler Handler) OpenA(EndPoint endPoint) => OpenA(new DatagramOptions { EndPoint = endPoint });
 

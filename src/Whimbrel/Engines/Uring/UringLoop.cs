@@ -25,6 +25,7 @@ internal sealed unsafe partial class UringLoop : Loop
 {
     private const int EndTries = 200;
     private const int EndTryMs = 10;
+    private const int OpenAgainMs = 10;
 
     private readonly Func<Ring> _open;
 
@@ -37,6 +38,9 @@ internal sealed unsafe partial class UringLoop : Loop
     private Ring _ring = null!;
     private UringSlot[] _slots = new UringSlot[64];
     private bool _isWakeArmed;
+
+    // The error of a ring that can be used no more, while there is no other.
+    private int _brokenBy;
 
     internal UringLoop(Engine engine, int index, Func<Ring> open)
         : base(engine, index)
@@ -76,7 +80,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (_stopped.Count > 0) CancelStopped();
         if (_parked.Count > 0) Unpark();
         if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
-        int error = _ring.SubmitAndWait(timeoutMs);
+        int error = _brokenBy != 0 ? _brokenBy : _ring.SubmitAndWait(timeoutMs);
         Woke();
         if (error != 0) RingBroke(error);
         // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
@@ -95,7 +99,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private protected override void Submit()
     {
         if (_stopped.Count > 0) CancelStopped();
-        if (_ring.Submit() is not 0 and int error) RingBroke(error);
+        if (_brokenBy == 0 && _ring.Submit() is not 0 and int error) RingBroke(error);
     }
 
     private void ArmWake()
@@ -151,6 +155,12 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
                 break;
+            case RingOperation.CancelSend:
+                CancelAgain(resident, operation, RingOperation.Send, entry.Result);
+                break;
+            case RingOperation.CancelPoll:
+                CancelAgain(resident, operation, RingOperation.Poll, entry.Result);
+                break;
             case RingOperation.Close:
                 Closed(resident, slot, entry.Result);
                 return;
@@ -191,6 +201,12 @@ internal sealed unsafe partial class UringLoop : Loop
         entry.Descriptor = -1;
         entry.Address = MarkOf(target, resident);
         Push(resident, canceller, ref entry);
+    }
+
+    /// <summary>A cancel that did nothing: its target has completed, or else it could run for ever, and the descriptor with it.</summary>
+    private void CancelAgain(Resident resident, RingOperation canceller, RingOperation target, int result)
+    {
+        if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0) PushCancel(resident, canceller, target);
     }
 
     private void PushPoll(Resident resident, uint events)
@@ -276,6 +292,13 @@ internal sealed unsafe partial class UringLoop : Loop
             return;
         }
 
+        if (result is -Errno.EINTR or -Errno.EAGAIN or -Errno.ENOMEM or -Errno.ECANCELED)
+        {
+            // Nothing was found out: it says nothing about the dial, nor about the answer to a fast open.
+            PushPoll(resident, EpollAbi.EPOLLOUT);
+            return;
+        }
+
         if (resident is Connection connection)
         {
             OpenDeferred(connection, slot, result);
@@ -328,9 +351,9 @@ internal sealed unsafe partial class UringLoop : Loop
         if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
-        if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Send);
+        if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelSend, RingOperation.Send);
         if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
-        if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Poll);
+        if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelPoll, RingOperation.Poll);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
@@ -355,37 +378,33 @@ internal sealed unsafe partial class UringLoop : Loop
 
     private protected override void CloseQueue()
     {
-        bool isIdle = !_isWakeArmed || EndWake();
+        bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
+        _brokenBy = 0;
         FreeDatagrams();
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
     }
 
-    /// <summary>The one operation that belongs to nobody. False when the kernel does not give it back.</summary>
+    /// <summary>
+    /// The one operation that belongs to nobody. A wake ends it for certain, which a cancel does not. False when the kernel does
+    /// not give it back.
+    /// </summary>
     private bool EndWake()
     {
-        SubmissionEntry cancel = default;
-        cancel.Opcode = UringAbi.IORING_OP_ASYNC_CANCEL;
-        cancel.Descriptor = -1;
-        cancel.Address = MarkOf(RingOperation.Wake, 0, 0);
-        cancel.UserData = MarkOf(RingOperation.CancelOther, 0, uint.MaxValue);
-        _ring.Push(in cancel);
-        bool isCancelDone = false;
-        for (int i = 0; i < EndTries && (_isWakeArmed || !isCancelDone); i++)
+        _ring.Wake();
+        for (int i = 0; i < EndTries && _isWakeArmed; i++)
         {
             if (_ring.SubmitAndWait(EndTryMs) != 0) return false;
             for (int budget = _ring.Ready; budget > 0; budget--)
             {
                 _ring.Take(out CompletionEntry entry);
-                RingOperation operation = (RingOperation)(entry.UserData >> 56);
-                isCancelDone |= operation == RingOperation.CancelOther;
-                if (operation == RingOperation.Wake) _isWakeArmed = false;
+                if ((RingOperation)(entry.UserData >> 56) == RingOperation.Wake) _isWakeArmed = false;
             }
         }
 
-        return !_isWakeArmed && isCancelDone;
+        return !_isWakeArmed;
     }
 
     // ------------------------------------------------------------------ a ring that cannot be used any more
@@ -404,15 +423,15 @@ internal sealed unsafe partial class UringLoop : Loop
             Deliver(in entry);
         }
 
-        Ring fresh = _open();
+        if (TryOpenAnother(error) is not { } fresh) return;
         for (int slot = 0; slot < _slots.Length; slot++)
         {
-            // Before the old one ends: its sends must not find blocks that belong to others by then.
-            if (ResidentAt(slot) is not Connection) continue;
-            broken.ResetOnClose(_slots[slot].Fd);
-            broken.FinishSend(_slots[slot].Fd);
+            // Before the old one ends: its sends must not find blocks that belong to others by then. A descriptor whose close
+            // was taken is another's already.
+            if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) broken.BreakOff(_slots[slot].Fd);
         }
 
+        CloseUntaken(broken);
         Volatile.Write(ref _ring, fresh);
         broken.Close(isIdle: false);
         _isWakeArmed = false;
@@ -430,6 +449,34 @@ internal sealed unsafe partial class UringLoop : Loop
             NoticeKind.System,
             $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
             "no-io-uring.md"));
+    }
+
+    /// <summary>Null when the system has none now: the next turn asks again, and until then everything on this loop stands still.</summary>
+    private Ring? TryOpenAnother(int error)
+    {
+        try
+        {
+            Ring fresh = _open();
+            _brokenBy = 0;
+            return fresh;
+        }
+        catch (NetworkException e)
+        {
+            if (_brokenBy == 0) Engine.Note(new Notice(NoticeKind.System, $"{this}: io_uring does not go on: {ErrorText.Of(error)}. {e.Error.Message} It is tried again until there is one.", "no-io-uring.md"));
+            _brokenBy = error;
+            Thread.Sleep(OpenAgainMs);
+            return null;
+        }
+    }
+
+    /// <summary>Descriptors whose close never reached the kernel. Of those that did, the number is free.</summary>
+    private void CloseUntaken(Ring broken)
+    {
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            if ((_slots[slot].Has & OperationSet.Close) == 0 || ResidentAt(slot) is not { } resident) continue;
+            if (broken.IsUntaken(MarkOf(RingOperation.Close, resident))) broken.Close(_slots[slot].Fd);
+        }
     }
 
     /// <summary>Nothing that ran for it will complete.</summary>
@@ -519,7 +566,8 @@ internal enum RingOperation : byte
     Poll,
     HeldError,
     CancelReceive,
-    CancelOther,
+    CancelSend,
+    CancelPoll,
     Close,
     DatagramsReady,
     DatagramsWritable,
@@ -538,6 +586,8 @@ internal enum OperationSet : ushort
     Poll = 1 << RingOperation.Poll,
     HeldError = 1 << RingOperation.HeldError,
     CancelReceive = 1 << RingOperation.CancelReceive,
+    CancelSend = 1 << RingOperation.CancelSend,
+    CancelPoll = 1 << RingOperation.CancelPoll,
     Close = 1 << RingOperation.Close,
     DatagramsReady = 1 << RingOperation.DatagramsReady,
     DatagramsWritable = 1 << RingOperation.DatagramsWritable,

@@ -1,0 +1,16 @@
+namespace Whimbrel.Simulation.Uring;
+
+// A connection: two directions, two ends.
+internal sealed class RingLink(ByteTrack toServer, ByteTrack toClient, EndPlan client, EndPlan server)
+{
+    internal ByteTrack ToServer { get; } = toServer;
+
+    internal ByteTrack ToClient { get; } = toClient;
+
+    internal EndPlan Client { get; } = client;
+
+    internal EndPlan Server { get; } = server;
+
+    // Nobody planned to break it off.
+    internal bool IsGraceful => Client.AbortAfter < 0 && Server.AbortAfter < 0;
+}
