@@ -104,7 +104,7 @@ public sealed unsafe class UringProbeTests
     [InlineData(Errno.ENOSYS, "no io_uring, or a sandbox hides it (ENOSYS)")]
     [InlineData(Errno.EINVAL, "too old: it needs Linux 6.1 (EINVAL)")]
     [InlineData(Errno.ENOMEM, "not enough memory for io_uring (ENOMEM)")]
-    [InlineData(Errno.EMFILE, "raise the descriptor limit")]
+    [InlineData(Errno.EMFILE, "no descriptor left for io_uring (EMFILE)")]
     [InlineData(Errno.EIO, "io_uring_setup: ")]
     public void A_refusal_is_named(int error, string reason)
     {
@@ -237,28 +237,20 @@ public sealed unsafe class UringProbeTests
     }
 
     [Fact]
-    public void Where_the_sysctl_forbids_it_the_reason_names_the_sysctl()
-    {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
-        // kernel.io_uring_disabled answers EPERM at the set-up; root is not bound by 1.
-        Assert.Contains("kernel.io_uring_disabled", UringProbe.Run(new Answering(static (_, _) => Errno.EPERM)).Reason, StringComparison.Ordinal);
-    }
-
-    [Fact]
     public void At_the_limit_of_locked_memory_the_reason_names_the_limit()
     {
         NeedsUring();
         // At the set-up, where smaller rings are tried first, and at the registration of the buffers.
         List<uint> tried = [];
-        Assert.Contains("locked-memory limit (ulimit -l)", UringProbe.Run(new Answering((entries, _) =>
+        Assert.Contains("locked-memory limit: ulimit -l", UringProbe.Run(new Answering((entries, _) =>
         {
             tried.Add(entries);
             return Errno.ENOMEM;
-        })).Reason, StringComparison.Ordinal);
+        })).Advice, StringComparison.Ordinal);
         Assert.True(tried.Count > 1, "it was asked for once only");
         UringSupport refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.ENOMEM });
         Assert.Equal((false, Errno.ENOMEM), (refused.IsOffered, refused.Error));
-        Assert.Contains("locked-memory limit (ulimit -l)", refused.Reason, StringComparison.Ordinal);
+        Assert.Contains("locked-memory limit: ulimit -l", refused.Advice, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -307,8 +299,9 @@ public sealed unsafe class UringProbeTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
         UringSupport works = new(true, true, 0, "");
-        Assert.Equal((EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, () => works));
-        Assert.Equal((EngineKind.Epoll, "by the test"), EngineSelector.Choose(EngineKind.Auto, null, static () => UringSupport.No(Errno.EPERM, "by the test")));
+        Assert.Equal(new EngineChoice(EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, () => works));
+        EngineChoice choice = EngineSelector.Choose(EngineKind.Auto, null, static () => UringSupport.No(Errno.EPERM, "by the test"));
+        Assert.Equal((EngineKind.Epoll, "by the test"), (choice.Kind, choice.Reason));
         Assert.Equal(UringProbe.Here.IsOffered ? EngineKind.Uring : EngineKind.Epoll, EngineSelector.Choose(EngineKind.Auto, null).Kind);
     }
 
@@ -316,8 +309,7 @@ public sealed unsafe class UringProbeTests
     public void The_variable_chooses_it_and_the_engine_says_so()
     {
         NeedsUring();
-        (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, "uring");
-        Assert.Equal((EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), (kind, reason));
+        Assert.Equal(new EngineChoice(EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, "uring"));
         Assert.Equal("uring (1 loop, asked for by EngineOptions.Kind)", new Engine(new EngineOptions { Kind = EngineKind.Uring, Loops = 1 }).ToString());
     }
 }

@@ -24,14 +24,17 @@ public sealed class ForbiddenUringTests
         os.execvp(sys.argv[3], sys.argv[3:])
         """;
 
-    private static async Task<(int ExitCode, string Output)> RunAsync(int errno, string engine, int call = SetupCall)
+    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine, int call = SetupCall) =>
+        RunAsync(errno, call, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
+
+    private static async Task<(int ExitCode, string Output)> RunAsync(int errno, int call, params string[] arguments)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp is Linux's");
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
         Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "setting the filter needs python3");
         ProcessStartInfo start = new(
             "python3",
-            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), "serve", "echo", "--port", "0", "--for", "1", "--engine", engine])
+            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,
@@ -52,7 +55,7 @@ public sealed class ForbiddenUringTests
     [InlineData(1, RegisterCall, "io_uring is forbidden here (EPERM)")]
     public async Task Asked_for_it_says_why_it_cannot_run(int errno, int call, string reason)
     {
-        (int exitCode, string output) = await RunAsync(errno, "uring", call);
+        (int exitCode, string output) = await ServeAsync(errno, "uring", call);
         Assert.Equal(1, exitCode);
         Assert.Contains($"whimbrel: The io_uring engine, asked for by EngineOptions.Kind, cannot run: {reason}", output, StringComparison.Ordinal);
         Assert.Contains("docs/symptoms/no-io-uring.md", output, StringComparison.Ordinal);
@@ -61,8 +64,26 @@ public sealed class ForbiddenUringTests
     [Fact]
     public async Task Left_to_choose_it_serves_on_epoll()
     {
-        (int exitCode, string output) = await RunAsync(1, "auto");
+        (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
+        // One line: why, and how to allow it. It is the only notice about it.
+        string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
+        Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
+        Assert.Contains("To allow it: ", told, StringComparison.Ordinal);
+        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. See docs/symptoms/no-io-uring.md", told, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(1, "io_uring is forbidden here (EPERM): ")]
+    [InlineData(38, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
+    public async Task The_doctor_shows_the_reason_and_what_would_allow_it(int errno, string reason)
+    {
+        (int exitCode, string output) = await RunAsync(errno, SetupCall, "doctor");
+        Assert.Equal(1, exitCode);
+        Assert.Contains($"advice  io_uring         {reason}", output, StringComparison.Ordinal);
+        // A real filter, seen by the process itself; where the setting forbids it too, the setting is named first.
+        Assert.Matches("-> (let the seccomp profile allow io_uring_setup|sysctl -w kernel.io_uring_disabled=0)", output);
+        Assert.Contains("ok      epoll ", output, StringComparison.Ordinal);
     }
 }
