@@ -24,8 +24,7 @@ public sealed class ForbiddenUringTests
         os.execvp(sys.argv[3], sys.argv[3:])
         """;
 
-    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine, int call = SetupCall) =>
-        RunAsync(errno, call, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
+    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine, int call = SetupCall) => RunAsync(errno, call, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
 
     private static async Task<(int ExitCode, string Output)> RunAsync(int errno, int call, params string[] arguments)
     {

@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -139,6 +140,9 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.Send:
                 Sent((Connection)resident, slot, entry.Result);
                 break;
+            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable or RingOperation.CancelReady or RingOperation.CancelWritable:
+                DeliverDatagrams((DatagramResident)resident, slot, operation, entry.Result);
+                break;
             case RingOperation.Accept:
                 Accepted((Listener)resident, slot, entry.Result);
                 break;
@@ -235,6 +239,9 @@ internal sealed unsafe partial class UringLoop : Loop
                 break;
             case Connector connector:
                 AttachConnector(connector, ref slot);
+                break;
+            case DatagramResident socket:
+                AttachDatagrams(socket, ref slot);
                 break;
         }
     }
@@ -340,6 +347,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (s.IsDetaching) return;
         s.IsDetaching = true;
         s.IsWanted = false;
+        if (resident is DatagramResident) CancelDatagrams(resident);
         if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
@@ -364,6 +372,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _ring.Close(_slots[slot].Fd);
         FreeSlot(resident);
         if (resident is Listener { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) _ring.DeletePath(unix.ToString());
+        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) _ring.DeletePath(own.ToString());
         resident.CompleteClose();
     }
 
@@ -372,6 +381,7 @@ internal sealed unsafe partial class UringLoop : Loop
         bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
         _brokenBy = 0;
+        FreeDatagrams();
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
@@ -481,6 +491,7 @@ internal sealed unsafe partial class UringLoop : Loop
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
         else if (resident is Connector connector) connector.CompleteAttach(Errno.EIO);
         else if (NeedsReceive(slot)) StartReceive(resident);
+        if (resident is DatagramResident { IsSendInFlight: true } socket && resident.Slot == slot && !_slots[slot].IsDetaching) ArmWritable(socket);
     }
 
     // ------------------------------------------------------------------ accept
@@ -558,6 +569,10 @@ internal enum RingOperation : byte
     CancelSend,
     CancelPoll,
     Close,
+    DatagramsReady,
+    DatagramsWritable,
+    CancelReady,
+    CancelWritable,
 }
 
 /// <summary>The operations that a slot has running, by bit.</summary>
@@ -574,6 +589,10 @@ internal enum OperationSet : ushort
     CancelSend = 1 << RingOperation.CancelSend,
     CancelPoll = 1 << RingOperation.CancelPoll,
     Close = 1 << RingOperation.Close,
+    DatagramsReady = 1 << RingOperation.DatagramsReady,
+    DatagramsWritable = 1 << RingOperation.DatagramsWritable,
+    CancelReady = 1 << RingOperation.CancelReady,
+    CancelWritable = 1 << RingOperation.CancelWritable,
 }
 
 /// <summary>Engine data of one resident.</summary>
