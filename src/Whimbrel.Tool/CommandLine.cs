@@ -27,6 +27,28 @@ internal static class CommandLine
     private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 256", static text => Number(text, 1, 256));
+    private static readonly Option<string?> s_out = Value<string?>("--out", "DIR", $"The folder. Default {CertsSettings.DefaultFolder}.", "a folder", static text => text.Length > 0 ? text : null);
+    private static readonly Option<string[]?> s_san = Several("--san", "NAME,...", "What the server is called: DNS names, *.example.org, IP addresses; as often as needed. Default localhost, 127.0.0.1, ::1.", static text => SubjectName.Read(text, out string? mistake) is null ? mistake : null);
+    private static readonly Option<string?> s_server = Value("--server", "FILE", $"Name of the server's files, without an ending. Default {CertsSettings.DefaultServer}.", FileNameForm, static text => IsFileName(text) ? text : null);
+    private static readonly Option<string[]?> s_clients = Several("--client", "NAME,...", $"A client's certificate; the files have this name too. Default {CertsSettings.DefaultClient}.", static text => IsFileName(text) ? null : $"takes {FileNameForm}, not '{text}'");
+    private static readonly Option<int?> s_rsa = new("--rsa")
+    {
+        Description = "RSA keys of this size, 2048 when none is named, instead of P-256.",
+        HelpName = "BITS",
+        Arity = ArgumentArity.ZeroOrOne,
+        CustomParser = static argument =>
+        {
+            if (argument.Tokens.Count == 0) return CertificateKey.LeastRsaBits;
+            int? bits = Number(argument.Tokens[0].Value, CertificateKey.LeastRsaBits, CertificateKey.MostRsaBits);
+            if (bits is null || bits % 8 != 0) argument.AddError($"--rsa takes a number of bits from {CertificateKey.LeastRsaBits} to {CertificateKey.MostRsaBits} that 8 divides, not '{argument.Tokens[0].Value}'.");
+            return bits;
+        },
+    };
+    private static readonly Option<int?> s_days = Value("--days", "N", $"How long the server's and the clients' certificates last. Default {CertsSettings.DefaultDays}; the authority lasts ten years, or as long.", $"a number from 1 to {CertsSettings.MostDays}", static text => Number(text, 1, CertsSettings.MostDays));
+    private static readonly Option<string?> s_password = Value<string?>("--password", "TEXT", "For private keys that are encrypted. Others can see it in the list of processes; better is --password-file.", "a text that is not empty", static text => text.Length > 0 ? text : null);
+    private static readonly Option<string?> s_passwordFile = Value<string?>("--password-file", "FILE", "The password is the first line of this file.", "a file", static text => text.Length > 0 ? text : null);
+    private static readonly Option<bool> s_force = new("--force") { Description = "Replace files that are there; never the authority." };
+    private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Another authority, even if there is one; that one needs --force too." };
     private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
 
     internal static RootCommand Create()
@@ -41,6 +63,7 @@ internal static class CommandLine
         {
             Serve(),
             Connect(),
+            Certs(),
         };
         return root;
     }
@@ -59,7 +82,8 @@ internal static class CommandLine
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT or whimbrel connect unix:PATH",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, or whimbrel connect HOST:PORT (whimbrel --help explains)",
+        "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, or whimbrel certs (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
@@ -129,7 +153,89 @@ internal static class CommandLine
         return command;
     }
 
+    private static Command Certs()
+    {
+        Command command = new("certs", "Makes certificates for development and tests: an authority, a server's and clients', as PEM and PFX.")
+        {
+            s_out, s_san, s_server, s_clients, s_rsa, s_days, s_password, s_passwordFile, s_force, s_newCa,
+        };
+        command.Validators.Add(static result =>
+        {
+            OnePassword(result);
+            string[] names = [CertificateFolder.Authority, .. TokensOf(result, s_server) is [var one] ? (string[])[one] : [CertsSettings.DefaultServer], .. SeveralOf(TokensOf(result, s_clients))];
+            if (names.GroupBy(static n => n, StringComparer.OrdinalIgnoreCase).FirstOrDefault(static g => g.Count() > 1) is { } twice) result.AddError($"'{twice.Key}' would name the files of two certificates.");
+        });
+        command.SetAction(static parsed =>
+        {
+            if (!TryReadPassword(parsed, out string? password)) return ExitCode.Failed;
+            SubjectName[] names = [.. (parsed.GetValue(s_san) ?? []).Select(static n => SubjectName.Read(n, out _)!).Distinct()];
+            string? server = parsed.GetValue(s_server);
+            return CertsCommand.Run(new CertsSettings(
+                parsed.GetValue(s_out) ?? CertsSettings.DefaultFolder,
+                server ?? CertsSettings.DefaultServer,
+                server is not null || names.Length > 0,
+                names,
+                parsed.GetValue(s_clients) ?? [],
+                parsed.GetValue(s_rsa) ?? 0,
+                parsed.GetValue(s_days) ?? CertsSettings.DefaultDays,
+                password,
+                parsed.GetValue(s_force),
+                parsed.GetValue(s_newCa)));
+        });
+        return command;
+    }
+
+    private static void OnePassword(CommandResult result)
+    {
+        if (IsGiven(result, s_password) && IsGiven(result, s_passwordFile)) result.AddError("Give --password or --password-file, not both.");
+    }
+
+    /// <summary>False, and told, when the file with the password cannot be read.</summary>
+    private static bool TryReadPassword(ParseResult parsed, out string? password)
+    {
+        password = parsed.GetValue(s_password);
+        if (parsed.GetValue(s_passwordFile) is not { } file) return true;
+        try
+        {
+            password = File.ReadLines(file).FirstOrDefault();
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+        {
+            Console.Error.WriteLine($"whimbrel: {e.Message}");
+            return false;
+        }
+
+        if (!string.IsNullOrEmpty(password)) return true;
+        Console.Error.WriteLine($"whimbrel: the first line of {file} is empty, and it should be the password.");
+        return false;
+    }
+
     // ------------------------------------------------------------------ values
+
+    private const string FileNameForm = "a name of letters, digits and . _ - @ that begins with a letter or a digit";
+
+    private static bool IsFileName(string text) =>
+        text.Length is > 0 and <= 64 && char.IsAsciiLetterOrDigit(text[0]) && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '.' or '_' or '-' or '@');
+
+    private static string[] TokensOf(CommandResult result, Option option) => [.. result.GetResult(option)?.Tokens.Select(static t => t.Value) ?? []];
+
+    private static string[] SeveralOf(IEnumerable<string> tokens) => [.. tokens.SelectMany(static t => t.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries))];
+
+    /// <summary>An option that may be given several times, and each time with several values between commas. <paramref name="wrong"/> says what is wrong with one.</summary>
+    private static Option<string[]?> Several(string name, string placeholder, string description, Func<string, string?> wrong) => new(name)
+    {
+        Description = description,
+        HelpName = placeholder,
+        Arity = ArgumentArity.OneOrMore,
+        AllowMultipleArgumentsPerToken = false,
+        CustomParser = argument =>
+        {
+            string[] values = SeveralOf(argument.Tokens.Select(static t => t.Value));
+            if (values.Length == 0) argument.AddError($"{name} takes {placeholder}.");
+            foreach (string mistake in values.Select(wrong).OfType<string>()) argument.AddError(mistake.StartsWith("takes", StringComparison.Ordinal) ? $"{name} {mistake}." : $"{name}: {mistake}.");
+            return values;
+        },
+    };
 
     private static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
 
