@@ -19,6 +19,16 @@ public sealed class BenchTests
     }
 
     [Fact]
+    public async Task The_servers_over_TLS_pass_every_scenario_of_a_short_benchmark()
+    {
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        OtherProgram.Needs("openssl");
+        (int exitCode, string output) = await BenchAsync("tls", "--smoke", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
     {
         (int exitCode, string output) = await BenchAsync("--self-test");

@@ -4,10 +4,11 @@
 
 using System.Globalization;
 using System.Net;
+using System.Security.Cryptography.X509Certificates;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|whimbrel-ENGINE-stream|whimbrel-ENGINE-async [--push | --groups] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-async [--push | --groups] [--cert FILE --key FILE] [--port N]";
 
 if (args.Length == 0)
 {
@@ -15,6 +16,7 @@ if (args.Length == 0)
 }
 
 var (port, push, groups) = (0, false, false);
+string? certificateFile = null, keyFile = null;
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
@@ -24,6 +26,14 @@ for (var i = 1; i < args.Length; i++)
     else if (args[i] == "--groups")
     {
         groups = true;
+    }
+    else if (args[i] == "--cert" && i + 1 < args.Length)
+    {
+        certificateFile = args[++i];
+    }
+    else if (args[i] == "--key" && i + 1 < args.Length)
+    {
+        keyFile = args[++i];
     }
     else if (args[i] != "--port" || ++i == args.Length
         || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
@@ -56,6 +66,13 @@ switch (name, push)
         return 0;
     case ("socket-async" or "socket-async-inline", true):
         await SocketAsyncPush.RunAsync(port, Tell);
+        return 0;
+    case ("kestrel-tls" or "sslstream", false) when certificateFile is not null && keyFile is not null:
+        using (var certificate = X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
+        {
+            await (name == "sslstream" ? SslStreamEcho.RunAsync(port, certificate, Tell) : KestrelServer.TlsEchoAsync(port, certificate, Tell));
+        }
+
         return 0;
     case ("saea" or "saea-inline", false):
         SaeaEcho.Run(port, Tell);
