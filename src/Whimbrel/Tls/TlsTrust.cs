@@ -127,7 +127,7 @@ internal sealed class TlsTrust
                     ? $"{SubjectOf(leaf)} is self-signed and not among the trusted roots"
                     : $"it was issued by {SubjectOf(last)}, which is not among the trusted roots";
             case X509ChainStatusFlags.PartialChain:
-                return $"its issuer '{last.Issuer}' is unknown: the peer does not send that intermediate, or its root is not trusted";
+                return $"its issuer '{last.Issuer}' is not among the trusted roots, and the peer did not send it as an intermediate";
             case X509ChainStatusFlags.NotValidForUsage:
                 return "it is not meant for this use (extended key usage)";
             case X509ChainStatusFlags.NotSignatureValid:
