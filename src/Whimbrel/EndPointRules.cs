@@ -29,6 +29,9 @@ internal static class EndPointRules
         return found;
     }
 
+    /// <summary>Whether the text of an address asks for TLS.</summary>
+    internal static bool IsTls(string? address) => NetworkAddress.TryParse(address, out NetworkAddress? parsed) && parsed.Scheme == NetworkAddress.Tls;
+
     private static void AddAddress(List<EndPoint> found, OptionErrors? errors, string text, Engine engine, bool toListen)
     {
         if (!NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake))
@@ -43,7 +46,7 @@ internal static class EndPointRules
             return;
         }
 
-        EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Unix ? address.ToEndPoint() : engine.EndPointOf(address);
+        EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Tls or NetworkAddress.Unix ? address.ToEndPoint() : engine.EndPointOf(address);
         if (endPoint is null) errors?.Add($"Address = {address}, the {engine.KindName} engine has no addresses of that kind");
         else if (!toListen) AddTarget(found, errors, "Address", endPoint, address.IsWildcard);
         else if (endPoint is not DnsEndPoint dns) found.Add(endPoint);
