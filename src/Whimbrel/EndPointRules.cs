@@ -29,9 +29,6 @@ internal static class EndPointRules
         return found;
     }
 
-    /// <summary>Whether the text of an address asks for TLS.</summary>
-    internal static bool IsTls(string? address) => NetworkAddress.TryParse(address, out NetworkAddress? parsed) && parsed.Scheme == NetworkAddress.Tls;
-
     private static void AddAddress(List<EndPoint> found, OptionErrors? errors, string text, Engine engine, bool toListen)
     {
         if (!NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake))
@@ -53,6 +50,9 @@ internal static class EndPointRules
         else if (dns.Host == "localhost") found.Add(new IPEndPoint(IPAddress.Loopback, dns.Port));
         else errors?.Add($"Address = {address}, a server listens at addresses of this machine: give one, or localhost, or * for all");
     }
+
+    /// <summary>The address says that it wants TLS.</summary>
+    internal static bool WantsTls(string? address) => NetworkAddress.TryParse(address, out NetworkAddress? parsed) && parsed.Scheme == NetworkAddress.Tls;
 
     /// <summary>What a client makes of an address. One that means "every address of this machine" is dialled at the loopback.</summary>
     private static void AddTarget(List<EndPoint> found, OptionErrors? errors, string name, EndPoint? endPoint, bool isWildcard = false)

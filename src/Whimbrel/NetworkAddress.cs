@@ -13,8 +13,7 @@ namespace Whimbrel;
 /// <item><c>tcp://HOST:PORT</c>. The host is a name, an IPv4 address, an IPv6 address in brackets (a scope follows it as in
 /// <c>[fe80::1%eth0]</c>), or <c>*</c> for every address of this machine, IPv4 and IPv6. The port is a number or the
 /// name of a service.</item>
-/// <item><c>tls://HOST:PORT</c>, the same with TLS. A client's options for it are <c>ClientOptions.Tls</c>, or the defaults; a
-/// server needs <c>ServerOptions.Tls</c>.</item>
+/// <item><c>tls://HOST:PORT</c>: the same with TLS, which a server needs options for (<see cref="ServerOptions.Tls"/>).</item>
 /// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. Nothing in the path is decoded.</item>
 /// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>
 /// </list>
@@ -107,10 +106,10 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         {
             case Tcp:
                 return ReadHostAndPort(rest, out address);
-            case Tls:
-                string? wrong = ReadHostAndPort(rest, out address);
-                if (address is not null) address = new NetworkAddress(Tls, address.Host, address.Port, address.Service, address._literal);
-                return wrong?.Replace("tcp://", "tls://", StringComparison.Ordinal);
+            case "tls":
+                string? wrong = ReadHostAndPort(rest, out address)?.Replace("tcp://", "tls://", StringComparison.Ordinal);
+                if (address is { } tcp) address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
+                return wrong;
             case Memory:
                 if (rest.Length == 0) return "the name is missing; right would be memory://name";
                 address = new NetworkAddress(Memory, rest);
