@@ -226,6 +226,14 @@ public class TrustTests
         return new OpenSslPeer();
     }
 
+    // Skips where there is no such layer.
+    internal static async Task NeedsAsync(TlsProvider provider)
+    {
+        TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
+        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new TrustSession(dials: false));
+        await StartAsync(server);
+    }
+
     private static async Task StartAsync(Server server)
     {
         try
