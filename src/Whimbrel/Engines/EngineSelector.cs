@@ -11,10 +11,10 @@ internal static class EngineSelector
     internal const string Variable = "WHIMBREL_ENGINE";
 
     /// <summary>Which engine to use for what was asked; never Auto. Throws when what was asked for cannot run here.</summary>
-    internal static (EngineKind Kind, string Reason) Choose(EngineKind asked, string? variable) => Choose(asked, variable, prefersUring: false, static () => UringProbe.Here);
+    internal static (EngineKind Kind, string Reason) Choose(EngineKind asked, string? variable) => Choose(asked, variable, static () => UringProbe.Here);
 
-    /// <summary>The same with what Auto prefers, and with what is known of io_uring.</summary>
-    internal static (EngineKind Kind, string Reason) Choose(EngineKind asked, string? variable, bool prefersUring, Func<UringSupport> probe)
+    /// <summary>The same with what is known of io_uring.</summary>
+    internal static (EngineKind Kind, string Reason) Choose(EngineKind asked, string? variable, Func<UringSupport> probe)
     {
         string source = "asked for by EngineOptions.Kind";
         if (asked == EngineKind.Auto && !string.IsNullOrEmpty(variable))
@@ -31,7 +31,7 @@ internal static class EngineSelector
         switch (asked)
         {
             case EngineKind.Auto:
-                return Best(prefersUring, probe);
+                return Best(probe);
             case EngineKind.Epoll when !KernelProbe.HasEpoll:
                 throw new PlatformNotSupportedException($"The epoll engine, {source}, needs Linux on x64 or arm64. Use portable.");
             case EngineKind.Uring when probe() is { IsOffered: false } support:
@@ -42,10 +42,9 @@ internal static class EngineSelector
     }
 
     /// <summary>The first that works, with the reason why those before it do not.</summary>
-    private static (EngineKind Kind, string Reason) Best(bool prefersUring, Func<UringSupport> probe)
+    private static (EngineKind Kind, string Reason) Best(Func<UringSupport> probe)
     {
         if (!KernelProbe.HasEpoll) return (EngineKind.Portable, "epoll needs Linux on x64 or arm64");
-        if (!prefersUring) return (EngineKind.Epoll, "the best engine on this system");
         UringSupport support = probe();
         return support.IsOffered
             ? (EngineKind.Uring, "the best engine on this system")

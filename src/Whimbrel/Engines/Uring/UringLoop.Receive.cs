@@ -37,12 +37,8 @@ internal sealed unsafe partial class UringLoop
         entry.Opcode = UringAbi.IORING_OP_RECV;
         entry.Flags = UringAbi.IOSQE_BUFFER_SELECT;
         entry.Descriptor = slot.Fd;
-        if (slot.HasReceived)
-        {
-            // The first one alone: a connection of one request ends without a receive to cancel.
-            entry.Priority = UringAbi.IORING_RECV_MULTISHOT;
-            if (_ring.CanLimitReceive) entry.TotalLength = ReceiveLimitBytes;
-        }
+        entry.Priority = UringAbi.IORING_RECV_MULTISHOT;
+        if (_ring.CanLimitReceive) entry.TotalLength = ReceiveLimitBytes;
 
         Push(resident, RingOperation.Receive, ref entry);
     }
@@ -97,7 +93,6 @@ internal sealed unsafe partial class UringLoop
         int buffer = (flags & UringAbi.IORING_CQE_F_BUFFER) != 0 ? (int)(flags >> UringAbi.IORING_CQE_BUFFER_SHIFT) : -1;
         if (result > 0 && buffer >= 0 && !_slots[slot].IsDetaching)
         {
-            _slots[slot].HasReceived = true;
             uint generation = connection.SlotGeneration;
             byte* bytes = _ring.BufferAt(buffer);
             _delivering = buffer;

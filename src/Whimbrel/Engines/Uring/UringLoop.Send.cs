@@ -116,7 +116,7 @@ internal sealed unsafe partial class UringLoop
     private int _delivering = -1;
 
     /// <summary>
-    /// A quarter of the buffers at most, and none for a connection whose peer does not take all at once: whoever does not read
+    /// Half of the buffers at most (a quarter made 100 bulk connections 12 % dearer), and none for a connection whose peer does not take all at once: whoever does not read
     /// must not hold what the others receive into.
     /// </summary>
     internal override Block? TryLend(Connection connection, ReadOnlySpan<byte> data)
@@ -126,7 +126,7 @@ internal sealed unsafe partial class UringLoop
         fixed (byte* bytes = data)
         {
             if (!_ring.IsIn(buffer, bytes, data.Length)) return null;
-            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 4)) return null;
+            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 2)) return null;
             if (_lends[buffer]++ == 0) _lentBuffers++;
             return Blocks.TakeLent(bytes, data.Length, buffer | (_ringNumber << 8));
         }

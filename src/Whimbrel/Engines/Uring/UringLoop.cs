@@ -548,7 +548,4 @@ internal struct UringSlot
     /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
     internal bool IsDeferred;
     internal bool FinishesLater;
-
-    /// <summary>It has received once: from now on it is worth a multishot.</summary>
-    internal bool HasReceived;
 }
