@@ -1,6 +1,8 @@
 using System.Net;
+using System.Net.Security;
 using System.Net.Sockets;
 using System.Security.Authentication;
+using System.Security.Cryptography.X509Certificates;
 using System.Text;
 
 namespace Whimbrel.Tool.Tests.Tls;
@@ -180,6 +182,44 @@ public class TrustTests
         Assert.Equal(TlsFailure.NotTls, reason.TlsFailure);
         Assert.Contains("HTTP", reason.ToString(), StringComparison.Ordinal);
         Assert.Equal(1, server.ReadCounters().TlsFailed);
+    }
+
+    // More than a turn has time for, so that ends of handshakes wait for the next: those connections must be read on, too.
+    [Theory]
+    [InlineData(TlsProvider.Portable)]
+    [InlineData(TlsProvider.OpenSsl)]
+    public async Task Fifty_handshakes_at_once_all_end_and_all_are_served(TlsProvider provider)
+    {
+        const int clients = 50;
+        TlsOptions tls = new() { Provider = provider, Certificate = TrustMaterial.Get("server").ToTls() };
+        await using Engine engine = new(new EngineOptions { Loops = 1 });
+        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls, Engine = engine }, static () => new TrustSession(dials: false));
+        await StartAsync(server);
+        X509ChainPolicy policy = new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
+        policy.CustomTrustStore.Add(TrustMaterial.Get("root").Certificate);
+        await Deadline.Within(
+            async cancellation =>
+            {
+                await Task.WhenAll(Enumerable.Range(0, clients).Select(_ => TalkAsync(cancellation)));
+                return 0;
+            },
+            () => "the echoes");
+        Assert.Equal(clients, server.ReadCounters().TlsHandshakes);
+
+        async Task TalkAsync(CancellationToken cancellation)
+        {
+            using TcpClient socket = new();
+            await socket.ConnectAsync((IPEndPoint)server.EndPoint!, cancellation);
+            await using SslStream stream = new(socket.GetStream());
+            await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = TrustMaterial.Host, CertificateChainPolicy = policy }, cancellation);
+            StreamReader reader = new(stream);
+            // Twice: the first may have come together with the end of the handshake.
+            foreach (string line in (string[])["one", "two"])
+            {
+                await stream.WriteAsync(Encoding.ASCII.GetBytes(line + "\n"), cancellation);
+                Assert.Equal(line, await reader.ReadLineAsync(cancellation));
+            }
+        }
     }
 
     private static void Judge(TrustCase which, string peerName, string? line, CloseReason reason)

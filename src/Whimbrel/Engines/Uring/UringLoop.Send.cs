@@ -83,6 +83,7 @@ internal sealed unsafe partial class UringLoop
                 case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
                     break;
                 default:
+                    SendBroke(slot, -result);
                     connection.FailSend(-result);
                     return;
             }
@@ -94,6 +95,17 @@ internal sealed unsafe partial class UringLoop
 
         // What is left goes with what was queued meanwhile, at the next flush.
         connection.CompleteSend();
+    }
+
+    /// <summary>
+    /// The end comes after what the peer still sent. After an error that is not the connection's own the socket may live on:
+    /// then its end must not wait for the peer, nor look to it like the end of all bytes.
+    /// </summary>
+    private void SendBroke(int slot, int error)
+    {
+        if (error is Errno.EPIPE or Errno.ECONNRESET) return;
+        _ring.ResetOnClose(_slots[slot].Fd);
+        _ring.FinishReceive(_slots[slot].Fd);
     }
 
     internal override void FinishSend(Connection connection)
