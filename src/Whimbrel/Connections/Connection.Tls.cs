@@ -389,7 +389,8 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!tls.IsPaced && tls.IsShaking) return;
         if (tls.IsHolding && MayRun(tls)) RunHeld(tls);
-        if (IsAlive(tls) && tls.IsShaking) UpdateReceiving();
+        // Also when the handshake has just ended here: Opened could not read on, since what was held was not consumed yet.
+        if (IsAlive(tls)) UpdateReceiving();
     }
 
     // ------------------------------------------------------------------ upgrade (contract 16)
