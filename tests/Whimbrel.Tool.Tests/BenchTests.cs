@@ -21,7 +21,6 @@ public sealed class BenchTests
     }
 
     [Theory]
-    [InlineData("c-tls")]
     [InlineData("whimbrel-tls-portable")]
     [InlineData("whimbrel-tls-openssl")]
     public async Task Every_byte_of_a_short_benchmark_over_TLS_is_right(string peer)
