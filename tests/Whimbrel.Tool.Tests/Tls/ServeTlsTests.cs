@@ -241,6 +241,7 @@ public sealed partial class ServeTlsTests : IDisposable
     [InlineData("--pin takes SHA-256 as 64 hexadecimal digits", "connect", "--pin", "abc", "tls://localhost:1")]
     [InlineData("Give --ca or --pin: a pin says all about a certificate.", "connect", "--pin", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "--ca", "x", "tls://localhost:1")]
     [InlineData("There is no --insecure: say whom to trust by --ca FILE, or which certificate by --pin HASH.", "connect", "--insecure", "tls://localhost:1")]
+    [InlineData("Datagrams have no TLS here.", "connect", "--tls", "udp://localhost:1")]
     [InlineData("--server-name takes a name or an IP address, not '*.example.org'.", "connect", "--server-name", "*.example.org", "tls://localhost:1")]
     public async Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments)
     {
