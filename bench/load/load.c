@@ -30,6 +30,7 @@
 
 #include "histogram.h"
 #include "message.h"
+#include "tls.h"
 
 #define TABLE_SIZE 262139u          // the largest prime below 256 KiB: no buffer or window divides it, so a shifted
                                     // stream never lines up with itself by accident
@@ -44,7 +45,7 @@
 #define MAX_STEPS 8
 #define MAX_SIZE (1024u * 1024)
 
-enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS };
+enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS, HANDSHAKE, STORM };
 enum phase { WARMING, MEASURING, DRAINING, CLOSING };
 
 struct connection {
@@ -60,6 +61,11 @@ struct connection {
     uint64_t started_ns;            // ping-pong: when the message left; short: when the socket was made
     uint64_t next_sequence;         // push
     uint8_t carry[MESSAGE_SIZE];    // push: the beginning of a message whose end has not come yet
+    SSL *ssl;                       // null without TLS
+    SSL_SESSION *session;           // handshake: what the next connection in this place resumes
+    uint64_t refused;               // TLS: so many bytes are partly on their way, and must be offered again
+    bool more, shaken, resumes;     // TLS: something is left that epoll does not know of; the handshake is over; it offered a session
+    bool follows;                   // handshake: another connection was in this place before
 };
 
 // Groups: one broadcast under way. Each member must get it once, whole, and nobody else at all.
@@ -97,13 +103,16 @@ struct worker {
 };
 
 static enum scenario scenario;
-static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle", "groups"};
+static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle", "groups", "handshake", "storm"};
 static unsigned connections = 1, messages = 1000, size = 32, threads = 1;
 static unsigned groups, members;    // 0: as many as connections
 static struct broadcast *broadcasts;
 static unsigned steps[MAX_STEPS], step_count;
 static double seconds = 3, warmup = 2, hold = 30;
-static bool check = true, lossless;
+static bool check = true, lossless, resume;
+static const char *authority_file;  // TLS
+static unsigned burst = 100;
+static uint64_t ended_with_notify, ended_without;
 static int watched_pid;
 static struct sockaddr_storage server_address;
 static socklen_t server_address_length;
@@ -117,6 +126,8 @@ static void print_parameters(void)
     printf("{\"scenario\":\"%s\",\"connections\":%u,\"in_flight\":%u,\"size\":%u,\"threads\":%u,\"warmup_s\":%g,\"checked\":%s",
            scenario_names[scenario], connections, scenario == ECHO || scenario == GROUPS ? messages : 1, size, threads, warmup,
            check ? "true" : "false");
+    if (authority_file) printf(",\"tls\":\"1.3\",\"resumed\":%s", resume ? "true" : "false");
+    if (scenario == STORM) printf(",\"burst\":%u", burst);
     if (scenario == GROUPS) printf(",\"groups\":%u,\"members\":%u", groups, members);
 }
 
@@ -146,7 +157,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *fo
     fputs("load: ", stderr);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
-    fputs("\nusage: load echo|pingpong|short|push|idle|groups --port N | --unix PATH\n"
+    fputs("\nusage: load echo|pingpong|short|push|idle|groups|handshake|storm --port N | --unix PATH\n"
           "  --connections N    (short: at a time; idle: a list such as 1000,10000)   1\n"
           "  --messages N       echo: messages in flight per connection                1000\n"
           "                     groups: broadcasts in flight                           1000\n"
@@ -159,6 +170,9 @@ __attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *fo
           "  --lossless         push: a hole in the sequence fails the run\n"
           "  --stall-ms N       pingpong, echo: count the times a connection got nothing for longer\n"
           "  --hold S           idle: longest wait for a line on stdin after each step 30\n"
+          "  --tls FILE         over TLS; who signed the server's certificate is in FILE. handshake and storm are with TLS only\n"
+          "  --resume           handshake: every one after the first of each resumes\n"
+          "  --burst N          storm: handshakes at once                              100\n"
           "  --watch PID        also report the CPU of this process over the window\n"
           "  --no-check         do not compare the bytes (to show what the check costs)\n"
           "load test-histogram  compares the histogram with exact percentiles\n",
@@ -260,8 +274,15 @@ static void open_connection(struct worker *w, struct connection *c, uint32_t key
     int fd = new_socket(0);
     while (connect(fd, (struct sockaddr *)&server_address, server_address_length) != 0)
         if (errno != EINTR) fail("connect, connection %u: %s", key, strerror(errno));
-    fcntl(fd, F_SETFL, O_NONBLOCK);
     reset_connection(c, key, fd);
+    if (authority_file) {
+        struct timeval limit = {.tv_sec = 10};
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+        c->ssl = tls_new(fd, NULL);
+        if (!c->ssl || tls_handshake(c->ssl) != TLS_DONE) fail("connection %u: handshake: %s", key, tls_error());
+        c->shaken = true;
+    }
+    fcntl(fd, F_SETFL, O_NONBLOCK);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl: %s", strerror(errno));
     if (key % 64 == 63) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -270,6 +291,13 @@ static void open_connection(struct worker *w, struct connection *c, uint32_t key
 // Returns what came, 0 when nothing did. The end of the connection is a failure: no scenario lets the server close first.
 static size_t receive(struct connection *c, void *to, size_t room)
 {
+    if (c->ssl) {
+        size_t count;
+        enum tls_step step = tls_read(c->ssl, to, room, &count, &c->more);
+        if (step == TLS_CLOSED && count == 0) fail("connection %u: the server closed it after %" PRIu64 " bytes", c->key, c->received);
+        if (step == TLS_FAILED) fail("connection %u: lost after %" PRIu64 " bytes: %s", c->key, c->received, tls_error());
+        return count;
+    }
     ssize_t n = recv(c->fd, to, room, 0);
     if (n > 0) return (size_t)n;
     if (n == 0) fail("connection %u: the server closed it after %" PRIu64 " bytes", c->key, c->received);
@@ -277,11 +305,25 @@ static size_t receive(struct connection *c, void *to, size_t room)
     fail("connection %u: lost after %" PRIu64 " bytes: %s", c->key, c->received, strerror(errno));
 }
 
+// Like send(). What was refused once must be offered again, not less of it: its record is on the way in part.
+static ssize_t send_tls(struct connection *c, size_t chunk)
+{
+    size_t count;
+    if (chunk < c->refused) chunk = (size_t)c->refused;
+    enum tls_step step = tls_write(c->ssl, table + c->send_at, chunk, &count);
+    if (step == TLS_FAILED || step == TLS_CLOSED) fail("connection %u: send failed after %" PRIu64 " bytes: %s", c->key, c->sent, tls_error());
+    c->refused = step == TLS_DONE ? 0 : chunk;
+    if (step == TLS_DONE) return (ssize_t)count;
+    errno = EAGAIN;
+    return -1;
+}
+
 // Sends up to `room` bytes of the connection's stream, by reference. What the socket refuses is asked for again by EPOLLOUT.
 static void send_stream(struct worker *w, struct connection *c, uint64_t room)
 {
     while (room > 0) {
-        ssize_t n = send(c->fd, table + c->send_at, room < SEND_CHUNK ? room : SEND_CHUNK, MSG_NOSIGNAL | MSG_DONTWAIT);
+        size_t chunk = room < SEND_CHUNK ? room : SEND_CHUNK;
+        ssize_t n = c->ssl ? send_tls(c, chunk) : send(c->fd, table + c->send_at, chunk, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0) {
             if (errno == EINTR) continue;
             if (errno == EAGAIN) break;
@@ -308,6 +350,7 @@ static void echo_ready(struct worker *w, struct connection *c)
     size_t n = receive(c, w->buffer, RECEIVE_SIZE);
     if (n) take_echo(w, c, n);
     if (w->phase < DRAINING) send_window(w, c);
+    else if (c->refused) send_stream(w, c, c->refused); // the rest of a record that is partly sent
     else if (n && c->received == c->sent) w->open--;
 }
 
@@ -354,8 +397,21 @@ static void short_open(struct worker *w, struct connection *c)
     if (server_address.ss_family == AF_INET) bind_source(fd, number);
     if (connect(fd, (struct sockaddr *)&server_address, server_address_length) != 0 && errno != EINPROGRESS)
         fail("connect, connection %" PRIu64 ": %s", number, strerror(errno));
+    SSL_SESSION *session = c->session;
+    bool follows = c->follows;
     reset_connection(c, (uint32_t)number, fd);
     c->started_ns = started;
+    c->session = session;
+    c->follows = follows;
+    if (scenario == HANDSHAKE) {
+        c->resumes = session != NULL;
+        c->ssl = tls_new(fd, resume ? &c->session : NULL);
+        if (!c->ssl) fail("connection %" PRIu64 ": no TLS: %s", number, tls_error());
+        c->wants_out = true; // writable: connected, and the handshake begins
+        struct epoll_event both = {.events = EPOLLIN | EPOLLOUT, .data.ptr = c};
+        if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &both) != 0) fail("epoll_ctl: %s", strerror(errno));
+        return;
+    }
 
     // On loopback the handshake is over when connect() returns, so the first send nearly always goes through.
     ssize_t n = send(fd, table + c->send_at, size, MSG_NOSIGNAL);
@@ -367,8 +423,25 @@ static void short_open(struct worker *w, struct connection *c)
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) fail("epoll_ctl: %s", strerror(errno));
 }
 
+// True when the handshake is over. Full or resumed as it was meant to be, and not what the server likes better.
+static bool shake(struct worker *w, struct connection *c)
+{
+    if (c->shaken) return true;
+    enum tls_step step = tls_handshake(c->ssl);
+    if (step == TLS_WANT_READ || step == TLS_WANT_WRITE) {
+        watch_out(w, c, step == TLS_WANT_WRITE);
+        return false;
+    }
+    if (step != TLS_DONE) fail("connection %u: handshake: %s", c->key, tls_error());
+    if (tls_resumed(c->ssl) != c->resumes) fail("connection %u: the handshake %s", c->key, c->resumes ? "was to be resumed, and the server did not" : "was to be full, and was resumed");
+    if (resume && !c->resumes && c->follows) fail("connection %u: the server gave no ticket to resume with", c->key);
+    c->shaken = c->follows = true;
+    return true;
+}
+
 static void short_ready(struct worker *w, struct connection *c)
 {
+    if (scenario == HANDSHAKE && !shake(w, c)) return;
     size_t n = receive(c, w->buffer, RECEIVE_SIZE);
     if (n) take_echo(w, c, n);
     if (c->sent < size) send_stream(w, c, size - c->sent);
@@ -377,6 +450,10 @@ static void short_ready(struct worker *w, struct connection *c)
 
     if (w->phase == MEASURING) histogram_record(&w->latency, clock_ns() - c->started_ns);
     w->messages++;
+    if (c->ssl) tls_close_notify(c->ssl);
+    tls_free(c->ssl);
+    c->ssl = NULL;
+    c->more = false;
     close(c->fd);
     c->fd = -1;
     if (w->phase < DRAINING) short_open(w, c);
@@ -540,10 +617,29 @@ static void sweep_broadcasts(void)
     }
 }
 
+// Like recv(): 0 for the proper end of TLS, and for the plain FIN that some servers send instead, which is counted apart.
+static ssize_t receive_end(struct worker *w, struct connection *c)
+{
+    size_t count;
+    enum tls_step step = tls_read(c->ssl, w->buffer, RECEIVE_SIZE, &count, &c->more);
+    c->more = false;
+    if (count > 0) return (ssize_t)count;
+    if (step == TLS_CLOSED || (step == TLS_FAILED && tls_ended_without_notify())) {
+        if (step == TLS_CLOSED) ended_with_notify++;
+        else ended_without++;
+        tls_free(c->ssl);
+        c->ssl = NULL;
+        return 0;
+    }
+    if (step == TLS_FAILED) fail("connection %u: lost while closing: %s", c->key, tls_error());
+    errno = EAGAIN;
+    return -1;
+}
+
 // After the last echo: we have sent our end, and the only thing that may come is the server's.
 static void close_ready(struct worker *w, struct connection *c)
 {
-    ssize_t n = recv(c->fd, w->buffer, RECEIVE_SIZE, 0);
+    ssize_t n = c->ssl ? receive_end(w, c) : recv(c->fd, w->buffer, RECEIVE_SIZE, 0);
     if (n > 0) fail("connection %u: %zd bytes more than were sent", c->key, n);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n < 0) fail("connection %u: lost while closing: %s", c->key, strerror(errno));
@@ -562,6 +658,8 @@ static void ready(struct worker *w, struct connection *c)
     case PUSH: push_ready(w, c); break;
     case IDLE: pingpong_ready(w, c); break;
     case GROUPS: groups_ready(w, c); break;
+    case HANDSHAKE: short_ready(w, c); break;
+    case STORM: break; // has a loop of its own
     }
 }
 
@@ -617,7 +715,7 @@ static void announce(const struct worker *w, const char *line)
 static bool in_flight(const struct connection *c)
 {
     if (scenario == GROUPS) return false; // the broadcasts are watched, not the connections
-    return c->fd >= 0 && (c->awaited || scenario == SHORT || c->wants_out || c->sent != c->received);
+    return c->fd >= 0 && (c->awaited || scenario == SHORT || scenario == HANDSHAKE || c->wants_out || c->sent != c->received);
 }
 
 static void begin_drain(struct worker *w)
@@ -625,7 +723,7 @@ static void begin_drain(struct worker *w)
     w->phase = DRAINING;
     w->open = 0;
     for (unsigned i = 0; i < w->count; i++) {
-        if (scenario == ECHO) watch_out(w, &w->connections[i], false); // nothing more is sent, not even what was refused
+        if (scenario == ECHO && !w->connections[i].refused) watch_out(w, &w->connections[i], false); // nothing more is sent, not even what was refused
         if (in_flight(&w->connections[i])) w->open++;
     }
     if (scenario == GROUPS) w->open = messages;
@@ -638,6 +736,7 @@ static void begin_close(struct worker *w)
     for (unsigned i = 0; i < w->count; i++) {
         if (w->connections[i].fd < 0) continue;
         w->connections[i].quiet_sweeps = 0;
+        if (w->connections[i].ssl) tls_close_notify(w->connections[i].ssl);
         if (shutdown(w->connections[i].fd, SHUT_WR) != 0) fail("connection %u: shutdown: %s", w->connections[i].key, strerror(errno));
         w->open++;
     }
@@ -646,6 +745,11 @@ static void begin_close(struct worker *w)
 // Warm up, measure, drain: the message counts and the CPU are taken at the same instant, by the one who counts.
 static void move_phase(struct worker *w)
 {
+    // In a new process the first handshakes take long, and a short window must not end before there was one.
+    if (scenario == HANDSHAKE && w->messages == (w->phase == WARMING ? 0 : w->first.messages)) {
+        w->next_phase_ns = clock_ns() + 50000000;
+        return;
+    }
     if (w->phase == WARMING) {
         w->phase = MEASURING;
         announce(w, "window start");
@@ -672,7 +776,7 @@ static void sweep(struct worker *w)
         bool moved = c->received != c->received_at_sweep;
         c->received_at_sweep = c->received;
         if (!waiting || moved) { c->quiet_sweeps = 0; continue; }
-        if (++c->quiet_sweeps < STALLED_SWEEPS) continue;
+        if (++c->quiet_sweeps < (scenario == HANDSHAKE && w->messages == 0 ? 5 * STALLED_SWEEPS : STALLED_SWEEPS)) continue;
         if (w->phase == CLOSING) fail("connection %u: the server did not close within 2 s of our end", c->key);
         fail("connection %u: stalled: nothing received for 2 s, %" PRIu64 " bytes sent, %" PRIu64 " received", c->key, c->sent,
              c->received);
@@ -693,7 +797,8 @@ static bool turn(struct worker *w)
     }
     bool told = false;
     for (int i = 0; i < n; i++) {
-        if (events[i].data.ptr) ready(w, events[i].data.ptr);
+        struct connection *c = events[i].data.ptr;
+        if (c) do ready(w, c); while (c->more && c->fd >= 0);
         else told = true;
     }
     return told;
@@ -712,7 +817,7 @@ static void start_traffic(struct worker *w)
         c->awaited = scenario == PUSH;
         if (scenario == ECHO) send_window(w, c);
         else if (scenario == PINGPONG) send_stream(w, c, size);
-        else if (scenario == SHORT) short_open(w, c);
+        else if (scenario == SHORT || scenario == HANDSHAKE) short_open(w, c);
     }
     for (unsigned i = 0; scenario == GROUPS && i < messages; i++) begin_broadcast(w, i);
 }
@@ -722,7 +827,7 @@ static void *run_worker(void *argument)
     struct worker *w = argument;
     start_traffic(w);
     while (w->phase < DRAINING || w->open > 0) turn(w);
-    if (scenario == PUSH || scenario == SHORT) return NULL;
+    if (scenario == PUSH || scenario == SHORT || scenario == HANDSHAKE) return NULL;
     begin_close(w);
     while (w->open > 0) turn(w);
     return NULL;
@@ -739,6 +844,8 @@ static void make_worker(struct worker *w, unsigned index, unsigned count)
     if (w->epoll < 0 || !w->connections || !w->buffer || !w->known) fail("no memory or descriptors for a worker");
     for (unsigned i = 0; i < count; i++) w->connections[i].fd = -1;
 }
+
+static void print_storm(void);
 
 static void print_result(void)
 {
@@ -768,6 +875,8 @@ static void print_result(void)
         printf(",\"server_cpu_ns\":%" PRIu64 ",\"server_ticks\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}",
                first->last.server_ns - first->first.server_ns, first->last.server_user_ticks - first->first.server_user_ticks,
                first->last.server_system_ticks - first->first.server_system_ticks);
+    if (authority_file) printf(",\"ended_with_close_notify\":%" PRIu64 ",\"ended_without\":%" PRIu64, ended_with_notify, ended_without);
+    if (scenario == STORM) print_storm();
     if (scenario == PUSH) printf(",\"gaps\":%" PRIu64 ",\"skipped\":%" PRIu64, gaps, skipped);
     if (stall_ns)
         printf(",\"stall_ms\":%" PRIu64 ",\"stalls\":%" PRIu64 ",\"longest_gap_ns\":%" PRIu64, stall_ns / 1000000u, stalls, longest_gap_ns);
@@ -805,7 +914,7 @@ static void run_measured(void)
 {
     for (unsigned t = 0; t < threads; t++)
         make_worker(&workers[t], t, connections / threads + (t < connections % threads));
-    if (scenario != SHORT)
+    if (scenario != SHORT && scenario != HANDSHAKE)
         for (unsigned i = 0; i < connections; i++) open_connection(&workers[i % threads], &workers[i % threads].connections[i / threads], i);
 
     if (scenario == GROUPS) join_groups(&workers[0]);
@@ -864,6 +973,8 @@ static void run_idle(void)
     printf(",\"messages\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"errors\":0}\n", w->messages, w->bytes);
     fflush(stdout);
 }
+
+#include "storm.h"
 
 // ---- the histogram's own test ---------------------------------------------------------------------------------------
 
@@ -956,6 +1067,7 @@ static void parse_options(int argc, char **argv)
         {"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {"connections", 1, 0, 'c'}, {"messages", 1, 0, 'm'}, {"size", 1, 0, 's'},
         {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"threads", 1, 0, 't'}, {"lossless", 0, 0, 'l'}, {"hold", 1, 0, 'h'},
         {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {"groups", 1, 0, 'g'}, {"members", 1, 0, 'M'},
+        {"tls", 1, 0, 'T'}, {"resume", 0, 0, 'r'}, {"burst", 1, 0, 'b'},
         {"stall-ms", 1, 0, 'S'}, {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -974,6 +1086,9 @@ static void parse_options(int argc, char **argv)
         case 'S': stall_ns = parse_count(optarg, "--stall-ms", 10000) * 1000000ull; break;
         case 'n': check = false; break;
         case 'g': groups = parse_count_or_all(optarg, "--groups"); break;
+        case 'T': authority_file = optarg; break;
+        case 'r': resume = true; break;
+        case 'b': burst = parse_count(optarg, "--burst", 4096); break;
         case 'M': members = parse_count_or_all(optarg, "--members"); break;
         default: usage("see above");
         }
@@ -987,6 +1102,8 @@ static void parse_options(int argc, char **argv)
     if (members == 0) members = connections;
     if (scenario == GROUPS && members > connections) usage("a group cannot have more members than there are connections");
     if (scenario == GROUPS && size != MESSAGE_SIZE) usage("the messages of groups have %d bytes", MESSAGE_SIZE);
+    if ((scenario == HANDSHAKE || scenario == STORM) && (!authority_file || size > 64)) usage("%s is with --tls, and with at most 64 bytes", scenario_names[scenario]);
+    if (authority_file && (scenario == SHORT || scenario == PUSH || scenario == GROUPS || threads > 1)) usage("%s is not with TLS, and TLS not with several threads", scenario_names[scenario]);
     if (stall_ns && scenario != ECHO && scenario != PINGPONG) usage("only pingpong and echo look for stalls");
     if (size > SEND_CHUNK && scenario == SHORT) usage("the message of short has at most %u bytes", SEND_CHUNK);
     if (!check && lossless) usage("--lossless needs the check");
@@ -997,8 +1114,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "test-histogram") == 0) return test_histogram();
     if (argc < 2) usage("a scenario is needed");
     unsigned s = 0;
-    while (s <= GROUPS && strcmp(argv[1], scenario_names[s]) != 0) s++;
-    if (s > GROUPS) usage("unknown scenario '%s'", argv[1]);
+    while (s <= STORM && strcmp(argv[1], scenario_names[s]) != 0) s++;
+    if (s > STORM) usage("unknown scenario '%s'", argv[1]);
     scenario = (enum scenario)s;
     parse_options(argc - 1, argv + 1);
     window_bytes = (uint64_t)messages * size;
@@ -1009,7 +1126,9 @@ int main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &limit);
     }
     make_table();
-    if (scenario == IDLE) run_idle();
+    if (authority_file && !tls_start(authority_file)) fail("no TLS: %s", tls_error());
+    if (scenario == STORM) run_storm();
+    else if (scenario == IDLE) run_idle();
     else run_measured();
     return 0;
 }

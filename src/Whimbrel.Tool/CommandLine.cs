@@ -16,7 +16,7 @@ internal static class CommandLine
     private static readonly string s_schemes = string.Join('|', Enum.GetNames<AcceptScheme>()).ToLowerInvariant();
     private static readonly string s_kinds = $"{string.Join('|', Enum.GetNames<ServeKind>()).ToLowerInvariant()}|{DatagramCommandLine.Kinds}";
 
-    private static readonly Option<string?> s_listen = Listen("--listen", "ADDRESS", "Where to listen: ADDR:PORT such as 0.0.0.0:1111 or *:1111, or tcp://ADDR:PORT, or unix:PATH.", "");
+    private static readonly Option<string?> s_listen = Listen("--listen", "ADDRESS", "Where to listen: ADDR:PORT such as 0.0.0.0:1111 or *:1111, or tcp://ADDR:PORT, tls://ADDR:PORT, or unix:PATH.", "");
     private static readonly Option<int?> s_port = Value("--port", "N", $"Listen at 127.0.0.1 and this port; 0 takes a free one. Default {DefaultPort}.", "a port from 0 to 65535", static text => Number(text, 0, IPEndPoint.MaxPort));
     private static readonly Option<string?> s_unix = Listen("--unix", "PATH", "Use a Unix socket; @NAME is an abstract name of Linux.", "unix:");
     private static readonly Option<EngineKind?> s_engine = Value("--engine", s_engines, "Which engine. Default auto: the best that works here, or what WHIMBREL_ENGINE says.", s_engines, static text => Word<EngineKind>(text));
@@ -28,7 +28,38 @@ internal static class CommandLine
     private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 256", static text => Number(text, 1, 256));
-    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
+    private static readonly Option<string?> s_out = Value<string?>("--out", "DIR", $"The folder. Default {CertsSettings.DefaultFolder}.", "a folder", static text => text.Length > 0 ? text : null);
+    private static readonly Option<string[]?> s_san = Several(["--san", "--host"], "NAME,...", "What the server is called: DNS names, *.example.org, IP addresses; as often as needed. Default localhost, 127.0.0.1, ::1.", static text => SubjectName.Read(text, out string? mistake) is null ? mistake : null);
+    private static readonly Option<string?> s_server = Value("--server", "FILE", $"Name of the server's files, without an ending. Default {CertsSettings.DefaultServer}.", FileNameForm, static text => IsFileName(text) ? text : null);
+    private static readonly Option<string[]?> s_clients = Several(["--client"], "NAME,...", $"A client's certificate; the files have this name too. Default {CertsSettings.DefaultClient}.", static text => IsFileName(text) ? null : $"takes {FileNameForm}, not '{text}'");
+    private static readonly Option<int?> s_rsa = new("--rsa")
+    {
+        Description = "RSA keys of this size, 2048 when none is named, instead of P-256.",
+        HelpName = "BITS",
+        Arity = ArgumentArity.ZeroOrOne,
+        CustomParser = static argument =>
+        {
+            if (argument.Tokens.Count == 0) return CertificateKey.LeastRsaBits;
+            int? bits = Number(argument.Tokens[0].Value, CertificateKey.LeastRsaBits, CertificateKey.MostRsaBits);
+            if (bits is null || bits % 8 != 0) argument.AddError($"--rsa takes a number of bits from {CertificateKey.LeastRsaBits} to {CertificateKey.MostRsaBits} that 8 divides, not '{argument.Tokens[0].Value}'.");
+            return bits;
+        },
+    };
+    private static readonly Option<int?> s_days = Value("--days", "N", $"How long the server's and the clients' certificates last. Default {CertsSettings.DefaultDays}; the authority lasts ten years, or as long.", $"a number from 1 to {CertsSettings.MostDays}", static text => Number(text, 1, CertsSettings.MostDays));
+    private static readonly Option<string?> s_password = Value<string?>("--password", "TEXT", "For private keys that are encrypted. Others can see it in the list of processes; better is --password-file.", "a text that is not empty", static text => text.Length > 0 ? text : null);
+    private static readonly Option<string?> s_passwordFile = Value<string?>("--password-file", "FILE", "The password is the first line of this file.", "a file", static text => text.Length > 0 ? text : null);
+    private static readonly Option<bool> s_tls = new("--tls") { Description = "Speak TLS. The other options about it, and a tls:// address, mean it too." };
+    private static readonly Option<string?> s_cert = FileOption("--cert", "The certificate, and those between it and its root, as PEM. A server without one makes its own.");
+    private static readonly Option<string?> s_key = FileOption("--key", "Its private key as PEM, when it is not in the same file.");
+    private static readonly Option<string?> s_pfx = FileOption("--pfx", "Certificate and key in one, as PFX.");
+    private static readonly Option<string?> s_clientCa = FileOption("--client-ca", "Only clients with a certificate signed by one of this PEM file are let in.");
+    private static readonly Option<string?> s_ca = FileOption("--ca", "Who must have signed the server's certificate, as PEM, instead of those that this system trusts.");
+    private static readonly Option<string?> s_pin = Value<string?>("--pin", "HASH", "The server's certificate must be this one (SHA-256, hexadecimal) or have this key (SHA-256, base64); then nothing else is asked of it.", "SHA-256 as 64 hexadecimal digits of the certificate, or as 44 characters of base64 of its key", static text => TlsArguments.IsPin(text) ? text : null);
+    private static readonly Option<string?> s_serverName = Value<string?>("--server-name", "NAME", "The name that the server's certificate must have. Default: the host that is dialled.", "a name or an IP address", static text => SubjectName.Read(text, out _) is { } name && text[0] != '*' ? name.Text : null);
+    private static readonly Option<string[]?> s_alpn = Several(["--alpn"], "NAME,...", "Application protocols, the dearest first.", static text => text.Length <= 255 ? null : "takes names of at most 255 bytes");
+    private static readonly Option<bool> s_force = new("--force") { Description = "Replace files that are there; never the authority." };
+    private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Another authority, even if there is one; that one needs --force too." };
+    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
 
     private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
     private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Whose garbage collector to look at: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
@@ -58,6 +89,7 @@ internal static class CommandLine
         {
             Serve(),
             Connect(),
+            Certs(),
             Doctor(),
             DatagramCommandLine.Join(),
         };
@@ -67,6 +99,7 @@ internal static class CommandLine
     /// <summary>What is wrong, in one sentence: the word that was not understood, if there is one, before what is missing because of it.</summary>
     internal static string WrongIn(ParseResult parsed)
     {
+        if (parsed.Tokens.Any(static t => t.Value == "--insecure")) return "There is no --insecure: say whom to trust by --ca FILE, or which certificate by --pin HASH.";
         if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.";
         bool lacksCommand = parsed.CommandResult.Command.Subcommands.Count > 0;
         return lacksCommand ? "A command is missing." : parsed.Errors[0].Message;
@@ -76,14 +109,15 @@ internal static class CommandLine
     internal static string UsageOf(Command command) => DatagramCommandLine.UsageOf(command) ?? command.Name switch
     {
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
-        "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
+        "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
+        "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, or whimbrel doctor (whimbrel --help explains)",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel certs, or whimbrel doctor (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
-    private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--for SECONDS]";
+    private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--for SECONDS] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]]";
 
     // ------------------------------------------------------------------ commands
 
@@ -101,7 +135,8 @@ internal static class CommandLine
     private static Command ServeOne(ServeKind kind, string description, params Option[] more)
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
-        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_accept, s_scheduling, s_stats, s_for, .. more]) command.Add(option);
+        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_accept, s_scheduling, s_stats, s_for, s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn, .. more]) command.Add(option);
+        command.Validators.Add(OneCertificate);
         command.Validators.Add(static result => AllowOnePlace(result, s_listen));
         if (kind == ServeKind.Push)
         {
@@ -112,23 +147,32 @@ internal static class CommandLine
             });
         }
 
-        command.SetAction(parsed => ServeCommand.RunAsync(SettingsOf(kind, parsed)));
+        command.SetAction(async parsed => TryReadTls(parsed, AddressOf(parsed), s_clientCa, out TlsArguments? tls) ? await ServeCommand.RunAsync(SettingsOf(kind, parsed, tls)) : ExitCode.Failed);
         return command;
     }
 
-    private static ServeSettings SettingsOf(ServeKind kind, ParseResult parsed)
+    private static string AddressOf(ParseResult parsed) => parsed.GetValue(s_unix) ?? parsed.GetValue(s_listen) ?? $"tcp://127.0.0.1:{parsed.GetValue(s_port) ?? DefaultPort}";
+
+    private static ServeSettings SettingsOf(ServeKind kind, ParseResult parsed, TlsArguments? tls)
     {
-        string address = parsed.GetValue(s_unix) ?? parsed.GetValue(s_listen) ?? $"tcp://127.0.0.1:{parsed.GetValue(s_port) ?? DefaultPort}";
         PushSettings push = kind == ServeKind.Push
             ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
             : default;
         TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-        return new ServeSettings(kind, address, parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, push);
+        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push);
     }
 
     private static Command Connect()
     {
-        Command command = new("connect", "Sends the lines of stdin and prints what comes back. Ctrl-C or the end of the input closes.") { s_address, s_unix, s_udp, s_engine };
+        Command command = new("connect", "Sends the lines of stdin and prints what comes back. Ctrl-C or the end of the input closes.")
+        {
+            s_address, s_unix, s_udp, s_engine, s_tls, s_ca, s_pin, s_serverName, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_alpn,
+        };
+        command.Validators.Add(OneCertificate);
+        command.Validators.Add(static result =>
+        {
+            if (IsGiven(result, s_ca) && IsGiven(result, s_pin)) result.AddError("Give --ca or --pin: a pin says all about a certificate.");
+        });
         command.Validators.Add(static result =>
         {
             bool hasAddress = result.GetResult(s_address) is { Tokens.Count: > 0 };
@@ -142,17 +186,96 @@ internal static class CommandLine
                 string? mistake;
                 NetworkAddress? address = IsDatagrams(result.GetValue(s_udp), text) ? DatagramText.ReadForSending(text, out mistake) : AddressText.ReadForDialling(text, out mistake);
                 if (address is null) result.AddError(mistake!);
+                else if (IsDatagrams(result.GetValue(s_udp), text) && MeansTls(option => IsGiven(result, option))) result.AddError("Datagrams have no TLS here.");
             }
         });
-        command.SetAction(static parsed =>
+        command.SetAction(static async parsed =>
         {
             string text = parsed.GetValue(s_unix) ?? parsed.GetValue(s_address)!;
             EngineKind engine = parsed.GetValue(s_engine) ?? EngineKind.Auto;
-            return IsDatagrams(parsed.GetValue(s_udp), text)
-                ? ConnectDatagramsCommand.RunAsync(DatagramText.ReadForSending(text, out _)!, new DatagramSettings(engine, Stats: false, Duration: null))
-                : ConnectCommand.RunAsync(AddressText.Read(text, out _)!.ToString(), engine);
+            if (IsDatagrams(parsed.GetValue(s_udp), text)) return await ConnectDatagramsCommand.RunAsync(DatagramText.ReadForSending(text, out _)!, new DatagramSettings(engine, Stats: false, Duration: null));
+            string address = AddressText.Read(text, out _)!.ToString();
+            return TryReadTls(parsed, address, s_ca, out TlsArguments? tls) ? await ConnectCommand.RunAsync(address, engine, tls) : ExitCode.Failed;
         });
         return command;
+    }
+
+    private static void OneCertificate(CommandResult result)
+    {
+        if (IsGiven(result, s_pfx) && (IsGiven(result, s_cert) || IsGiven(result, s_key))) result.AddError("Give --pfx, or --cert and --key.");
+        else if (IsGiven(result, s_key) && !IsGiven(result, s_cert)) result.AddError("--key is the key of a --cert, which is missing.");
+        OnePassword(result);
+    }
+
+    private static bool MeansTls(Func<Option, bool> isGiven) =>
+        ((Option[])[s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_ca, s_pin, s_serverName, s_alpn]).Any(isGiven);
+
+    /// <summary>Null when TLS is not meant by anything that was given. False, and told, when a password cannot be read.</summary>
+    private static bool TryReadTls(ParseResult parsed, string address, Option<string?> authority, out TlsArguments? tls)
+    {
+        tls = null;
+        if (NetworkAddress.Parse(address).Scheme != "tls" && !MeansTls(option => parsed.GetResult(option) is { Implicit: false })) return true;
+        if (!TryReadPassword(parsed, out string? password)) return false;
+        bool isServer = authority == s_clientCa;
+        tls = new TlsArguments(parsed.GetValue(s_cert), parsed.GetValue(s_key), parsed.GetValue(s_pfx), password, parsed.GetValue(authority), isServer ? null : parsed.GetValue(s_pin), isServer ? null : parsed.GetValue(s_serverName), parsed.GetValue(s_alpn) ?? []);
+        return true;
+    }
+
+    private static Command Certs()
+    {
+        Command command = new("certs", "Makes certificates for development and tests: an authority, a server's and clients', as PEM and PFX.")
+        {
+            s_out, s_san, s_server, s_clients, s_rsa, s_days, s_password, s_passwordFile, s_force, s_newCa,
+        };
+        command.Validators.Add(static result =>
+        {
+            OnePassword(result);
+            string[] names = [CertificateFolder.Authority, .. TokensOf(result, s_server) is [var one] ? (string[])[one] : [CertsSettings.DefaultServer], .. SeveralOf(TokensOf(result, s_clients))];
+            if (names.GroupBy(static n => n, StringComparer.OrdinalIgnoreCase).FirstOrDefault(static g => g.Count() > 1) is { } twice) result.AddError($"'{twice.Key}' would name the files of two certificates.");
+        });
+        command.SetAction(static parsed =>
+        {
+            if (!TryReadPassword(parsed, out string? password)) return ExitCode.Failed;
+            SubjectName[] names = [.. (parsed.GetValue(s_san) ?? []).Select(static n => SubjectName.Read(n, out _)!).Distinct()];
+            string? server = parsed.GetValue(s_server);
+            return CertsCommand.Run(new CertsSettings(
+                parsed.GetValue(s_out) ?? CertsSettings.DefaultFolder,
+                server ?? CertsSettings.DefaultServer,
+                server is not null || names.Length > 0,
+                names,
+                parsed.GetValue(s_clients) ?? [],
+                parsed.GetValue(s_rsa) ?? 0,
+                parsed.GetValue(s_days) ?? CertsSettings.DefaultDays,
+                password,
+                parsed.GetValue(s_force),
+                parsed.GetValue(s_newCa)));
+        });
+        return command;
+    }
+
+    private static void OnePassword(CommandResult result)
+    {
+        if (IsGiven(result, s_password) && IsGiven(result, s_passwordFile)) result.AddError("Give --password or --password-file, not both.");
+    }
+
+    /// <summary>False, and told, when the file with the password cannot be read.</summary>
+    private static bool TryReadPassword(ParseResult parsed, out string? password)
+    {
+        password = parsed.GetValue(s_password);
+        if (parsed.GetValue(s_passwordFile) is not { } file) return true;
+        try
+        {
+            password = File.ReadLines(file).FirstOrDefault();
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+        {
+            Console.Error.WriteLine($"whimbrel: {e.Message}");
+            return false;
+        }
+
+        if (!string.IsNullOrEmpty(password)) return true;
+        Console.Error.WriteLine($"whimbrel: the first line of {file} is empty, and it should be the password.");
+        return false;
     }
 
     private static Command Doctor()
@@ -165,6 +288,33 @@ internal static class CommandLine
     private static bool IsDatagrams(bool isAsked, string address) => isAsked || DatagramText.IsDatagrams(address);
 
     // ------------------------------------------------------------------ values
+
+    private const string FileNameForm = "a name of letters, digits and . _ - @ that begins with a letter or a digit";
+
+    private static bool IsFileName(string text) =>
+        text.Length is > 0 and <= 64 && char.IsAsciiLetterOrDigit(text[0]) && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '.' or '_' or '-' or '@');
+
+    private static Option<string?> FileOption(string name, string description) => Value<string?>(name, "FILE", description, "a file", static text => text.Length > 0 ? text : null);
+
+    private static string[] TokensOf(CommandResult result, Option option) => [.. result.GetResult(option)?.Tokens.Select(static t => t.Value) ?? []];
+
+    private static string[] SeveralOf(IEnumerable<string> tokens) => [.. tokens.SelectMany(static t => t.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries))];
+
+    /// <summary>An option that may be given several times, and each time with several values between commas. <paramref name="wrong"/> says what is wrong with one.</summary>
+    private static Option<string[]?> Several(string[] names, string placeholder, string description, Func<string, string?> wrong) => new(names[0], names[1..])
+    {
+        Description = description,
+        HelpName = placeholder,
+        Arity = ArgumentArity.OneOrMore,
+        AllowMultipleArgumentsPerToken = false,
+        CustomParser = argument =>
+        {
+            string[] values = SeveralOf(argument.Tokens.Select(static t => t.Value));
+            if (values.Length == 0) argument.AddError($"{names[0]} takes {placeholder}.");
+            foreach (string mistake in values.Select(wrong).OfType<string>()) argument.AddError(mistake.StartsWith("takes", StringComparison.Ordinal) ? $"{names[0]} {mistake}." : $"{names[0]}: {mistake}.");
+            return values;
+        },
+    };
 
     internal static void AllowOnePlace(CommandResult result, Option listen)
     {

@@ -1,9 +1,15 @@
+using System.Globalization;
+using System.Net.Security;
+using System.Security.Authentication;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+
 namespace Whimbrel.Tool;
 
 /// <summary><c>whimbrel connect</c>: stdin goes out, what comes in is printed on stdout, why it ended on stderr.</summary>
 internal static class ConnectCommand
 {
-    internal static async Task<int> RunAsync(string address, EngineKind kind)
+    internal static async Task<int> RunAsync(string address, EngineKind kind, TlsArguments? tls)
     {
         await using NoticePrinter notices = new();
         using StopSignals stop = new();
@@ -12,9 +18,10 @@ internal static class ConnectCommand
         {
             await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
             _ = CancelOnStopAsync();
-            Client client = new(new ClientOptions { Address = address, Engine = engine }, static () => new ConsoleSession());
+            Client client = new(new ClientOptions { Address = address, Engine = engine, Tls = tls?.ToClientOptions() }, static () => new ConsoleSession());
             ConsoleSession session = (ConsoleSession)await client.ConnectAsync(dialling.Token);
             await Console.Error.WriteLineAsync($"connected to {session.RemoteEndPoint}; Ctrl-C or the end of the input closes");
+            if (session.Tls is { } agreed) await Console.Error.WriteLineAsync(TextOf(agreed));
             new Thread(() => SendInput(session)) { IsBackground = true, Name = "stdin" }.Start();
             _ = CloseOnStopAsync(session);
             CloseReason reason = await session.Ended;
@@ -25,7 +32,7 @@ internal static class ConnectCommand
         {
             await Console.Error.WriteLineAsync("cancelled");
         }
-        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException)
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
         {
             await Console.Error.WriteLineAsync($"whimbrel: {e.Message}");
         }
@@ -43,6 +50,17 @@ internal static class ConnectCommand
             await stop.Asked;
             session.Close();
         }
+    }
+
+    /// <summary>What the handshake agreed on, as two lines: the connection, and who the peer is.</summary>
+    private static string TextOf(TlsInfo tls)
+    {
+        string version = tls.Protocol switch { SslProtocols.Tls13 => "TLS 1.3", SslProtocols.Tls12 => "TLS 1.2", _ => tls.Protocol.ToString() };
+        string protocol = tls.ApplicationProtocol is { } chosen ? $", application protocol {chosen}" : "";
+        string line = $"{version}, {tls.CipherSuite}{protocol}{(tls.IsResumed ? ", resumed" : "")}, by {tls.Provider}";
+        if (tls.PeerCertificate is not { } peer) return line;
+        string until = peer.NotAfter.ToUniversalTime().ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
+        return $"{line}\ncertificate of {peer.GetNameInfo(X509NameType.SimpleName, forIssuer: false)}, signed by {peer.GetNameInfo(X509NameType.SimpleName, forIssuer: true)}, until {until}, SHA-256 {CertsCommand.FingerprintOf(peer)}, key {TlsCertificate.PinOf(peer)}";
     }
 
     /// <summary>Its own thread, because reading a terminal blocks.</summary>

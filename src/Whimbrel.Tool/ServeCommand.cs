@@ -1,6 +1,8 @@
 using System.Diagnostics;
 using System.Globalization;
 using System.Net;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Tool;
 
@@ -17,28 +19,31 @@ internal static class ServeCommand
         try
         {
             await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
-            Service service = Service.Create(settings, engine);
+            X509Certificate2? own = null;
+            TlsOptions? tls = settings.Tls?.ToServerOptions(NetworkAddress.Parse(settings.Address), out own);
+            Service service = Service.Create(settings, engine, tls);
             await service.Server.StartAsync();
-            await ServeAsync(settings, service, stop.Asked);
+            await ServeAsync(settings, service, own, stop.Asked);
             return ExitCode.Done;
         }
-        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException)
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
         {
-            // Port taken, no descriptor left, an engine that is not to be had: the message says it all.
+            // Port taken, no descriptor left, an engine that is not to be had, a certificate that cannot be read: the message says it all.
             await Console.Error.WriteLineAsync($"whimbrel: {e.Message}");
             return ExitCode.Failed;
         }
     }
 
-    private static async Task ServeAsync(ServeSettings settings, Service service, Task asked)
+    private static async Task ServeAsync(ServeSettings settings, Service service, X509Certificate2? own, Task asked)
     {
         Server server = service.Server;
         long start = Stopwatch.GetTimestamp();
         using MeasurementSignals signals = new();
         using CancellationTokenSource ending = new();
         service.Producer?.Start(server);
-        Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount})");
-        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {HowToTalk(server.EndPoint!)}");
+        Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount}{(server.TlsProvider is { } layer ? $", TLS {layer.Split(' ')[0].ToLowerInvariant()}" : "")})");
+        if (own is not null) Console.Error.WriteLine($"TLS with a certificate of its own, for {NamesOf(own)}; it ends with this process. One that stays: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
+        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {(settings.Tls is { } tls ? HowToTalk(server.EndPoint!, tls, own) : HowToTalk(server.EndPoint!))}");
         Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
 
         if (settings.Duration is { } duration) await Task.WhenAny(asked, Task.Delay(duration, ending.Token));
@@ -50,15 +55,36 @@ internal static class ServeCommand
         StopReport report = await server.StopAsync();
         Console.Out.WriteLine(string.Create(
             CultureInfo.InvariantCulture,
-            $"total: {server.AcceptedCount} connections, {server.BytesReceived} bytes in, {server.BytesSent} bytes out, {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} seconds, {report.Drained} drained, {report.Aborted} aborted"));
+            $"total: {server.AcceptedCount} connections, {server.BytesReceived} bytes in, {server.BytesSent} bytes out, {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} seconds, {report.Drained} drained, {report.Aborted} aborted{Handshakes(settings, server.ReadCounters())}"));
+    }
+
+    private static string Handshakes(ServeSettings settings, ServerCounters counters) =>
+        settings.Tls is null ? "" : string.Create(CultureInfo.InvariantCulture, $", {counters.TlsHandshakes} handshakes of which {counters.TlsResumed} resumed, {counters.TlsFailed} failed");
+
+    private static string NamesOf(X509Certificate2 certificate)
+    {
+        X509SubjectAlternativeNameExtension names = certificate.Extensions.OfType<X509SubjectAlternativeNameExtension>().Single();
+        return string.Join(", ", [.. names.EnumerateDnsNames(), .. names.EnumerateIPAddresses().Select(static a => a.ToString())]);
     }
 
     private static string HowToTalk(EndPoint endPoint)
     {
         if (endPoint is not IPEndPoint ip) return $"whimbrel connect --unix {endPoint}, or nc -U {endPoint}";
-        if (ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any)) ip = new IPEndPoint(IPAddress.Loopback, ip.Port);
+        ip = Reachable(ip);
         return $"whimbrel connect {ip}, or nc {ip.Address} {ip.Port}";
     }
+
+    private static string HowToTalk(EndPoint endPoint, TlsArguments tls, X509Certificate2? own)
+    {
+        string trust = own is not null ? $"--pin {TlsCertificate.PinOf(own)}" : "--ca FILE";
+        string proof = tls.AuthorityFile is null ? "" : " --cert FILE --key FILE";
+        if (endPoint is not IPEndPoint ip) return $"whimbrel connect --unix {endPoint} --tls {trust}{proof}, or openssl s_client -unix {endPoint}";
+        ip = Reachable(ip);
+        return $"whimbrel connect {trust}{proof} tls://{ip}, or openssl s_client -connect {ip}";
+    }
+
+    private static IPEndPoint Reachable(IPEndPoint ip) =>
+        ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any) ? new IPEndPoint(IPAddress.Loopback, ip.Port) : ip;
 
     private static async Task PrintStatsAsync(Service service, CancellationToken ending)
     {

@@ -7,7 +7,7 @@ namespace Whimbrel.Tool;
 /// <param name="Producer">The thread that pushes, or null.</param>
 internal sealed record Service(Server Server, string Unit, Func<long> Count, PushProducer? Producer = null)
 {
-    internal static Service Create(ServeSettings settings, Engine engine)
+    internal static Service Create(ServeSettings settings, Engine engine, TlsOptions? tls)
     {
         Tally receives = new(engine.LoopCount);
         switch (settings.Kind)
@@ -30,6 +30,6 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
         }
 
         ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect) =>
-            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling };
+            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling, Tls = tls };
     }
 }

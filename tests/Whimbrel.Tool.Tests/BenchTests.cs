@@ -26,6 +26,19 @@ public sealed class BenchTests
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData("whimbrel-tls-portable")]
+    [InlineData("whimbrel-tls-openssl")]
+    public async Task Every_byte_of_a_short_benchmark_over_TLS_is_right(string peer)
+    {
+        if (peer.Contains("-openssl", StringComparison.Ordinal)) await Tls.TrustTests.NeedsAsync(TlsProvider.OpenSsl);
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        OtherProgram.Needs("openssl");
+        (int exitCode, string output) = await BenchAsync("tls", "--smoke", "--peers", peer, "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
     [Fact]
     public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
     {

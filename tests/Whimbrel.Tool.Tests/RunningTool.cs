@@ -11,7 +11,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
 {
     private readonly Process _process;
 
-    private RunningTool(params string[] arguments)
+    private RunningTool(string[] arguments, string? tlsLayer = null)
     {
         var start = new ProcessStartInfo("dotnet", [Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
         {
@@ -19,6 +19,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
             RedirectStandardOutput = true,
             RedirectStandardError = true,
         };
+        if (tlsLayer is not null) start.Environment["WHIMBREL_TLS"] = tlsLayer;
         _process = Process.Start(start)!;
         Out = new Lines(_process.StandardOutput, "stdout");
         Error = new Lines(_process.StandardError, "stderr");
@@ -39,10 +40,13 @@ internal sealed partial class RunningTool : IAsyncDisposable
     public static RunningTool Start(params string[] arguments) => new(arguments);
 
     // A server that accepts. Takes any free port unless it is told where to listen.
-    public static async Task<RunningTool> Serve(string kind, params string[] options)
+    public static Task<RunningTool> Serve(string kind, params string[] options) => ServeBy(null, kind, options);
+
+    // The same with one TLS layer and no other.
+    public static async Task<RunningTool> ServeBy(string? tlsLayer, string kind, params string[] options)
     {
         var isPlaced = options.Any(o => o is "--unix" or "--listen" or "--port");
-        var tool = new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options]);
+        var tool = new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer);
         var line = await tool.Out.NextAsync() ?? throw new InvalidOperationException($"The tool ended at once: {string.Join('\n', await tool.Error.ToEndAsync())}");
         var listening = Listening().Match(line);
         Assert.True(listening.Success, line);
@@ -97,6 +101,6 @@ internal sealed partial class RunningTool : IAsyncDisposable
         _process.Dispose();
     }
 
-    [GeneratedRegex(@"^listening on (?<place>\S+) \(engine [a-z]+, loops \d+\)$")]
+    [GeneratedRegex(@"^listening on (?<place>\S+) \(engine [a-z]+, loops \d+(, TLS [a-z]+)?\)$")]
     private static partial Regex Listening();
 }

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Security.Cryptography.X509Certificates;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
 using Microsoft.AspNetCore.Hosting;
@@ -16,11 +17,13 @@ internal static class KestrelServer
 {
     public static Task EchoAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<EchoHandler>(port, inline, tell);
 
+    public static Task TlsEchoAsync(int port, X509Certificate2 certificate, Action<IPEndPoint> tell) => RunAsync<EchoHandler>(port, inline: false, tell, certificate);
+
     public static Task PushAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<PushHandler>(port, inline, tell);
 
     public static Task GroupsAsync(int port, bool inline, Action<IPEndPoint> tell) => RunAsync<GroupsHandler>(port, inline, tell);
 
-    private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell)
+    private static async Task RunAsync<THandler>(int port, bool inline, Action<IPEndPoint> tell, X509Certificate2? certificate = null)
         where THandler : ConnectionHandler
     {
         var builder = WebApplication.CreateSlimBuilder();
@@ -28,8 +31,20 @@ internal static class KestrelServer
         builder.Services.AddSingleton<PushLog>(); // made when the first push client comes
         builder.Services.AddSingleton<GroupRegister>();
         builder.WebHost.UseSockets(sockets => sockets.UnsafePreferInlineScheduling = inline);
-        builder.WebHost.ConfigureKestrel(kestrel =>
-            kestrel.Listen(IPAddress.Loopback, port, listener => listener.UseConnectionHandler<THandler>()));
+        if (certificate is not null)
+        {
+            builder.WebHost.UseKestrelHttpsConfiguration();
+        }
+
+        builder.WebHost.ConfigureKestrel(kestrel => kestrel.Listen(IPAddress.Loopback, port, listener =>
+        {
+            if (certificate is not null)
+            {
+                listener.UseHttps(certificate);
+            }
+
+            listener.UseConnectionHandler<THandler>();
+        }));
 
         await using var app = builder.Build();
         await app.StartAsync();

@@ -5,10 +5,11 @@
 
 using System.Globalization;
 using System.Net;
+using System.Security.Cryptography.X509Certificates;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso] [--push | --groups | --multicast] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso] [--push | --groups | --multicast] [--cert FILE --key FILE] [--port N]";
 
 if (args.Length == 0)
 {
@@ -16,6 +17,7 @@ if (args.Length == 0)
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
+string? certificateFile = null, keyFile = null;
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
@@ -29,6 +31,14 @@ for (var i = 1; i < args.Length; i++)
     else if (args[i] == "--multicast")
     {
         multicast = true;
+    }
+    else if (args[i] == "--cert" && i + 1 < args.Length)
+    {
+        certificateFile = args[++i];
+    }
+    else if (args[i] == "--key" && i + 1 < args.Length)
+    {
+        keyFile = args[++i];
     }
     else if (args[i] != "--port" || ++i == args.Length
         || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
@@ -61,6 +71,13 @@ switch (name, push)
         return 0;
     case ("socket-async" or "socket-async-inline", true):
         await SocketAsyncPush.RunAsync(port, Tell);
+        return 0;
+    case ("kestrel-tls" or "sslstream", false) when certificateFile is not null && keyFile is not null:
+        using (var certificate = X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
+        {
+            await (name == "sslstream" ? SslStreamEcho.RunAsync(port, certificate, Tell) : KestrelServer.TlsEchoAsync(port, certificate, Tell));
+        }
+
         return 0;
     case ("saea" or "saea-inline", false):
         SaeaEcho.Run(port, Tell);

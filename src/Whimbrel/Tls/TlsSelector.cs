@@ -1,0 +1,65 @@
+using System.Runtime.CompilerServices;
+using System.Security.Cryptography;
+
+namespace Whimbrel.Tls;
+
+/// <summary>
+/// Chooses the layer for a server or client, once, at its start, like EngineSelector does for engines: what the variable
+/// WHIMBREL_TLS says, else what the options say, else the best that can honour them. The reason is kept for people.
+/// </summary>
+internal static class TlsSelector
+{
+    internal const string Variable = "WHIMBREL_TLS";
+
+    // By the options' identity: a protocol with STARTTLS upgrades each of its connections with the same object.
+    private static readonly ConditionalWeakTable<TlsOptions, TlsProfile> s_servers = [];
+    private static readonly ConditionalWeakTable<TlsOptions, TlsProfile> s_clients = [];
+
+    /// <summary>Checks and prepares options that are given for one connection. Kept with the object: give the same one again.</summary>
+    internal static TlsProfile PrepareForUpgrade(TlsOptions options, bool isServer)
+    {
+        ConditionalWeakTable<TlsOptions, TlsProfile> known = isServer ? s_servers : s_clients;
+        if (known.TryGetValue(options, out TlsProfile? profile)) return profile;
+        OptionErrors errors = new(nameof(TlsOptions));
+        options.Validate(errors, isServer);
+        errors.ThrowIfAny();
+        profile = Prepare(options, isServer);
+        known.AddOrUpdate(options, profile);
+        return profile;
+    }
+
+    /// <summary>Throws ArgumentException with the name of an option that the chosen layer cannot honour.</summary>
+    internal static TlsProfile Prepare(TlsOptions options, bool isServer)
+    {
+        if (options.Maker is { } maker) return maker(options, isServer);
+        try
+        {
+            (TlsProvider provider, string reason) = Choose(options);
+            return provider switch
+            {
+                _ => new SslStreamProfile(options, isServer) { Reason = reason },
+            };
+        }
+        catch (CryptographicException e)
+        {
+            throw new ArgumentException(e.Message, e);
+        }
+    }
+
+    private static (TlsProvider Provider, string Reason) Choose(TlsOptions options)
+    {
+        string? forced = Environment.GetEnvironmentVariable(Variable);
+        if (!string.IsNullOrEmpty(forced))
+        {
+            if (!Enum.TryParse(forced, ignoreCase: true, out TlsProvider word) || !Enum.IsDefined(word) || char.IsAsciiDigit(forced[0]))
+                throw new ArgumentException($"{Variable} = {forced}, allowed {string.Join(", ", Enum.GetNames<TlsProvider>())}");
+            if (word != TlsProvider.Auto) return (Available(word), $"{Variable} says so");
+        }
+
+        if (options.Provider != TlsProvider.Auto) return (Available(options.Provider), "TlsOptions.Provider says so");
+        return (TlsProvider.Portable, "Auto: Portable works everywhere");
+    }
+
+    private static TlsProvider Available(TlsProvider provider) =>
+        provider != TlsProvider.OpenSsl ? provider : throw new ArgumentException("TlsOptions.Provider = OpenSsl, which this version does not have: use Auto or Portable");
+}

@@ -1,0 +1,194 @@
+using System.Formats.Asn1;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+
+namespace Whimbrel.Tls;
+
+/// <summary>
+/// Decides about a peer's certificate, the same for every layer: the platform builds the chain, offline; name, pinned keys,
+/// revocation lists and the user's last word follow. Prepared once; any thread. A verdict is a sentence, or null for yes.
+/// </summary>
+internal sealed class TlsTrust
+{
+    private static readonly Oid s_forServers = new("1.3.6.1.5.5.7.3.1");
+    private static readonly Oid s_forClients = new("1.3.6.1.5.5.7.3.2");
+
+    private readonly TlsOptions _options;
+    private readonly bool _isServer;
+    private readonly List<RevocationList> _revocations = [];
+
+    internal TlsTrust(TlsOptions options, bool isServer)
+    {
+        _options = options;
+        _isServer = isServer;
+        foreach (string file in options.RevocationLists) _revocations.Add(RevocationList.Read(file));
+    }
+
+    /// <summary>True when the peer must show a certificate.</summary>
+    internal bool IsRequired => !_isServer || _options.ClientCertificates == TlsClientCertificates.Required;
+
+    /// <summary>How chains are built: offline, for the right use. A new one for each chain, since chains add to it.</summary>
+    internal X509ChainPolicy NewPolicy()
+    {
+        X509ChainPolicy policy = new()
+        {
+            RevocationMode = X509RevocationMode.NoCheck, // done by our own lists: the platform would download them
+            DisableCertificateDownloads = true,
+        };
+        policy.ApplicationPolicy.Add(_isServer ? s_forClients : s_forServers);
+        if (_options.Roots is { } roots)
+        {
+            policy.TrustMode = X509ChainTrustMode.CustomRootTrust;
+            policy.CustomTrustStore.AddRange(roots);
+        }
+
+        return policy;
+    }
+
+    /// <summary>Builds the chain and decides.</summary>
+    /// <param name="leaf">The peer's certificate; null when it gave none.</param>
+    /// <param name="others">What else the peer sent.</param>
+    /// <param name="host">The name to cover; null on a server.</param>
+    internal string? Judge(X509Certificate2? leaf, X509Certificate2Collection? others, string? host)
+    {
+        if (leaf is null) return Missing();
+        using X509Chain chain = new() { ChainPolicy = NewPolicy() };
+        if (others is not null) chain.ChainPolicy.ExtraStore.AddRange(others);
+        try
+        {
+            chain.Build(leaf);
+            return Judge(leaf, chain, host);
+        }
+        finally
+        {
+            foreach (X509ChainElement element in chain.ChainElements) element.Certificate.Dispose();
+        }
+    }
+
+    /// <summary>Decides with a chain that was built by <see cref="NewPolicy"/>.</summary>
+    internal string? Judge(X509Certificate2? leaf, X509Chain? chain, string? host)
+    {
+        if (leaf is null || chain is null) return Missing();
+        string? problem = ProblemOf(leaf, chain, host);
+        if (_options.Verify is not { } verify) return problem;
+        try
+        {
+            return verify(new TlsVerification(leaf, chain, host, problem)) ? null : problem ?? "TlsOptions.Verify refused it";
+        }
+        catch (Exception e)
+        {
+            return $"TlsOptions.Verify threw {e.GetType().Name}: {e.Message}";
+        }
+    }
+
+    private string? Missing() => IsRequired ? _isServer ? "the client gave no certificate" : "the server gave no certificate" : null;
+
+    private string? ProblemOf(X509Certificate2 leaf, X509Chain chain, string? host)
+    {
+        if (_options.PinnedKeys.Count > 0)
+        {
+            string pin = TlsCertificate.PinOf(leaf);
+            return _options.PinnedKeys.Contains(pin) ? null : $"its key is none of PinnedKeys (it is {pin})";
+        }
+
+        foreach (X509ChainStatus status in chain.ChainStatus)
+        {
+            if (status.Status != X509ChainStatusFlags.NoError) return Describe(status, leaf, chain);
+        }
+
+        foreach (RevocationList list in _revocations)
+        {
+            foreach (X509ChainElement element in chain.ChainElements)
+            {
+                if (list.Names(element.Certificate)) return $"{SubjectOf(element.Certificate)} was revoked by its issuer";
+            }
+        }
+
+        if (_isServer || host is null || leaf.MatchesHostname(host, allowWildcards: true, allowCommonName: false)) return null;
+        return $"it does not cover '{host}', only {NamesOf(leaf)}";
+    }
+
+    private static string Describe(X509ChainStatus status, X509Certificate2 leaf, X509Chain chain)
+    {
+        X509Certificate2 last = chain.ChainElements.Count > 0 ? chain.ChainElements[^1].Certificate : leaf;
+        switch (status.Status)
+        {
+            case X509ChainStatusFlags.NotTimeValid:
+                foreach (X509ChainElement element in chain.ChainElements)
+                {
+                    X509Certificate2 c = element.Certificate;
+                    if (DateTime.Now > c.NotAfter) return $"{SubjectOf(c)} expired {TlsCertificate.Date(c.NotAfter)}";
+                    if (DateTime.Now < c.NotBefore) return $"{SubjectOf(c)} is not valid before {TlsCertificate.Date(c.NotBefore)}";
+                }
+
+                return "it is not valid now";
+            case X509ChainStatusFlags.UntrustedRoot:
+                return leaf.SubjectName.RawData.AsSpan().SequenceEqual(leaf.IssuerName.RawData)
+                    ? $"{SubjectOf(leaf)} is self-signed and not among the trusted roots"
+                    : $"it was issued by {SubjectOf(last)}, which is not among the trusted roots";
+            case X509ChainStatusFlags.PartialChain:
+                return $"its issuer '{last.Issuer}' is not among the trusted roots, and the peer did not send it as an intermediate";
+            case X509ChainStatusFlags.NotValidForUsage:
+                return "it is not meant for this use (extended key usage)";
+            case X509ChainStatusFlags.NotSignatureValid:
+                return "a signature in its chain is wrong";
+            default:
+                return $"{status.Status}: {status.StatusInformation.Trim()}";
+        }
+    }
+
+    private static string SubjectOf(X509Certificate2 certificate) => $"'{certificate.Subject}'";
+
+    private static string NamesOf(X509Certificate2 leaf)
+    {
+        foreach (X509Extension extension in leaf.Extensions)
+        {
+            if (extension is not X509SubjectAlternativeNameExtension names) continue;
+            List<string> all = [.. names.EnumerateDnsNames(), .. names.EnumerateIPAddresses().Select(static a => a.ToString())];
+            if (all.Count > 0) return string.Join(", ", all.Take(5)) + (all.Count > 5 ? ", ..." : "");
+        }
+
+        return "nothing, for it has no alternative names";
+    }
+
+    /// <summary>One list: who issued it, and the serial numbers that are revoked.</summary>
+    private sealed class RevocationList(byte[] issuer, HashSet<string> serials)
+    {
+        internal bool Names(X509Certificate2 certificate) =>
+            issuer.AsSpan().SequenceEqual(certificate.IssuerName.RawData) && serials.Contains(certificate.SerialNumber.TrimStart('0'));
+
+        internal static RevocationList Read(string file)
+        {
+            byte[] bytes = File.ReadAllBytes(file);
+            try
+            {
+                string text = System.Text.Encoding.ASCII.GetString(bytes);
+                if (PemEncoding.TryFind(text, out PemFields fields)) bytes = Convert.FromBase64String(text[fields.Base64Data]);
+                return Parse(bytes);
+            }
+            catch (Exception e) when (e is AsnContentException or FormatException)
+            {
+                throw new CryptographicException($"{file} is no revocation list: {e.Message}", e);
+            }
+        }
+
+        // RFC 5280, 5.1: version?, algorithm, issuer, thisUpdate, nextUpdate?, revoked certificates?
+        private static RevocationList Parse(byte[] bytes)
+        {
+            AsnReader list = new AsnReader(bytes, AsnEncodingRules.DER).ReadSequence().ReadSequence();
+            if (list.PeekTag() == Asn1Tag.Integer) list.ReadInteger();
+            list.ReadSequence();
+            byte[] issuer = list.ReadEncodedValue().ToArray();
+            list.ReadEncodedValue();
+            if (list.HasData && list.PeekTag().TagValue is (int)UniversalTagNumber.UtcTime or (int)UniversalTagNumber.GeneralizedTime) list.ReadEncodedValue();
+            HashSet<string> serials = [];
+            if (list.HasData && list.PeekTag() == Asn1Tag.Sequence)
+            {
+                AsnReader revoked = list.ReadSequence();
+                while (revoked.HasData) serials.Add(Convert.ToHexString(revoked.ReadSequence().ReadIntegerBytes().Span).TrimStart('0'));
+            }
+
+            return new RevocationList(issuer, serials);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+using System.Globalization;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Engines;
+using Whimbrel.Tls;
+
+namespace Whimbrel;
+
+/// <summary>
+/// A certificate with its private key and the intermediates that are sent with it. One object may be shared. Made from files, it
+/// sees when they change and takes the new ones for the next handshakes; connections and handshakes that run keep the old.
+/// Any thread.
+/// </summary>
+public sealed class TlsCertificate
+{
+    /// <summary>The files are looked at by a handshake at most so often.</summary>
+    private const long LookEveryMs = 2_000;
+
+    private readonly Func<TlsKeyPair>? _load;
+    private readonly string[] _files = [];
+    private readonly Lock _gate = new();
+    private TlsKeyPair? _current;
+    private string _stamp = "";
+    private string? _loadMistake;
+    private long _lookedAtMs = long.MinValue / 2;
+    private int _looking;
+    private int _reloads;
+
+    private TlsCertificate(string source, Func<TlsKeyPair>? load, params string?[] files)
+    {
+        Source = source;
+        _load = load;
+        _files = [.. files.OfType<string>()];
+    }
+
+    /// <summary>Where it is from, as in messages.</summary>
+    public string Source { get; }
+
+    /// <summary>The certificate that the next handshake shows. Throws what loading threw, when nothing could be loaded yet.</summary>
+    public X509Certificate2 Current => Take().Leaf;
+
+    /// <summary>How often it was replaced so far.</summary>
+    public int ReloadCount => Volatile.Read(ref _reloads);
+
+    // ------------------------------------------------------------------ where from
+
+    /// <summary>A PEM file with the certificate first and then its intermediates, and the key in the same file or another.</summary>
+    /// <param name="certificatePath">The certificates, as ACME clients write them (fullchain.pem).</param>
+    /// <param name="keyPath">The private key; null when it is in the same file.</param>
+    /// <param name="password">Of an encrypted key.</param>
+    public static TlsCertificate FromPemFile(string certificatePath, string? keyPath = null, string? password = null)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(certificatePath);
+        return new TlsCertificate(
+            certificatePath,
+            () => ReadPem(File.ReadAllText(certificatePath), File.ReadAllText(keyPath ?? certificatePath), password),
+            certificatePath,
+            keyPath);
+    }
+
+    /// <summary>PEM text: the certificate first and then its intermediates, and the key.</summary>
+    /// <param name="certificates">The certificates.</param>
+    /// <param name="key">The private key; null when it is in the same text.</param>
+    /// <param name="password">Of an encrypted key.</param>
+    public static TlsCertificate FromPem(string certificates, string? key = null, string? password = null)
+    {
+        ArgumentNullException.ThrowIfNull(certificates);
+        return new TlsCertificate("the PEM text", () => ReadPem(certificates, key ?? certificates, password));
+    }
+
+    /// <summary>A PFX file (PKCS#12) with certificate, key and perhaps intermediates.</summary>
+    /// <param name="path">The file.</param>
+    /// <param name="password">Its password, or null.</param>
+    public static TlsCertificate FromPfxFile(string path, string? password = null)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(path);
+        return new TlsCertificate(path, () => ReadPfx(File.ReadAllBytes(path), password), path);
+    }
+
+    /// <summary>A certificate of the system's store whose private key can be used; of several the one that is valid longest.</summary>
+    /// <param name="subject">Part of the subject, or the thumbprint.</param>
+    /// <param name="store">Which store; "My" is that of own certificates.</param>
+    /// <param name="location">Of the user or of the machine.</param>
+    public static TlsCertificate FromStore(string subject, StoreName store = StoreName.My, StoreLocation location = StoreLocation.CurrentUser)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(subject);
+        return new TlsCertificate($"the certificate '{subject}' of the store {location}/{store}", () => ReadStore(subject, store, location));
+    }
+
+    /// <summary>A certificate that is loaded already, with its private key.</summary>
+    /// <param name="certificate">With private key. Not disposed.</param>
+    /// <param name="intermediates">What is sent with it, the issuer first.</param>
+    public static TlsCertificate From(X509Certificate2 certificate, X509Certificate2Collection? intermediates = null)
+    {
+        ArgumentNullException.ThrowIfNull(certificate);
+        return new TlsCertificate($"the certificate '{certificate.Subject}'", null) { _current = new TlsKeyPair(certificate, intermediates ?? []) };
+    }
+
+    /// <summary>SHA-256 of the certificate's public key in base64: what <see cref="TlsOptions.PinnedKeys"/> takes.</summary>
+    /// <param name="certificate">Any certificate; its private key is not needed.</param>
+    public static string PinOf(X509Certificate2 certificate)
+    {
+        ArgumentNullException.ThrowIfNull(certificate);
+        return Convert.ToBase64String(SHA256.HashData(certificate.PublicKey.ExportSubjectPublicKeyInfo()));
+    }
+
+    /// <summary>Loads anew, now. Throws when that fails, and then keeps what it had. Without files it does nothing.</summary>
+    public void Reload()
+    {
+        if (_load is null) return;
+        lock (_gate)
+        {
+            string stamp = StampOfFiles();
+            TlsKeyPair fresh = Load();
+            _stamp = stamp;
+            Replace(fresh);
+        }
+    }
+
+    /// <summary>Where it is from.</summary>
+    public override string ToString() => Source;
+
+    // ------------------------------------------------------------------ for layers
+
+    /// <summary>What the next handshake shows.</summary>
+    internal TlsKeyPair Take()
+    {
+        if (Volatile.Read(ref _current) is { } current) return current;
+        lock (_gate)
+        {
+            if (_current is not null) return _current;
+            _stamp = StampOfFiles();
+            Volatile.Write(ref _current, Load());
+            return _current!;
+        }
+    }
+
+    /// <summary>A handshake begins: looks now and then, off the loop, whether the files have changed.</summary>
+    internal void LookAtFiles(Engine engine, Action<string>? notice)
+    {
+        if (_files.Length == 0) return;
+        long nowMs = engine.NowMs;
+        if (nowMs - Volatile.Read(ref _lookedAtMs) < LookEveryMs || Interlocked.Exchange(ref _looking, 1) == 1) return;
+        Volatile.Write(ref _lookedAtMs, nowMs);
+        engine.Offload(static look => ((FileLook)look!).Run(), new FileLook(this, notice));
+    }
+
+    /// <summary>What is wrong with it, for the start of a server or client; null when it can be used.</summary>
+    internal string? Mistake
+    {
+        get
+        {
+            if (_loadMistake is not null) return _loadMistake;
+            try
+            {
+                TlsKeyPair pair = Take();
+                return pair.Leaf.HasPrivateKey ? null : $"{Source} has no private key. Create one: whimbrel certs";
+            }
+            catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+            {
+                return $"{Source} cannot be loaded: {e.Message}";
+            }
+        }
+    }
+
+    /// <summary>That it has expired, in words; null when it has not.</summary>
+    internal string? DateMistake(DateTimeOffset now) => now > Take().Leaf.NotAfter ? $"{Source} expired {Date(Take().Leaf.NotAfter)}" : null;
+
+    internal bool Covers(string name)
+    {
+        X509Certificate2 leaf = Take().Leaf;
+        // A wildcard of the table is covered by the same wildcard of the certificate.
+        return leaf.MatchesHostname(name.StartsWith("*.", StringComparison.Ordinal) ? "any" + name[1..] : name, allowWildcards: true, allowCommonName: false);
+    }
+
+    internal static string Date(DateTime date) => date.ToUniversalTime().ToString("yyyy-MM-dd", CultureInfo.InvariantCulture);
+
+    // ------------------------------------------------------------------ loading
+
+    private TlsKeyPair Load()
+    {
+        try
+        {
+            TlsKeyPair pair = _load!();
+            _loadMistake = null;
+            return pair;
+        }
+        catch (CryptographicException e)
+        {
+            throw new CryptographicException($"{Source} cannot be loaded: {e.Message}", e);
+        }
+    }
+
+    private void Replace(TlsKeyPair fresh)
+    {
+        if (_current is { } old && old.Leaf.RawDataMemory.Span.SequenceEqual(fresh.Leaf.RawDataMemory.Span)) return;
+        Volatile.Write(ref _current, fresh);
+        Interlocked.Increment(ref _reloads);
+    }
+
+    private string StampOfFiles()
+    {
+        string stamp = "";
+        foreach (string file in _files)
+        {
+            FileInfo facts = new(file);
+            stamp += facts.Exists ? $"{facts.LastWriteTimeUtc.Ticks}/{facts.Length}/{facts.ResolveLinkTarget(true)?.FullName};" : "-;";
+        }
+
+        return stamp;
+    }
+
+    private static TlsKeyPair ReadPem(string certificates, string key, string? password)
+    {
+        X509Certificate2Collection all = [];
+        all.ImportFromPem(certificates);
+        if (all.Count == 0) throw new CryptographicException("there is no certificate in it");
+        using X509Certificate2 made = password is null ? X509Certificate2.CreateFromPem(certificates, key) : X509Certificate2.CreateFromEncryptedPem(certificates, key, password);
+        X509Certificate2Collection rest = [];
+        for (int i = 1; i < all.Count; i++) rest.Add(all[i]);
+        all[0].Dispose();
+        // Through PKCS#12: on some systems the key of a certificate made from PEM cannot be used for TLS.
+        return new TlsKeyPair(X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null), rest);
+    }
+
+    private static TlsKeyPair ReadPfx(byte[] bytes, string? password)
+    {
+        X509Certificate2Collection all = X509CertificateLoader.LoadPkcs12Collection(bytes, password);
+        X509Certificate2? leaf = null;
+        foreach (X509Certificate2 certificate in all)
+        {
+            if (certificate.HasPrivateKey) leaf ??= certificate;
+        }
+
+        leaf ??= all.Count > 0 ? all[0] : throw new CryptographicException("there is no certificate in it");
+        return new TlsKeyPair(leaf, Ordered(leaf, all));
+    }
+
+    /// <summary>The issuers, each behind whom it issued; files have them in any order.</summary>
+    private static X509Certificate2Collection Ordered(X509Certificate2 leaf, X509Certificate2Collection all)
+    {
+        X509Certificate2Collection ordered = [];
+        X509Certificate2 last = leaf;
+        while (true)
+        {
+            X509Certificate2? issuer = null;
+            foreach (X509Certificate2 candidate in all)
+            {
+                if (!ReferenceEquals(candidate, leaf) && !ordered.Contains(candidate) && candidate.SubjectName.RawData.AsSpan().SequenceEqual(last.IssuerName.RawData)) issuer = candidate;
+            }
+
+            if (issuer is null) return ordered;
+            ordered.Add(issuer);
+            last = issuer;
+        }
+    }
+
+    private static TlsKeyPair ReadStore(string subject, StoreName name, StoreLocation location)
+    {
+        using X509Store store = new(name, location);
+        store.Open(OpenFlags.ReadOnly | OpenFlags.OpenExistingOnly);
+        X509Certificate2Collection found = store.Certificates.Find(X509FindType.FindByThumbprint, subject, validOnly: false);
+        if (found.Count == 0) found = store.Certificates.Find(X509FindType.FindBySubjectName, subject, validOnly: false);
+        X509Certificate2? best = null;
+        foreach (X509Certificate2 candidate in found)
+        {
+            if (candidate.HasPrivateKey && (best is null || candidate.NotAfter > best.NotAfter)) best = candidate;
+        }
+
+        return new TlsKeyPair(best ?? throw new CryptographicException("the store has none with a private key"), []);
+    }
+
+    /// <summary>One look at the files, on the pool.</summary>
+    private sealed class FileLook(TlsCertificate certificate, Action<string>? notice)
+    {
+        internal void Run()
+        {
+            try
+            {
+                string stamp = certificate.StampOfFiles();
+                lock (certificate._gate)
+                {
+                    if (stamp == certificate._stamp) return;
+                    certificate.Replace(certificate.Load());
+                    // Only now: a file that is being written is tried again.
+                    certificate._stamp = stamp;
+                }
+            }
+            catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+            {
+                notice?.Invoke($"{certificate.Source} has changed and cannot be loaded: {e.Message}. The old certificate stays in use; the file is tried again.");
+            }
+            finally
+            {
+                Volatile.Write(ref certificate._looking, 0);
+            }
+        }
+    }
+}

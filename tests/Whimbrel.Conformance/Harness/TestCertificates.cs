@@ -1,0 +1,89 @@
+using System.Net;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>A small certificate authority in memory: made once per process, P-256, good for the tests' names only.</summary>
+public static class TestCertificates
+{
+    private static readonly Lazy<X509Certificate2> s_root = new(() => MakeRoot("CN=Whimbrel test root"));
+    private static readonly Lazy<X509Certificate2> s_otherRoot = new(() => MakeRoot("CN=Another test root"));
+    private static readonly Lazy<X509Certificate2> s_intermediate = new(() => MakeIntermediate(s_root.Value));
+    private static readonly Lazy<X509Certificate2> s_server = new(() => Make("chat.test", "chat.test", "localhost", "127.0.0.1"));
+    private static readonly Lazy<X509Certificate2> s_slow = new(() => Make("slow", "chat.test", rsaBits: 3072));
+    private static readonly Lazy<X509Certificate2> s_client = new(() => Make("a client", forServers: false));
+
+    /// <summary>Everything else was issued by it or below it.</summary>
+    public static X509Certificate2 Root => s_root.Value;
+
+    /// <summary>Nobody's root but its own.</summary>
+    public static X509Certificate2 OtherRoot => s_otherRoot.Value;
+
+    /// <summary>Issued by the root.</summary>
+    public static X509Certificate2 Intermediate => s_intermediate.Value;
+
+    /// <summary>For chat.test, localhost and 127.0.0.1.</summary>
+    public static X509Certificate2 Server => s_server.Value;
+
+    /// <summary>With an RSA key so long that handshakes are made off the loop. Making one takes seconds.</summary>
+    public static X509Certificate2 Slow => s_slow.Value;
+
+    public static X509Certificate2 Client => s_client.Value;
+
+    public static X509Certificate2Collection Roots => [new X509Certificate2(Root)];
+
+    /// <summary>Server options with the usual certificate.</summary>
+    public static TlsOptions ServerOptions { get; } = new() { Certificate = TlsCertificate.From(Server) };
+
+    /// <summary>Client options that trust the test root.</summary>
+    public static TlsOptions ClientOptions { get; } = new() { HostName = "chat.test", Roots = Roots };
+
+    /// <summary>A certificate with its key; days count from today.</summary>
+    public static X509Certificate2 Make(
+        string subject, string? name = null, string? second = null, string? address = null, bool forServers = true,
+        int fromDays = -1, int toDays = 30, X509Certificate2? issuer = null, int rsaBits = 0, bool selfSigned = false)
+    {
+        using ECDsa curve = ECDsa.Create(ECCurve.NamedCurves.nistP256);
+        using RSA? rsa = rsaBits > 0 ? RSA.Create(rsaBits) : null;
+        X500DistinguishedName distinguished = new("CN=" + subject);
+        CertificateRequest request = rsa is not null ? new(distinguished, rsa, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1) : new(distinguished, curve, HashAlgorithmName.SHA256);
+        SubjectAlternativeNameBuilder names = new();
+        if (name is not null) names.AddDnsName(name);
+        if (second is not null) names.AddDnsName(second);
+        if (address is not null) names.AddIpAddress(IPAddress.Parse(address));
+        if (name is not null || address is not null) request.CertificateExtensions.Add(names.Build());
+        request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension([new Oid(forServers ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2")], false));
+        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(false, false, 0, true));
+        DateTimeOffset from = DateTimeOffset.UtcNow.AddDays(fromDays), to = DateTimeOffset.UtcNow.AddDays(toDays);
+        if (selfSigned) return Usable(request.CreateSelfSigned(from, to));
+        using X509Certificate2 bare = request.Create(
+            (issuer ?? Root).SubjectName, X509SignatureGenerator.CreateForECDsa((issuer ?? Root).GetECDsaPrivateKey()!), from, to, RandomNumberGenerator.GetBytes(12));
+        return Usable(rsa is not null ? bare.CopyWithPrivateKey(rsa) : bare.CopyWithPrivateKey(curve));
+    }
+
+    private static X509Certificate2 MakeRoot(string subject)
+    {
+        using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
+        CertificateRequest request = new(subject, key, HashAlgorithmName.SHA256);
+        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
+        request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign | X509KeyUsageFlags.CrlSign, true));
+        return Usable(request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400)));
+    }
+
+    private static X509Certificate2 MakeIntermediate(X509Certificate2 root)
+    {
+        using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
+        CertificateRequest request = new("CN=Whimbrel test intermediate", key, HashAlgorithmName.SHA256);
+        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
+        request.CertificateExtensions.Add(new X509KeyUsageExtension(X509KeyUsageFlags.KeyCertSign, true));
+        using X509Certificate2 bare = request.Create(root.SubjectName, X509SignatureGenerator.CreateForECDsa(root.GetECDsaPrivateKey()!), DateTimeOffset.UtcNow.AddDays(-390), DateTimeOffset.UtcNow.AddDays(390), RandomNumberGenerator.GetBytes(12));
+        return Usable(bare.CopyWithPrivateKey(key));
+    }
+
+    // A key that was never exported cannot be used for TLS on every system.
+    private static X509Certificate2 Usable(X509Certificate2 made)
+    {
+        using (made) return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null, X509KeyStorageFlags.Exportable);
+    }
+}

@@ -1,0 +1,8 @@
+using Whimbrel.Tls;
+
+namespace Whimbrel.Tests.Tls;
+
+public sealed class SslStreamLayerTests : TlsLayerSuite
+{
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+}

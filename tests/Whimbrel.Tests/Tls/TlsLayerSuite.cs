@@ -1,0 +1,553 @@
+using System.Net.Security;
+using System.Security.Authentication;
+using System.Security.Cryptography.X509Certificates;
+using System.Text;
+using Whimbrel.Conformance;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Tests.Tls;
+
+/// <summary>
+/// The contract of TlsLayer, without sockets: two layers, two byte queues, every split. One class per layer, each with the
+/// other layers as its peer where they work here.
+/// </summary>
+public abstract class TlsLayerSuite
+{
+    private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
+
+    /// <summary>Makes options ready for the layer under test.</summary>
+    private protected abstract TlsProfile Prepare(TlsOptions options, bool isServer);
+
+    /// <summary>The layer at the other end.</summary>
+    private protected virtual TlsProfile PreparePeer(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+
+    private TlsPair Pair(TlsOptions? server = null, TlsOptions? client = null, string? host = "chat.test", int split = int.MaxValue, bool testsClient = false, int outputBytes = 32 * 1024)
+    {
+        server ??= TestCertificates.ServerOptions;
+        client ??= TestCertificates.ClientOptions;
+        return testsClient
+            ? new TlsPair(PreparePeer(server, true), Prepare(client, false), host, split, outputBytes)
+            : new TlsPair(Prepare(server, true), PreparePeer(client, false), host, split, outputBytes);
+    }
+
+    private static byte[] Bytes(int count)
+    {
+        byte[] bytes = new byte[count];
+        for (int i = 0; i < count; i++) bytes[i] = (byte)(i * 31 + (i >> 8));
+        return bytes;
+    }
+
+    private static void Talks(TlsPair pair)
+    {
+        Assert.True(pair.Client.IsReady, $"client: {pair.Client.Fault}");
+        Assert.True(pair.Server.IsReady, $"server: {pair.Server.Fault}; client: {pair.Client.Fault}");
+        pair.Client.Send(s_hello);
+        pair.Move();
+        Assert.Equal(s_hello, pair.Server.Plain);
+        pair.Server.Send(s_hello);
+        pair.Move();
+        Assert.Equal(s_hello, pair.Client.Plain);
+    }
+
+    // ------------------------------------------------------------------ the plain way
+
+    [Theory]
+    [InlineData(1)]
+    [InlineData(2)]
+    [InlineData(7)]
+    [InlineData(100)]
+    [InlineData(1000)]
+    [InlineData(int.MaxValue)]
+    public void Shakes_hands_and_talks_at_every_split(int split)
+    {
+        foreach (bool testsClient in (bool[])[false, true])
+        {
+            foreach (SslProtocols version in (SslProtocols[])[SslProtocols.Tls12, SslProtocols.Tls13])
+            {
+                using TlsPair pair = Pair(client: new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version }, split: split, testsClient: testsClient).Shake();
+                Talks(pair);
+                Assert.Equal(1, pair.Server.ReadyCount);
+                Assert.Equal(1, pair.Client.ReadyCount);
+                Assert.Equal(version, pair.Server.Layer!.Info.Protocol);
+                Assert.Equal(version, pair.Client.Layer!.Info.Protocol);
+                Assert.Equal("chat.test", pair.Server.Layer.Info.ServerName);
+                Assert.Equal("CN=chat.test", pair.Client.Layer.Info.PeerCertificate?.Subject);
+            }
+        }
+    }
+
+    [Theory]
+    [InlineData(1024)]
+    [InlineData(1500)]
+    [InlineData(32 * 1024)]
+    public void Much_each_way_arrives_whole_through_a_small_output(int outputBytes)
+    {
+        byte[] data = Bytes(300_000);
+        using TlsPair pair = Pair(outputBytes: outputBytes).Shake();
+        for (int at = 0; at < data.Length; at += 50_000)
+        {
+            Assert.Equal(TlsStep.NeedInput, pair.Client.Send(data.AsSpan(at, Math.Min(50_000, data.Length - at))));
+            Assert.Equal(TlsStep.NeedInput, pair.Server.Send(data.AsSpan(at, Math.Min(50_000, data.Length - at))));
+            pair.Move();
+        }
+
+        Assert.Equal(data, pair.Server.Plain);
+        Assert.Equal(data, pair.Client.Plain);
+    }
+
+    [Fact]
+    public void A_sink_that_says_stop_gets_the_rest_later_and_all_of_it()
+    {
+        byte[] data = Bytes(200_000);
+        using TlsPair pair = Pair().Shake();
+        pair.Server.StopAfter = 1;
+        for (int at = 0; at < data.Length; at += 1000)
+        {
+            pair.Client.Send(data.AsSpan(at, 1000));
+        }
+
+        pair.Move();
+        Assert.True(pair.Server.Deliveries is > 0 and < 200, $"{pair.Server.Deliveries} deliveries");
+        int before = pair.Server.Plain.Count;
+        Assert.True(before <= 64 * 1024);
+        for (int i = 0; i < 1000 && pair.Server.Plain.Count < data.Length; i++) pair.Server.Receive();
+        Assert.Equal(data, pair.Server.Plain);
+    }
+
+    // ------------------------------------------------------------------ ends
+
+    [Fact]
+    public void The_proper_end_is_told_from_a_cut()
+    {
+        foreach (bool testsClient in (bool[])[false, true])
+        {
+            foreach (SslProtocols version in (SslProtocols[])[SslProtocols.Tls12, SslProtocols.Tls13])
+            {
+                TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
+                using TlsPair proper = Pair(client: client, testsClient: testsClient).Shake();
+                (TlsEnd tested, TlsEnd peer) = testsClient ? (proper.Client, proper.Server) : (proper.Server, proper.Client);
+                peer.Send(s_hello);
+                peer.CloseNotify();
+                proper.Move();
+                Assert.Equal([TlsStep.PeerClosed], tested.Ends);
+                Assert.Equal(s_hello, tested.Plain);
+
+                using TlsPair between = Pair(client: client, testsClient: testsClient).Shake();
+                (tested, peer) = testsClient ? (between.Client, between.Server) : (between.Server, between.Client);
+                peer.Send(s_hello);
+                between.Move();
+                tested.EndOfInput();
+                Assert.Equal([TlsStep.Truncated], tested.Ends);
+                Assert.Equal(TlsFailure.Truncated, tested.Fault.Cause);
+
+                using TlsPair inside = Pair(client: client, testsClient: testsClient).Shake();
+                (tested, peer) = testsClient ? (inside.Client, inside.Server) : (inside.Server, inside.Client);
+                peer.Send(s_hello);
+                peer.Output.RemoveRange(peer.Output.Count - 3, 3);
+                inside.Move();
+                tested.EndOfInput();
+                Assert.Equal([TlsStep.Truncated], tested.Ends);
+                Assert.Empty(tested.Plain);
+            }
+        }
+    }
+
+    [Fact]
+    public void After_the_peers_end_this_half_still_sends()
+    {
+        using TlsPair pair = Pair().Shake();
+        pair.Client.CloseNotify();
+        pair.Move();
+        Assert.Equal([TlsStep.PeerClosed], pair.Server.Ends);
+        pair.Server.Send(s_hello);
+        pair.Server.CloseNotify();
+        pair.Move();
+        Assert.Equal(s_hello, pair.Client.Plain);
+        Assert.Equal([TlsStep.PeerClosed], pair.Client.Ends);
+    }
+
+    [Fact]
+    public void An_end_in_each_flight_of_the_handshake_is_refused_and_not_taken_for_a_proper_one()
+    {
+        using TlsPair measure = Pair(split: 1).Shake();
+        for (int cut = 1; cut < measure.Moved.FromClient - 1; cut += 37)
+        {
+            using TlsPair pair = Pair(split: 1);
+            pair.Client.Start();
+            List<byte> sent = [];
+            while (sent.Count < cut && (pair.Client.Output.Count > 0 || pair.Server.Output.Count > 0))
+            {
+                if (pair.Client.Output.Count > 0)
+                {
+                    sent.Add(pair.Client.Output[0]);
+                    pair.Client.Output.RemoveAt(0);
+                    pair.Server.Feed([sent[^1]]);
+                }
+                else
+                {
+                    pair.Client.Feed([.. pair.Server.Output]);
+                    pair.Server.Output.Clear();
+                }
+            }
+
+            if (pair.Server.Layer is null || pair.Server.IsReady) continue;
+            pair.Server.EndOfInput();
+            Assert.Equal([TlsStep.Refused], pair.Server.Ends);
+            Assert.Equal(TlsFailure.PeerLeft, pair.Server.Fault.Cause);
+        }
+    }
+
+    [Fact]
+    public void A_layer_can_be_freed_in_every_state()
+    {
+        for (int steps = 0; steps < 6; steps++)
+        {
+            TlsPair pair = Pair(split: 200);
+            if (steps > 0) pair.Client.Start();
+            for (int i = 1; i < steps; i++)
+            {
+                pair.Server.Feed([.. pair.Client.Output]);
+                pair.Client.Output.Clear();
+                pair.Client.Feed([.. pair.Server.Output]);
+                pair.Server.Output.Clear();
+            }
+
+            pair.Dispose();
+        }
+    }
+
+    // ------------------------------------------------------------------ names, protocols, versions, ciphers
+
+    [Fact]
+    public void The_name_chooses_the_certificate_exactly_then_by_wildcard_then_the_default()
+    {
+        TlsOptions server = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            Names = new Dictionary<string, TlsOptions>
+            {
+                ["One.Test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Make("one", "one.test")) },
+                ["*.one.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Make("below one", "*.one.test")) },
+                ["a.one.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Make("a of one", "a.one.test")) },
+            },
+        };
+        TlsProfile profile = Prepare(server, true);
+        foreach ((string host, string subject) in ((string, string)[])[("one.test", "CN=one"), ("ONE.test", "CN=one"), ("b.one.test", "CN=below one"), ("a.one.test", "CN=a of one"), ("chat.test", "CN=chat.test")])
+        {
+            using TlsPair pair = new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), host).Shake();
+            Assert.Equal(subject, pair.Client.Layer?.Info?.PeerCertificate?.Subject ?? pair.Client.Fault.Message);
+            Talks(pair);
+        }
+
+        using TlsPair deeper = new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), "x.b.one.test").Shake();
+        Assert.Equal(TlsFailure.CertificateRejected, deeper.Client.Fault.Cause);
+        Assert.Contains("does not cover 'x.b.one.test'", deeper.Client.Fault.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void The_application_protocol_is_the_first_of_the_server_that_the_client_has()
+    {
+        foreach (bool testsClient in (bool[])[false, true])
+        {
+            TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["h2", "http/1.1"] };
+            TlsOptions both = new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = ["http/1.1", "h2"] };
+            using TlsPair pair = Pair(server, both, testsClient: testsClient).Shake();
+            Assert.Equal("h2", pair.Server.Layer!.Info.ApplicationProtocol);
+            Assert.Equal("h2", pair.Client.Layer!.Info.ApplicationProtocol);
+
+            TlsOptions none = new() { HostName = "chat.test", Roots = TestCertificates.Roots };
+            using TlsPair silent = Pair(server, none, testsClient: testsClient).Shake();
+            Assert.Null(silent.Server.Layer!.Info.ApplicationProtocol);
+            Talks(silent);
+
+            TlsOptions other = new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = ["mqtt"] };
+            using TlsPair apart = Pair(server, other, testsClient: testsClient).Shake();
+            Assert.False(apart.Server.IsReady);
+            Assert.Equal(TlsFailure.NoCommonApplicationProtocol, apart.Server.Fault.Cause);
+        }
+    }
+
+    [Fact]
+    public void A_client_of_another_version_is_told_so_in_words()
+    {
+        TlsOptions only13 = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13 };
+        TlsOptions only12 = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 };
+        using TlsPair pair = Pair(only13, only12).Shake();
+        Assert.Equal(TlsFailure.NoCommonVersion, pair.Server.Fault.Cause);
+        Assert.Contains("client offers only TLS", pair.Server.Fault.Message, StringComparison.Ordinal);
+        Assert.Contains("server allows TLS 1.3", pair.Server.Fault.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Named_cipher_suites_are_used_and_without_a_common_one_there_is_no_connection()
+    {
+        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_AES_128_GCM_SHA256] };
+        using TlsPair pair = Pair(server).Shake();
+        Assert.Equal(TlsCipherSuite.TLS_AES_128_GCM_SHA256, pair.Server.Layer!.Info.CipherSuite);
+        TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, CipherSuites = [TlsCipherSuite.TLS_CHACHA20_POLY1305_SHA256] };
+        using TlsPair apart = Pair(server, client).Shake();
+        Assert.False(apart.Server.IsReady);
+        Assert.Equal(TlsFailure.NoCommonCipher, apart.Server.Fault.Cause);
+    }
+
+    // ------------------------------------------------------------------ trust
+
+    private void Refuses(TlsOptions server, TlsOptions client, string words, string? host = "chat.test", bool serverRefuses = false)
+    {
+        using TlsPair pair = Pair(server, client, host, testsClient: !serverRefuses).Shake();
+        TlsEnd judge = serverRefuses ? pair.Server : pair.Client;
+        Assert.Equal(TlsFailure.CertificateRejected, judge.Fault.Cause);
+        Assert.Contains(words, judge.Fault.Message, StringComparison.Ordinal);
+        if (serverRefuses) Assert.False(pair.Server.IsReady);
+        else Assert.False(pair.Client.IsReady);
+    }
+
+    private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) => new() { Certificate = TlsCertificate.From(certificate, chain) };
+
+    [Fact]
+    public void A_client_refuses_every_bad_certificate_of_a_server_and_says_why()
+    {
+        TlsOptions client = TestCertificates.ClientOptions;
+        Refuses(With(TestCertificates.Server), client, "does not cover 'other.test', only chat.test, localhost", "other.test");
+        Refuses(With(TestCertificates.Make("old", "chat.test", fromDays: -20, toDays: -10)), client, "expired 20");
+        Refuses(With(TestCertificates.Make("young", "chat.test", fromDays: 10, toDays: 20)), client, "is not valid before 20");
+        Refuses(With(TestCertificates.Make("self", "chat.test", selfSigned: true)), client, "self-signed");
+        Refuses(With(TestCertificates.Make("foreign", "chat.test", issuer: TestCertificates.OtherRoot)), client, "Another test root");
+        Refuses(With(TestCertificates.Make("usage", "chat.test", forServers: false)), client, "not meant for this use");
+        Refuses(With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate)), client, "Whimbrel test intermediate");
+        Refuses(With(TestCertificates.Make("chat.test")), client, "no alternative names");
+        Refuses(With(TestCertificates.Server), new TlsOptions(), "not among the trusted roots");
+    }
+
+    [Fact]
+    public void A_chain_over_an_intermediate_is_sent_and_accepted()
+    {
+        TlsOptions server = With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate), [TestCertificates.Intermediate]);
+        using TlsPair pair = Pair(server, testsClient: false).Shake();
+        Talks(pair);
+        using TlsPair other = Pair(server, testsClient: true).Shake();
+        Talks(other);
+    }
+
+    [Fact]
+    public void A_pinned_key_decides_alone()
+    {
+        X509Certificate2 self = TestCertificates.Make("self", "elsewhere.test", selfSigned: true);
+        using TlsPair pair = Pair(With(self), new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(self)] }, testsClient: true).Shake();
+        Talks(pair);
+        Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, PinnedKeys = [TlsCertificate.PinOf(self)] }, "none of PinnedKeys");
+    }
+
+    [Fact]
+    public void The_users_verdict_is_the_last_word_and_its_exception_a_no()
+    {
+        using TlsPair kind = Pair(With(TestCertificates.Make("self", "chat.test", selfSigned: true)), new TlsOptions { Verify = static v => !v.IsTrusted && v.HostName == "chat.test" }, testsClient: true).Shake();
+        Talks(kind);
+        TlsOptions strict = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => false };
+        Refuses(With(TestCertificates.Server), strict, "Verify refused");
+        TlsOptions broken = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => throw new InvalidOperationException("no mood") };
+        Refuses(With(TestCertificates.Server), broken, "threw InvalidOperationException: no mood");
+    }
+
+    [Fact]
+    public void A_server_that_requires_certificates_lets_in_who_has_a_good_one_only()
+    {
+        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
+        TlsOptions Client(X509Certificate2? own) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = own is null ? null : TlsCertificate.From(own) };
+        foreach (bool testsClient in (bool[])[false, true])
+        {
+            using TlsPair good = Pair(server, Client(TestCertificates.Client), testsClient: testsClient).Shake();
+            Talks(good);
+            Assert.Equal("CN=a client", good.Server.Layer!.Info.PeerCertificate?.Subject);
+        }
+
+        Refuses(server, Client(null), "gave no certificate", serverRefuses: true);
+        Refuses(server, Client(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)), "not among the trusted roots", serverRefuses: true);
+        Refuses(server, Client(TestCertificates.Server), "not meant for this use", serverRefuses: true);
+        Refuses(server, Client(TestCertificates.Make("x", forServers: false, fromDays: -9, toDays: -5)), "expired", serverRefuses: true);
+    }
+
+    [Fact]
+    public void A_server_that_requests_certificates_lets_in_who_has_none_but_not_who_has_a_bad_one()
+    {
+        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Requested, Roots = TestCertificates.Roots };
+        using TlsPair none = Pair(server).Shake();
+        Talks(none);
+        Assert.Null(none.Server.Layer!.Info.PeerCertificate);
+        TlsOptions bad = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
+        Refuses(server, bad, "not among the trusted roots", serverRefuses: true);
+    }
+
+    // ------------------------------------------------------------------ resumption
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void A_second_connection_resumes_the_session_unless_it_is_not_allowed(SslProtocols version)
+    {
+        foreach (bool allowed in (bool[])[true, false])
+        {
+            string host = $"r{(allowed ? 1 : 0)}{(int)version}.test";
+            TlsOptions serverOptions = new() { Certificate = TlsCertificate.From(TestCertificates.Make("resumed", host)), AllowResumption = allowed };
+            TlsProfile server = Prepare(serverOptions, true);
+            TlsProfile client = PreparePeer(new TlsOptions { HostName = host, Roots = TestCertificates.Roots, Protocols = version }, false);
+            bool resumed = false;
+            for (int i = 0; i < 3; i++)
+            {
+                using TlsPair pair = new TlsPair(server, client, host).Shake();
+                Talks(pair);
+                Assert.Equal(pair.Client.Layer!.Info.IsResumed, pair.Server.Layer!.Info.IsResumed);
+                resumed |= pair.Server.Layer.Info.IsResumed;
+                if (i == 0) Assert.False(pair.Server.Layer.Info.IsResumed);
+                pair.Client.CloseNotify();
+                pair.Server.CloseNotify();
+                pair.Move();
+            }
+
+            Assert.Equal(allowed, resumed);
+        }
+    }
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void A_session_of_an_open_name_does_not_open_one_that_requires_certificates(SslProtocols version)
+    {
+        TlsCertificate certificate = TlsCertificate.From(TestCertificates.Make("both", "open.test", "strict.test"));
+        TlsOptions options = new()
+        {
+            Certificate = certificate,
+            Names = new Dictionary<string, TlsOptions>
+            {
+                ["open.test"] = new() { Certificate = certificate },
+                ["strict.test"] = new() { Certificate = certificate, ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots },
+            },
+        };
+        TlsProfile server = Prepare(options, true);
+        // A client that keeps sessions by address, and presents the one of the open name to the strict one: the ticket of the
+        // first connection is offered by giving both the same host, and changing the name in the server's eyes.
+        TlsProfile client = PreparePeer(new TlsOptions { Roots = TestCertificates.Roots, Protocols = version }, false);
+        for (int i = 0; i < 2; i++)
+        {
+            using TlsPair open = new TlsPair(server.Select("open.test")!, client, "open.test").Shake();
+            Talks(open);
+            open.Client.CloseNotify();
+            open.Server.CloseNotify();
+            open.Move();
+        }
+
+        using TlsPair strict = new TlsPair(server.Select("strict.test")!, client, "open.test").Shake();
+        Assert.False(strict.Server.IsReady);
+        Assert.Contains("gave no certificate", strict.Server.Fault.Message, StringComparison.Ordinal);
+    }
+
+    // ------------------------------------------------------------------ bad input
+
+    public static readonly TheoryData<string, byte[]> Garbage = new()
+    {
+        { "http", "GET / HTTP/1.1\r\nHost: chat.test\r\n\r\n"u8.ToArray() },
+        { "zeros", new byte[300] },
+        { "text", "\r\n\r\nhello\r\n"u8.ToArray() },
+        { "ssl2", [0x80, 0x2e, 1, 0, 2, 0, 0x15, 0, 0, 0, 0x10, 1, 0, 0x80] },
+    };
+
+    [Theory]
+    [MemberData(nameof(Garbage))]
+    public void What_is_not_TLS_is_refused_at_its_first_bytes(string name, byte[] bytes)
+    {
+        Assert.NotEmpty(name);
+        using TlsEnd server = new(Prepare(TestCertificates.ServerOptions, true));
+        server.Feed(bytes.AsSpan(0, 2));
+        Assert.Equal([TlsStep.Refused], server.Ends);
+        Assert.Equal(TlsFailure.NotTls, server.Fault.Cause);
+    }
+
+    [Fact]
+    public void A_client_that_meets_plain_text_says_that_it_is_not_TLS()
+    {
+        using TlsEnd client = new(Prepare(TestCertificates.ClientOptions, false), "chat.test");
+        client.Start();
+        client.Feed("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"u8);
+        Assert.Equal([TlsStep.Refused], client.Ends);
+        Assert.True(client.Fault.Cause is TlsFailure.NotTls or TlsFailure.BadRecord, client.Fault.ToString());
+    }
+
+    [Fact]
+    public void Changed_bytes_of_the_handshake_end_it_without_harm()
+    {
+        using TlsPair measure = Pair().Shake();
+        int size = (int)measure.Moved.FromClient;
+        Random random = new(12345);
+        for (int i = 0; i < 60; i++)
+        {
+            using TlsPair pair = Pair();
+            pair.Client.Start();
+            int at = random.Next(5, Math.Min(size, pair.Client.Output.Count));
+            pair.Client.Output[at] ^= (byte)random.Next(1, 256);
+            pair.Move();
+            if (!pair.Server.IsReady) continue;
+            Talks(pair); // a byte that nobody looks at
+        }
+    }
+
+    [Fact]
+    public void A_record_that_was_changed_is_refused_and_nothing_of_it_delivered()
+    {
+        using TlsPair pair = Pair().Shake();
+        pair.Client.Send(s_hello);
+        pair.Client.Output[^4] ^= 1;
+        pair.Move();
+        Assert.Equal([TlsStep.Refused], pair.Server.Ends);
+        Assert.Equal(TlsFailure.BadRecord, pair.Server.Fault.Cause);
+        Assert.Empty(pair.Server.Plain);
+    }
+
+    [Fact]
+    public void Oversized_and_empty_records_are_refused()
+    {
+        using TlsPair large = Pair().Shake();
+        large.Server.Feed([0x17, 3, 3, 0x60, 0, .. new byte[0x6000]]);
+        Assert.Equal([TlsStep.Refused], large.Server.Ends);
+
+        using TlsPair empty = Pair().Shake();
+        for (int i = 0; i < 100 && !empty.Server.HasEnded; i++) empty.Server.Feed([0x17, 3, 3, 0, 0]);
+        Assert.Equal([TlsStep.Refused], empty.Server.Ends);
+    }
+
+    [Fact]
+    public void A_hello_over_several_records_is_read_and_one_that_never_ends_is_not()
+    {
+        using TlsPair pair = Pair();
+        pair.Client.Start();
+        byte[] hello = [.. pair.Client.Output];
+        pair.Client.Output.Clear();
+        List<byte> cut = [];
+        for (int at = 5; at < hello.Length; at += 50)
+        {
+            int count = Math.Min(50, hello.Length - at);
+            cut.AddRange([0x16, 3, 1, 0, (byte)count, .. hello.AsSpan(at, count)]);
+        }
+
+        pair.Server.Feed(cut.ToArray());
+        pair.Move();
+        Talks(pair);
+        Assert.Equal("chat.test", pair.Server.Layer!.Info.ServerName);
+
+        using TlsEnd server = new(Prepare(TestCertificates.ServerOptions, true));
+        server.Feed([0x16, 3, 1, 0, 4, 1, 0x7f, 0xff, 0xff]);
+        Assert.Equal([TlsStep.Refused], server.Ends);
+    }
+
+    [Fact]
+    public void Data_after_the_proper_end_is_not_delivered()
+    {
+        using TlsPair pair = Pair().Shake();
+        pair.Client.Send(s_hello);
+        pair.Client.CloseNotify();
+        pair.Move();
+        int before = pair.Server.Plain.Count;
+        pair.Server.Feed([0x17, 3, 3, 0, 20, .. new byte[20]]);
+        Assert.Equal(before, pair.Server.Plain.Count);
+        Assert.Equal([TlsStep.PeerClosed], pair.Server.Ends);
+    }
+}

@@ -1,0 +1,58 @@
+using System.Runtime.InteropServices;
+using Whimbrel.Conformance;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Tests.Tls;
+
+/// <summary>A client and a server that talk through two byte queues, in one thread.</summary>
+internal sealed class TlsPair : IDisposable
+{
+    public TlsPair(TlsProfile server, TlsProfile client, string? host = "chat.test", int split = int.MaxValue, int outputBytes = 32 * 1024)
+    {
+        Server = new TlsEnd(server, null, outputBytes);
+        Client = new TlsEnd(client, host, outputBytes);
+        Split = split;
+    }
+
+    public TlsEnd Server { get; }
+
+    public TlsEnd Client { get; }
+
+    /// <summary>Bytes per piece.</summary>
+    public int Split { get; set; }
+
+    /// <summary>Bytes that went from the client, and from the server.</summary>
+    public (long FromClient, long FromServer) Moved { get; private set; }
+
+    /// <summary>Starts the client and moves bytes until nothing moves any more.</summary>
+    public TlsPair Shake()
+    {
+        Client.Start();
+        Move();
+        return this;
+    }
+
+    public void Move()
+    {
+        while (MoveOne(Client, Server) | MoveOne(Server, Client))
+        {
+        }
+    }
+
+    private bool MoveOne(TlsEnd from, TlsEnd to)
+    {
+        if (from.Output.Count == 0) return false;
+        int count = Math.Min(Split, from.Output.Count);
+        byte[] piece = CollectionsMarshal.AsSpan(from.Output)[..count].ToArray();
+        from.Output.RemoveRange(0, count);
+        Moved = ReferenceEquals(from, Client) ? (Moved.FromClient + count, Moved.FromServer) : (Moved.FromClient, Moved.FromServer + count);
+        to.Feed(piece);
+        return true;
+    }
+
+    public void Dispose()
+    {
+        Server.Dispose();
+        Client.Dispose();
+    }
+}
