@@ -46,7 +46,7 @@ internal static unsafe class OpenSslKey
     }
 
     // Safe: the bytes are pinned while libcrypto reads them, and wiped.
-    private static bool GiveCopy(nint context, AsymmetricAlgorithm key)
+    internal static bool GiveCopy(nint context, AsymmetricAlgorithm key)
     {
         byte[] bytes = key.ExportPkcs8PrivateKey();
         try

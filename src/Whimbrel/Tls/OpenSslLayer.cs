@@ -26,8 +26,11 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     /// <summary>Records smaller than this are not begun because the block is nearly full.</summary>
     private const int LeastRecordBytes = 512;
 
-    /// <summary>Messages after the handshake that a peer may send at once; each further received block allows one more.</summary>
-    private const int MostCredit = 16;
+    /// <summary>Steps that one message after the handshake takes at most (a key update with its answer takes five).</summary>
+    private const int StepsPerMessage = 5;
+
+    /// <summary>Steps for 16 messages that a peer may send at once; each further received block allows one more message.</summary>
+    private const int MostCredit = 16 * StepsPerMessage;
 
     private readonly OpenSslProfile _profile;
     private readonly TlsScratch _scratch;
@@ -40,7 +43,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     private X509Certificate2? _peer;
     private TlsInfo? _info;
     private nuint _unfinishedBytes;
-    private uint _seenPostMessages;
+    private uint _seenPostSteps;
     private bool _isBroken;
 
     internal OpenSslLayer(OpenSslProfile profile, OpenSslSetup setup, string? name, TlsScratch scratch)
@@ -71,6 +74,9 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         Ended,
         Freed,
     }
+
+    /// <summary>The SSL, for tests that play a peer who misbehaves.</summary>
+    internal nint Native => _ssl;
 
     // ------------------------------------------------------------------ the seam
 
@@ -158,6 +164,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     {
         // Unless told that both sides closed, SSL_free makes the session unfit to be resumed, which is right after an error only.
         if (!_isBroken) OpenSslApi.SetShutdown(_ssl, OpenSslApi.ShutdownSent | OpenSslApi.ShutdownReceived);
+        // Nobody else has it: not left to the finalizer, whose thread does not see how much native memory waits for it.
+        if (_info is null) _peer?.Dispose();
         Release();
         _state = State.Freed;
     }
@@ -300,7 +308,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     {
         byte* plain = _scratch.PlainPointer;
         int filled = 0;
-        if (_window->Credit < MostCredit) _window->Credit++;
+        _window->Credit = Math.Min(MostCredit, _window->Credit + StepsPerMessage);
         while (true)
         {
             nuint count;
@@ -355,8 +363,8 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     /// <summary>A ticket may have come.</summary>
     private TlsStep AfterRead(TlsStep step)
     {
-        if (_window->PostMessages == _seenPostMessages) return step;
-        _seenPostMessages = _window->PostMessages;
+        if (_window->PostSteps == _seenPostSteps) return step;
+        _seenPostSteps = _window->PostSteps;
         if (!_profile.IsServer && !_isBroken) KeepSession();
         return step;
     }

@@ -36,9 +36,11 @@ internal sealed class OpenSslProfile : TlsProfile
         new OpenSslLayer(this, SetupFor(keyPair), name, scratch);
 
     /// <summary>The context for this certificate: the one it has, or a new one.</summary>
-    internal OpenSslSetup SetupFor(TlsKeyPair? keyPair)
+    internal OpenSslSetup SetupFor(TlsKeyPair? keyPair) => SetupFor(keyPair, Now());
+
+    /// <summary>The same at a moment that a test chooses.</summary>
+    internal OpenSslSetup SetupFor(TlsKeyPair? keyPair, long nowMs)
     {
-        long nowMs = Now();
         OpenSslSetup? last = Volatile.Read(ref _last);
         if (last is not null && ReferenceEquals(last.KeyPair, keyPair) && !IsOld(last, nowMs)) return last;
         lock (_gate)

@@ -10,13 +10,13 @@ internal sealed class OpenSslSessions
 {
     internal const int MostNames = 256;
 
-    private readonly Dictionary<string, nint> _byName = new(StringComparer.OrdinalIgnoreCase);
-    private readonly Queue<string> _order = new();
+    private readonly Dictionary<string, (nint Session, long Number)> _byName = new(StringComparer.OrdinalIgnoreCase);
+    private long _puts;
     private readonly Lock _gate = new();
 
     ~OpenSslSessions()
     {
-        foreach (nint session in _byName.Values) OpenSslApi.SessionFree(session);
+        foreach ((nint session, _) in _byName.Values) OpenSslApi.SessionFree(session);
     }
 
     internal int Count
@@ -32,26 +32,33 @@ internal sealed class OpenSslSessions
     {
         lock (_gate)
         {
-            return _byName.Remove(name, out nint session) ? session : 0;
+            return _byName.Remove(name, out (nint Session, long) kept) ? kept.Session : 0;
         }
     }
 
     /// <summary>Keeps a session, which was the caller's, and gives back the one it replaces.</summary>
     internal void Put(string name, nint session)
     {
-        nint old;
         lock (_gate)
         {
-            if (!_byName.Remove(name, out old)) _order.Enqueue(name);
-            _byName[name] = session;
-            // The queue also has names whose session was taken since; each pass takes at least one entry away.
-            while (_order.Count > MostNames && _order.TryDequeue(out string? oldest))
-            {
-                if (oldest != name && _byName.Remove(oldest, out nint forgotten)) OpenSslApi.SessionFree(forgotten);
-                else if (oldest == name) _order.Enqueue(name);
-            }
+            if (_byName.Remove(name, out (nint Session, long) old)) OpenSslApi.SessionFree(old.Session);
+            else if (_byName.Count >= MostNames) ForgetOldest();
+            _byName.Add(name, (session, _puts++));
+        }
+    }
+
+    // A walk over all, which only a client of more names than fit ever makes.
+    private void ForgetOldest()
+    {
+        string? oldest = null;
+        long number = long.MaxValue;
+        foreach ((string name, (_, long at)) in _byName)
+        {
+            if (at >= number) continue;
+            number = at;
+            oldest = name;
         }
 
-        if (old != 0) OpenSslApi.SessionFree(old);
+        if (oldest is not null && _byName.Remove(oldest, out (nint Session, long) forgotten)) OpenSslApi.SessionFree(forgotten.Session);
     }
 }

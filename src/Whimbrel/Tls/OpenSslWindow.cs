@@ -16,11 +16,11 @@ internal unsafe struct OpenSslWindow
     internal int InputLength;
     internal int OutputRoom;
 
-    /// <summary>Messages after the handshake that the peer may still send before it counts as a flood.</summary>
+    /// <summary>Steps of messages after the handshake that the peer may still cause before it counts as a flood.</summary>
     internal int Credit;
 
-    /// <summary>Messages and alerts after the handshake, all of them.</summary>
-    internal uint PostMessages;
+    /// <summary>Steps of messages after the handshake, and alerts, all of them.</summary>
+    internal uint PostSteps;
 
     internal bool IsHandshakeDone;
 
