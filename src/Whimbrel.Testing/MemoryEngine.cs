@@ -66,6 +66,9 @@ public class MemoryEngine : Engine
 
     internal override long NowMs => _nowMs;
 
+    internal override long WorkTicks => 0;
+
+
     internal override long NextMs => _nowMs;
 
     internal override long CoarseMs => _nowMs;

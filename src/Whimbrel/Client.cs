@@ -2,6 +2,7 @@ using System.Net;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Tls;
 
 namespace Whimbrel;
 
@@ -56,6 +57,9 @@ public partial class Client : IAsyncDisposable
     /// <summary>The engine that serves it.</summary>
     public Engine Engine => Options.Engine ?? Engine.Default;
 
+    /// <summary>Which TLS layer serves it and why; null without TLS, and before the first connect.</summary>
+    public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;
+
     /// <summary>The session that is connected or dialling, or null.</summary>
     public Session? Session => _current?.Session;
 
@@ -85,8 +89,9 @@ public partial class Client : IAsyncDisposable
             if (_host is null)
             {
                 Options.Validate(engine);
+                TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
                 engine.Start();
-                _host = new Host(this, engine);
+                _host = new Host(this, engine, tls);
             }
 
             before = _pursuit;
@@ -250,11 +255,12 @@ public partial class Client : IAsyncDisposable
     /// <summary>The client as its connection sees it.</summary>
     internal sealed class Host : ConnectionHost
     {
-        internal Host(Client owner, Engine engine)
+        internal Host(Client owner, Engine engine, TlsProfile? tls)
             : base(engine, owner.Options, isAccepting: false)
         {
             Client = owner;
             Targets = owner.Options.TargetsOn(engine);
+            Tls = tls;
         }
 
         internal Client Client { get; }

@@ -6,6 +6,7 @@ namespace Whimbrel;
 public sealed class ClientOptions : ConnectionOptions
 {
     private const int MaxEndPoints = 64;
+    private static readonly TlsOptions s_defaultTls = new();
 
     /// <summary>Where to connect: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
     public EndPoint? EndPoint { get; init; }
@@ -36,6 +37,12 @@ public sealed class ClientOptions : ConnectionOptions
     /// </summary>
     public bool FastOpen { get; init; }
 
+    /// <summary>TLS for the connection. Null (the default): none, unless the address is <c>tls://</c>, which takes the default options.</summary>
+    public TlsOptions? Tls { get; init; }
+
+    /// <summary>What TLS to speak; null for none. After <see cref="Validate"/>.</summary>
+    internal TlsOptions? TlsToSpeak => Tls ?? (EndPointRules.WantsTls(Address) ? s_defaultTls : null);
+
     /// <summary>Whether and when the client dials again by itself. Null (the default): never.</summary>
     public ReconnectPolicy? Reconnect { get; init; }
 
@@ -52,6 +59,9 @@ public sealed class ClientOptions : ConnectionOptions
         Reconnect?.Validate(errors);
         if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
         SocketOptionRules.Check(errors, this, engine);
+        Tls?.Validate(errors, isServer: false);
+        if (Tls is { HostName: null, PinnedKeys.Count: 0, Verify: null } && EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false).Exists(static e => e is not (IPEndPoint or DnsEndPoint)))
+            errors.Add("Tls.HostName is missing: a path has no name that a certificate could cover");
         errors.ThrowIfAny();
     }
 }

@@ -65,6 +65,15 @@ public enum CloseCause
 
     /// <summary>A dial whose socket could not be prepared: the system refused an option, or <see cref="ConnectionOptions.OnSocketCreated"/> threw. <see cref="CloseReason.Exception"/> says which.</summary>
     SocketOption,
+
+    /// <summary>The TLS handshake failed. <see cref="CloseReason.Exception"/> is a <see cref="TlsException"/> that says why.</summary>
+    TlsHandshake,
+
+    /// <summary>TLS ended a connection after its handshake: a bad record, an alert, a flood. <see cref="CloseReason.Exception"/> is a <see cref="TlsException"/> that says why.</summary>
+    TlsBroken,
+
+    /// <summary>The peer's bytes ended without TLS's proper end (close_notify): somebody may have cut them off.</summary>
+    TlsTruncated,
 }
 
 /// <summary>Who was the first to end it.</summary>
@@ -99,8 +108,19 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout => CloseInitiator.Library,
+        CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsInitiator,
         CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
+    };
+
+    /// <summary>What kind of TLS failure it was; <see cref="Whimbrel.TlsFailure.None"/> when TLS did not end it.</summary>
+    public TlsFailure TlsFailure => Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated ? (Exception as TlsException)?.Failure ?? TlsFailure.LocalFault : TlsFailure.None;
+
+    private CloseInitiator TlsInitiator => TlsFailure switch
+    {
+        TlsFailure.LocalFault => CloseInitiator.Local,
+        TlsFailure.RefusedByPeer or TlsFailure.PeerLeft or TlsFailure.Truncated => CloseInitiator.Peer,
+        _ => CloseInitiator.Library,
     };
 
     /// <summary>True for an end that both sides agreed on: closed, handed over, or stopped.</summary>
@@ -118,6 +138,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
+        CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsFailure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls,
         CloseCause.SocketOption => (Exception as NetworkException)?.Error.Category ?? ErrorCategory.Option,
         CloseCause.PeerReset or CloseCause.SystemError => ErrorCategory.System,
         _ => ErrorCategory.None,
@@ -127,6 +148,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public override string ToString()
     {
         // Its own words have the number already.
+        if (Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated) return Exception?.Message ?? "TLS failed";
         if (Cause == CloseCause.SocketOption) return Exception?.Message ?? "a socket option was refused";
         string text = Cause switch
         {

@@ -43,13 +43,16 @@ internal static class EndPointRules
             return;
         }
 
-        EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Unix ? address.ToEndPoint() : engine.EndPointOf(address);
+        EndPoint? endPoint = address.Scheme is NetworkAddress.Tcp or NetworkAddress.Tls or NetworkAddress.Unix ? address.ToEndPoint() : engine.EndPointOf(address);
         if (endPoint is null) errors?.Add($"Address = {address}, the {engine.KindName} engine has no addresses of that kind");
         else if (!toListen) AddTarget(found, errors, "Address", endPoint, address.IsWildcard);
         else if (endPoint is not DnsEndPoint dns) found.Add(endPoint);
         else if (dns.Host == "localhost") found.Add(new IPEndPoint(IPAddress.Loopback, dns.Port));
         else errors?.Add($"Address = {address}, a server listens at addresses of this machine: give one, or localhost, or * for all");
     }
+
+    /// <summary>The address says that it wants TLS.</summary>
+    internal static bool WantsTls(string? address) => NetworkAddress.TryParse(address, out NetworkAddress? parsed) && parsed.Scheme == NetworkAddress.Tls;
 
     /// <summary>What a client makes of an address. One that means "every address of this machine" is dialled at the loopback.</summary>
     private static void AddTarget(List<EndPoint> found, OptionErrors? errors, string name, EndPoint? endPoint, bool isWildcard = false)

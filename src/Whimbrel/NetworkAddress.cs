@@ -13,15 +13,17 @@ namespace Whimbrel;
 /// <item><c>tcp://HOST:PORT</c>. The host is a name, an IPv4 address, an IPv6 address in brackets (a scope follows it as in
 /// <c>[fe80::1%eth0]</c>), or <c>*</c> for every address of this machine, IPv4 and IPv6. The port is a number or the
 /// name of a service.</item>
+/// <item><c>tls://HOST:PORT</c>: the same with TLS, which a server needs options for (<see cref="ServerOptions.Tls"/>).</item>
 /// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. Nothing in the path is decoded.</item>
 /// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>
 /// </list>
-/// <c>tls://</c> is refused by name until there is TLS. Parsing looks nothing up, except an interface that a scope names.
+/// Parsing looks nothing up, except an interface that a scope names.
 /// A value: equal when the text means the same. Any thread.
 /// </summary>
 public sealed class NetworkAddress : IEquatable<NetworkAddress>
 {
     internal const string Tcp = "tcp";
+    internal const string Tls = "tls";
     internal const string Unix = "unix";
     internal const string Memory = "memory";
 
@@ -41,7 +43,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
         _literal = literal;
     }
 
-    /// <summary>In lower case: <c>tcp</c>, <c>unix</c> or <c>memory</c>.</summary>
+    /// <summary>In lower case: <c>tcp</c>, <c>tls</c>, <c>unix</c> or <c>memory</c>.</summary>
     public string Scheme { get; }
 
     /// <summary>The host, without brackets and in lower case; for a Unix address the path, and for a memory address its name.</summary>
@@ -53,8 +55,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     /// <summary>The service that stands in the place of the port, or null.</summary>
     public string? Service { get; }
 
-    /// <summary>True for <c>tcp://*</c>: every address of this machine.</summary>
-    public bool IsWildcard => Scheme == Tcp && Host == "*";
+    /// <summary>True for <c>tcp://*</c> and <c>tls://*</c>: every address of this machine.</summary>
+    public bool IsWildcard => Scheme is Tcp or Tls && Host == "*";
 
     // ------------------------------------------------------------------ from text
 
@@ -105,13 +107,15 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
             case Tcp:
                 return ReadHostAndPort(rest, out address);
             case "tls":
-                return $"tls:// needs TLS, which this version does not have yet; without it, right would be tcp://{rest}";
+                string? wrong = ReadHostAndPort(rest, out address)?.Replace("tcp://", "tls://", StringComparison.Ordinal);
+                if (address is { } tcp) address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
+                return wrong;
             case Memory:
                 if (rest.Length == 0) return "the name is missing; right would be memory://name";
                 address = new NetworkAddress(Memory, rest);
                 return null;
             default:
-                return $"'{scheme}' is no scheme here, allowed tcp, unix and memory";
+                return $"'{scheme}' is no scheme here, allowed tcp, tls, unix and memory";
         }
     }
 
@@ -293,7 +297,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     public EndPoint ToEndPoint()
     {
         if (Scheme == Unix) return new UnixDomainSocketEndPoint(Host[0] == '@' ? "\0" + Host[1..] : Host);
-        if (Scheme != Tcp) throw new NotSupportedException($"{this}: names of this kind belong to one engine; give the address to options with that engine.");
+        if (Scheme is not (Tcp or Tls)) throw new NotSupportedException($"{this}: names of this kind belong to one engine; give the address to options with that engine.");
         int port = Service is null ? Port : ServiceNames.PortOf(Service) ?? throw new FormatException(NoService);
         if (IsWildcard) return new IPEndPoint(Socket.OSSupportsIPv6 ? IPAddress.IPv6Any : IPAddress.Any, port);
         if (_literal is null) return new DnsEndPoint(Host, port);
@@ -320,6 +324,6 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     {
         Unix => $"unix:{Host}",
         Memory => $"memory://{Host}",
-        _ => string.Create(CultureInfo.InvariantCulture, $"tcp://{(Host.Contains(':', StringComparison.Ordinal) ? $"[{Host}]" : Host)}:{Service ?? Port.ToString(CultureInfo.InvariantCulture)}"),
+        _ => string.Create(CultureInfo.InvariantCulture, $"{Scheme}://{(Host.Contains(':', StringComparison.Ordinal) ? $"[{Host}]" : Host)}:{Service ?? Port.ToString(CultureInfo.InvariantCulture)}"),
     };
 }

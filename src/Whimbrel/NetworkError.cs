@@ -35,6 +35,9 @@ public enum ErrorCategory
 
     /// <summary>The system refused a socket option; the message names it.</summary>
     Option,
+
+    /// <summary>TLS failed; the exception is a <see cref="TlsException"/>.</summary>
+    Tls,
 }
 
 /// <summary>A failure: number, kind, and one sentence that says what happened, why, and what to do.</summary>

@@ -2,6 +2,7 @@ using System.Collections.Concurrent;
 using System.Net;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
+using Whimbrel.Tls;
 using Whimbrel.Engines;
 
 namespace Whimbrel;
@@ -33,11 +34,13 @@ public partial class Server
         private volatile bool _isStopping;
         private volatile bool _isAborting;
 
-        internal Host(Server owner, Engine engine)
+        internal Host(Server owner, Engine engine, TlsProfile? tls)
             : base(engine, owner.Options, isAccepting: true)
         {
             ServerOptions options = owner.Options;
             _owner = owner;
+            Tls = tls;
+            if (options.Tls?.Certificate?.DateMistake(engine.UtcNow) is { } old) NoteCertificate($"{old}. Clients will refuse it. Create one: whimbrel certs");
             _admit = options.Admit;
             _chooseLoop = options.ChooseLoop;
             // One listener, until short connections were measured with both.
@@ -60,18 +63,24 @@ public partial class Server
 
         internal ServerCounters ReadCounters()
         {
-            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0;
+            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0, handshakes = 0, resumed = 0, failed = 0;
+            int shaking = 0;
             foreach (HostShard shard in Shards)
             {
                 bytesReceived += Volatile.Read(ref shard.BytesReceived);
                 bytesSent += Volatile.Read(ref shard.BytesSent);
                 messagesReceived += Volatile.Read(ref shard.MessagesReceived);
                 messagesSent += Volatile.Read(ref shard.MessagesSent);
+                handshakes += Volatile.Read(ref shard.Handshakes);
+                resumed += Volatile.Read(ref shard.HandshakesResumed);
+                failed += Volatile.Read(ref shard.HandshakesFailed);
+                shaking += shard.Shaking.Count;
             }
 
             return new ServerCounters(
                 Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
-                bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null);
+                bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null,
+                handshakes, resumed, failed, shaking);
         }
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
@@ -352,6 +361,8 @@ public partial class Server
                             if (member.State is ConnectionState.Open or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
                             member.AbortWith(new CloseReason(CloseCause.ServerStopped));
                         }
+
+                        foreach (Connection shaking in ((HostShard)s!).Shaking.ToArray()) shaking.AbortWith(new CloseReason(CloseCause.ServerStopped));
                     },
                     shard,
                     this);

@@ -4,6 +4,7 @@ using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Tls;
 
 namespace Whimbrel;
 
@@ -75,6 +76,9 @@ public partial class Server : IAsyncDisposable
     /// <summary>The engine that serves it; its text says which and why.</summary>
     public Engine Engine => Options.Engine ?? Engine.Default;
 
+    /// <summary>Which TLS layer serves it and why; null without TLS, and before start.</summary>
+    public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;
+
     /// <summary>The first address it listens at, with the real port. Null before start.</summary>
     public EndPoint? EndPoint => EndPoints.Count > 0 ? EndPoints[0] : null;
 
@@ -144,6 +148,7 @@ public partial class Server : IAsyncDisposable
     {
         Engine engine = Engine;
         Options.Validate(engine);
+        TlsProfile? tls = Options.Tls is { } secure ? TlsSelector.Prepare(secure, isServer: true) : null;
         Host host;
         lock (_gate)
         {
@@ -151,7 +156,7 @@ public partial class Server : IAsyncDisposable
             if (_phase == Phase.Stopping) Throw.State("The server is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The server is started already.");
             _phase = Phase.Starting;
-            host = _host = new Host(this, engine);
+            host = _host = new Host(this, engine, tls);
         }
 
         List<Listener> opened = [];

@@ -16,6 +16,10 @@ namespace Whimbrel;
 /// Sends that were taken (Send, SendAsync, Commit; empty ones and broadcasts not), or null without
 /// <see cref="ConnectionOptions.CountSends"/>.
 /// </param>
+/// <param name="TlsHandshakes">TLS handshakes that succeeded.</param>
+/// <param name="TlsResumed">Those of them that resumed an earlier session.</param>
+/// <param name="TlsFailed">TLS handshakes that failed, were too slow or too many.</param>
+/// <param name="TlsShaking">TLS handshakes that run now.</param>
 public readonly record struct ServerCounters(
     int Sessions,
     long Accepted,
@@ -25,4 +29,8 @@ public readonly record struct ServerCounters(
     long BytesReceived,
     long BytesSent,
     long MessagesReceived,
-    long? MessagesSent);
+    long? MessagesSent,
+    long TlsHandshakes = 0,
+    long TlsResumed = 0,
+    long TlsFailed = 0,
+    int TlsShaking = 0);

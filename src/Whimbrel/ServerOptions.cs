@@ -72,6 +72,9 @@ public sealed class ServerOptions : ConnectionOptions
     /// </summary>
     public Func<Arrival, bool>? Admit { get; init; }
 
+    /// <summary>TLS for every connection, on TCP and on Unix sockets. Null (the default): none. An address <c>tls://</c> needs it.</summary>
+    public TlsOptions? Tls { get; init; }
+
     /// <summary>Anything that all sessions of the server share, first value of <see cref="Server.State"/>. The library does not use it.</summary>
     public object? State { get; init; }
 
@@ -100,6 +103,8 @@ public sealed class ServerOptions : ConnectionOptions
         if (ChooseLoop is not null && Placement != Placement.Auto) errors.Add("Placement and ChooseLoop are both given: use one of them");
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
+        Tls?.Validate(errors, isServer: true);
+        if (Tls is null && EndPointRules.WantsTls(Address)) errors.Add($"Address = {Address}, but Tls is missing: a server needs a certificate. Create one: whimbrel certs");
         errors.ThrowIfAny();
     }
 }

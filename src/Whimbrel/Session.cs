@@ -6,6 +6,7 @@ using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Tls;
 
 namespace Whimbrel;
 
@@ -38,7 +39,8 @@ namespace Whimbrel;
 /// returns, and what was awaited in a callback goes on in the session's order. "The session's thread" is then whatever
 /// thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session.</item>
-/// <item>(In-band upgrade to TLS: comes with TLS.)</item>
+/// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
+/// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close.</item>
 /// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>).</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
@@ -60,6 +62,7 @@ public abstract class Session : IConnection
     private CloseReason _endReason;
     private long _finalSent;
     private long _connectedAtTicks;
+    private TlsInfo? _tls;
 
     /// <inheritdoc/>
     public long Id { get; private set; }
@@ -87,6 +90,9 @@ public abstract class Session : IConnection
 
     /// <summary>True from OnConnected until the connection begins to end. Any thread; may have changed when it returns.</summary>
     public bool IsConnected => _connection is { IsOpen: true };
+
+    /// <summary>What TLS agreed on, from <see cref="OnHandshaked"/> on. Null on a plain connection. Stays readable after the end.</summary>
+    public TlsInfo? Tls => Volatile.Read(ref _tls);
 
     /// <inheritdoc/>
     public long BytesPending => _connection?.BytesPending ?? 0;
@@ -348,6 +354,38 @@ public abstract class Session : IConnection
         else connection.HandOver(next);
     }
 
+    /// <summary>
+    /// Goes on with TLS on this connection (STARTTLS), as a server when the connection was accepted, as a client when it was dialled. What
+    /// was queued goes out plain first; later sends wait for the handshake. Takes effect when the running callback has returned: bytes
+    /// that it left unread are refused by default, which ends the connection, and what arrives later is cipher text. It ends in
+    /// <see cref="OnHandshaked"/> or in a close with <see cref="CloseCause.TlsHandshake"/>. The session's thread only, and not with <see cref="Scheduling.ThreadPool"/>.
+    /// </summary>
+    /// <param name="options">Checked at the first use of the object, and kept with it: give the same one for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
+    /// <param name="unread">What happens to unread bytes.</param>
+    protected void UpgradeToTls(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => Upgrade(options, unread, null);
+
+    /// <summary>Like <see cref="UpgradeToTls"/>, and completes after OnHandshaked, or fails with <see cref="NetworkException"/> when the connection ends before.</summary>
+    /// <param name="options">As there.</param>
+    /// <param name="unread">As there.</param>
+    protected ValueTask<TlsInfo> UpgradeToTlsAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse)
+    {
+        Completion<TlsInfo> done = new(Loop.Engine);
+        Upgrade(options, unread, done);
+        return done.Task;
+    }
+
+    private void Upgrade(TlsOptions options, UnreadBytes unread, Completion<TlsInfo>? done)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        if (!Enum.IsDefined(unread)) Throw.OutOfRange(nameof(unread), unread, "Refuse or PassToTls");
+        if (RunningStrand is not null || _connection?.Strand is not null) Throw.State("An upgrade to TLS needs callbacks on the loop: use Scheduling.Inline.");
+        if (_connection is not { } connection || connection.Generation != _generation) throw new InvalidOperationException("The session has no connection.");
+        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(UpgradeToTls));
+        TlsProfile profile = TlsSelector.PrepareForUpgrade(options, connection.Host.IsAccepting);
+        if (!profile.IsServer && options is { HostName: null, PinnedKeys.Count: 0, Verify: null } && connection.DialledHost is null) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
+        connection.UpgradeToTls(new TlsUpgrade(profile, unread, done));
+    }
+
     /// <summary>Starts a timer that calls <see cref="OnTimer"/> until it is cancelled or the connection ends. The session's thread only.</summary>
     /// <param name="due">Time until the first firing.</param>
     /// <param name="period">Distance between firings; zero for one shot.</param>
@@ -396,6 +434,15 @@ public abstract class Session : IConnection
 
     /// <summary>The session has an id and, if accepted, a peer; nothing can be sent yet. Close here refuses the connection.</summary>
     protected virtual void OnConnecting()
+    {
+    }
+
+    /// <summary>
+    /// The TLS handshake is done. Comes right before OnConnected, or, after <see cref="UpgradeToTls"/>, between two callbacks. To refuse a
+    /// peer whose certificate is good but not welcome, close here.
+    /// </summary>
+    /// <param name="info">What was agreed on; also in <see cref="Tls"/>.</param>
+    protected virtual void OnHandshaked(TlsInfo info)
     {
     }
 
@@ -503,6 +550,10 @@ public abstract class Session : IConnection
 
     internal void CallConnecting() => OnConnecting();
 
+    internal void SetTls(TlsInfo info) => Volatile.Write(ref _tls, info);
+
+    internal void CallHandshaked() => OnHandshaked(_tls!);
+
     internal void CallConnected() => OnConnected();
 
     internal void CallConnectFailed(CloseReason reason) => OnConnectFailed(reason);
@@ -590,6 +641,7 @@ public abstract class Session : IConnection
         Attach(connection, old.Id, old._localEndPoint, old._remote);
         _remoteEndPoint = old._remoteEndPoint;
         _connectedAtTicks = old._connectedAtTicks;
+        _tls = old._tls;
         HostState = old.HostState;
     }
 

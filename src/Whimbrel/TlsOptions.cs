@@ -7,7 +7,7 @@ using Whimbrel.Tls;
 namespace Whimbrel;
 
 /// <summary>
-/// TLS for a server (<c>ServerOptions.Tls</c>), a client (<c>ClientOptions.Tls</c>) or one connection
+/// TLS for a server (<see cref="ServerOptions.Tls"/>), a client (<see cref="ClientOptions.Tls"/>) or one connection
 /// (<c>Session.UpgradeToTls</c>). Plain data, checked once, at start; one object may serve many. Safe by default: a client
 /// checks chain and host name, versions are 1.2 and 1.3, ciphers are the system's policy, and nothing is downloaded.
 /// </summary>

@@ -112,7 +112,7 @@ public sealed unsafe class BufferTests
         foreach (int seed in Seeds.Some(20))
         {
             Random random = new(seed);
-            UnreadBytes unread = default;
+            UnreadStore unread = default;
             List<byte> model = [];
             byte next = 0;
             for (int step = 0; step < 2_000; step++)
@@ -147,7 +147,7 @@ public sealed unsafe class BufferTests
     [Fact]
     public void Unread_bytes_in_steady_state_allocate_nothing()
     {
-        UnreadBytes unread = default;
+        UnreadStore unread = default;
         byte[] data = new byte[1000];
         void Round()
         {

@@ -113,7 +113,7 @@ public sealed class NetworkAddressTests
     [InlineData("tcp:localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
     [InlineData("tcp:/localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
     [InlineData("http://localhost:80", "'http' is no scheme here, allowed tcp, unix and memory")]
-    [InlineData("tls://localhost:443", "tls:// needs TLS, which this version does not have yet; without it, right would be tcp://localhost:443")]
+    [InlineData("tls://localhost", "the port is missing; right would be tls://localhost:80")]
     [InlineData("tcp://", "the host and the port are missing")]
     [InlineData("tcp://localhost", "the port is missing; right would be tcp://localhost:80")]
     [InlineData("tcp://[::1]", "the port is missing; right would be tcp://[::1]:80")]

@@ -1,5 +1,6 @@
 using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
+using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
 
@@ -29,6 +30,13 @@ internal sealed partial class Connection
                 SetReason(reason);
                 EndAttempt();
                 return;
+            case ConnectionState.Handshaking:
+            case ConnectionState.Open when _tls is { IsShaking: true }:
+                // Nothing can be sent any more that the peer would understand.
+                SetReason(reason);
+                _strand?.EndInput();
+                Detach();
+                return;
             case ConnectionState.Open:
                 break;
             default:
@@ -46,7 +54,7 @@ internal sealed partial class Connection
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
         _offerPending = false;
-        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty)
+        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty && _tls is not { OwesGoodbye: true })
         {
             // Both sides are done: nothing to drain, nothing to wait for.
             Detach();
@@ -67,7 +75,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (!SendQueueIsEmpty) return;
+        if (!SendQueueIsEmpty || SayGoodbye()) return;
         if (_peerFinished || _heldFinish)
         {
             Detach();
@@ -97,7 +105,7 @@ internal sealed partial class Connection
 
     private void TryFinishSending()
     {
-        if (_finishSent || !SendQueueIsEmpty || _sendError != 0) return;
+        if (_finishSent || !SendQueueIsEmpty || _sendError != 0 || _tls is { IsShaking: true } || SayGoodbye()) return;
         _finishSent = true;
         Loop.FinishSend(this);
         // On the pool the session may not have heard of it yet, nor got the last bytes.
@@ -212,6 +220,7 @@ internal sealed partial class Connection
     private void End()
     {
         if (_wasConnected && !_saidDisconnecting && _strand is null) SayDisconnecting();
+        FreeTls();
         DiscardQueue();
         EndOperations();
         LeaveGroups();
@@ -289,6 +298,7 @@ internal sealed partial class Connection
         _offerPending = false;
         _heldFinish = false;
         _wasConnected = false;
+        DialledHost = null;
         _saidServerStopping = false;
         _saidDisconnecting = false;
         _peerFinished = false;
@@ -336,6 +346,12 @@ internal sealed partial class Connection
 
     private void DeadlinePassed()
     {
+        if (_state is ConnectionState.Open or ConnectionState.Handshaking && _tls is { IsShaking: true } tls)
+        {
+            FailTls(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout)"), atOnce: true);
+            return;
+        }
+
         if (_state == ConnectionState.Open)
         {
             CheckIdle();

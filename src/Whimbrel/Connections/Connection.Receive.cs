@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Connections;
@@ -9,7 +10,7 @@ internal sealed partial class Connection
     private const int LingerLimitBytes = 64 * 1024;
 
     private ReceiveGate _gate;
-    private UnreadBytes _unread;
+    private UnreadStore _unread;
     private int _atLeast;
     private long _bytesReceived;
     private int _discarded;
@@ -29,9 +30,17 @@ internal sealed partial class Connection
     /// <summary>The engine received these bytes. Valid during the call.</summary>
     internal void CompleteReceive(ReadOnlySpan<byte> data)
     {
+        Loop.CountReceived(data.Length);
+        if (_tls is not null) ReceiveCipher(data);
+        else Deliver(data);
+    }
+
+    /// <summary>Plain bytes, or those that the layer made plain.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    private void Deliver(ReadOnlySpan<byte> data)
+    {
         _bytesReceived += data.Length;
         _shard.BytesReceived += data.Length;
-        Loop.CountReceived(data.Length);
         if (_state != ConnectionState.Open)
         {
             DiscardInput(data.Length);
@@ -123,7 +132,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (_next is not null) AfterCallback();
+        if (_next is not null || _upgrade is not null) AfterCallback();
     }
 
     internal void NeedBytes(int count)
@@ -143,6 +152,15 @@ internal sealed partial class Connection
     internal void CompleteReceiveEnd()
     {
         _isReceiving = false;
+        if (_tls is { } tls && _state is ConnectionState.Open or ConnectionState.Handshaking)
+        {
+            if (_sendError == 0)
+            {
+                CipherFinished(tls);
+                return;
+            }
+        }
+
         switch (_state)
         {
             case ConnectionState.Open when _sendError != 0:
@@ -196,7 +214,7 @@ internal sealed partial class Connection
         _isReceiving = false;
         switch (_state)
         {
-            case ConnectionState.Open:
+            case ConnectionState.Open or ConnectionState.Handshaking:
                 int first = _sendError != 0 ? _sendError : error;
                 Fail(new CloseReason(ErrorText.CauseOf(first), first));
                 break;
@@ -223,7 +241,7 @@ internal sealed partial class Connection
 
     internal void PauseReceiving()
     {
-        if (_state is ConnectionState.Open or ConnectionState.Connecting) Shut(ReceiveGate.User);
+        if (_state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Connecting) Shut(ReceiveGate.User);
     }
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
@@ -260,6 +278,7 @@ internal sealed partial class Connection
     {
         bool wanted = _state switch
         {
+            ConnectionState.Open or ConnectionState.Handshaking when _tls is { } tls => !tls.IsHolding && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
             ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
             ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished,
             _ => false,

@@ -96,13 +96,13 @@ internal sealed unsafe partial class Connection
         get
         {
             CloseFill();
-            return _head;
+            return _tls is null ? _head : _tls.Head;
         }
     }
 
     internal bool IsSendInFlight => _sendInFlight;
 
-    private bool SendQueueIsEmpty => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
+    private bool SendQueueIsEmpty => !HasQueued && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
 
     private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
 
@@ -185,7 +185,7 @@ internal sealed unsafe partial class Connection
 
     private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _limit);
 
-    private bool CanSendNow => _head is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
+    private bool CanSendNow => _head is null && _tls is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
 
     // ------------------------------------------------------------------ the queue
 
@@ -289,6 +289,12 @@ internal sealed unsafe partial class Connection
         // Room that was reserved and not committed before the callback returned is given back.
         _reserved = 0;
         CloseFill();
+        if (_tls is { } tls)
+        {
+            FlushTls(tls);
+            return;
+        }
+
         if (_head is null || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
         if (_head.Length == 0)
         {
@@ -310,6 +316,12 @@ internal sealed unsafe partial class Connection
     internal void AdvanceSend(long count)
     {
         CloseFill();
+        if (_tls is { } tls)
+        {
+            AdvanceWire(tls, count);
+            return;
+        }
+
         _queued -= count;
         CountSent(count);
         while (count > 0)
@@ -347,7 +359,7 @@ internal sealed unsafe partial class Connection
     {
         _sendInFlight = false;
         UseRoom();
-        if (_head is not null) MarkDirty();
+        if (HasQueued) MarkDirty();
         else if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
     }
 
@@ -374,6 +386,7 @@ internal sealed unsafe partial class Connection
     {
         CloseFill();
         while (_head is not null) PopSent();
+        _tls?.Clear(Loop.Blocks);
         DropHeldRuns();
         _queued = 0;
     }

@@ -135,6 +135,13 @@ internal sealed partial class Connection : Resident
             return;
         }
 
+        if (_shard.Host.Tls is { } tls) BeginTls(tls);
+        else Opened();
+    }
+
+    /// <summary>The session hears that it is connected, and reading starts.</summary>
+    private void Opened()
+    {
         _state = ConnectionState.Open;
         _wasConnected = true;
         // Not None: a pause in OnConnecting stays (contract 10).
@@ -143,6 +150,7 @@ internal sealed partial class Connection : Resident
         _shard.Members.Add(this);
         _session.SetConnectedAt(Loop.Engine.UtcNow);
         if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
+        if (_tls is { } tls) TellHandshaked(tls.Layer!.Info);
         if (_strand is { } strand)
         {
             strand.PostConnected();
@@ -199,6 +207,7 @@ internal sealed partial class Connection : Resident
     private void AfterCallback()
     {
         while (_next is not null && _state == ConnectionState.Open) SwitchSession();
+        if (_upgrade is not null) StartUpgrade();
     }
 
     // ------------------------------------------------------------------ hand-over (contract 15)
@@ -229,7 +238,7 @@ internal sealed partial class Connection : Resident
         Call("OnConnected", static session => session.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (_saidServerStopping && _state == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
-        if (_state != ConnectionState.Open || _unread.Length == 0) return;
+        if (_state != ConnectionState.Open || _unread.Length == 0 || _upgrade is not null) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _offerPending = true;
     }
@@ -357,8 +366,11 @@ internal sealed partial class Connection : Resident
             case ConnectionState.Open:
                 RunScheduledOpen();
                 break;
+            case ConnectionState.Handshaking:
+                RunScheduledTls(_tls!);
+                break;
             case ConnectionState.Draining:
-                if (!_saidDisconnecting) SayDisconnecting();
+                if (!_saidDisconnecting && _wasConnected) SayDisconnecting();
                 if (_state != ConnectionState.Draining) break;
                 UseRoom();
                 TryFinishDraining();
@@ -372,7 +384,7 @@ internal sealed partial class Connection : Resident
     private void RunScheduledOpen()
     {
         UseRoom();
-        if (_next is not null)
+        if (_next is not null || _upgrade is not null)
         {
             AfterCallback();
             if (_state != ConnectionState.Open) return;
@@ -395,6 +407,12 @@ internal sealed partial class Connection : Resident
         {
             _offerPending = false;
             OfferUnread();
+            if (_state != ConnectionState.Open) return;
+        }
+
+        if (_tls is { } tls)
+        {
+            RunScheduledTls(tls);
             if (_state != ConnectionState.Open) return;
         }
 

@@ -1,5 +1,6 @@
 using System.Net;
 using Whimbrel.Diagnostics;
+using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
 
@@ -13,6 +14,8 @@ internal abstract class ConnectionHost
 
     private HostShard?[] _hostShards = [];
     private NoticePace _slowNotices;
+    private NoticePace _handshakeNotices;
+    private NoticePace _certificateNotices;
     private long _slowConsumers;
 
     protected ConnectionHost(Engine engine, ConnectionOptions options, bool isAccepting)
@@ -35,6 +38,9 @@ internal abstract class ConnectionHost
     internal bool IsAccepting { get; }
 
     internal bool BackPressure { get; }
+
+    /// <summary>The TLS that every connection of this host begins with; null without.</summary>
+    internal TlsProfile? Tls { get; private protected init; }
 
     /// <summary>All connections of this host.</summary>
     internal SessionGroup Everyone { get; }
@@ -64,6 +70,18 @@ internal abstract class ConnectionHost
             NoticeKind.SlowConsumer,
             $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
             "slow-consumer.md"));
+    }
+
+    /// <summary>A TLS handshake failed. Told at most once a minute; all are counted.</summary>
+    internal void NoteHandshake(CloseReason reason, string page)
+    {
+        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.TlsHandshake, $"{reason} Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
+    }
+
+    /// <summary>A certificate could not be loaded anew, or has expired. Any thread.</summary>
+    internal void NoteCertificate(string message)
+    {
+        if (_certificateNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.Certificate, message, "tls-certificate.md"));
     }
 
     /// <summary>Something about one of its sessions that an operator should know.</summary>

@@ -9,6 +9,9 @@ internal enum ConnectionState : byte
     /// <summary>Has a session, not yet a connected socket.</summary>
     Connecting,
 
+    /// <summary>Has a socket, and TLS is being agreed on; the session hears of the connection afterwards.</summary>
+    Handshaking,
+
     /// <summary>Delivers and sends.</summary>
     Open,
 

@@ -20,6 +20,9 @@ internal sealed class Connector : Resident
 
     internal EndPoint Target { get; }
 
+    /// <summary>What was asked for: the name whose address <see cref="Target"/> is, or the address itself; null for paths.</summary>
+    internal string? HostName { get; init; }
+
     /// <summary>Asked for before the attach; after it, what the socket is bound to. The engine sets it.</summary>
     internal EndPoint? LocalEndPoint { get; set; }
 

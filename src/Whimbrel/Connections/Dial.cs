@@ -124,7 +124,7 @@ internal sealed class Dial : Undertaking
         Forget(ref _next);
         while (!_isOver)
         {
-            if (TakeAddress() is not { } address)
+            if (TakeAddress(out string? host) is not { } address)
             {
                 if (_connectors.Count == 0 && !IsLookingUp) Fail();
                 return;
@@ -136,7 +136,7 @@ internal sealed class Dial : Undertaking
                 continue;
             }
 
-            Connector connector = new(this, address, _local);
+            Connector connector = new(this, address, _local) { HostName = host };
             _connectors.Add(connector);
             if (!_oneByOne && HasMore) _next = Loop.StartTimer(s_headStart, static state => ((Dial)state!).TryNext(), this);
             Loop.Attach(connector);
@@ -144,12 +144,20 @@ internal sealed class Dial : Undertaking
         }
     }
 
-    private EndPoint? TakeAddress()
+    private EndPoint? TakeAddress(out string? host)
     {
+        host = null;
         for (int i = 0; i < _places.Length; i++)
         {
             ref Place place = ref _places[i];
-            if (place.Taken < CountOf(in place)) return place.Addresses is { } addresses ? addresses[place.Taken++] : TakeOnly(ref place);
+            if (place.Taken >= CountOf(in place)) continue;
+            host = place.Target switch
+            {
+                DnsEndPoint name => name.Host.TrimEnd('.'),
+                IPEndPoint ip => ip.Address.ToString(),
+                _ => null,
+            };
+            return place.Addresses is { } addresses ? addresses[place.Taken++] : TakeOnly(ref place);
         }
 
         return null;
@@ -216,6 +224,7 @@ internal sealed class Dial : Undertaking
         _connection.Dial = null;
         _connection.Session.SetLocalEndPoint(connector.LocalEndPoint);
         _connection.Session.SetRemoteEndPoint(connector.Target);
+        _connection.DialledHost = connector.HostName;
         _connection.Adopt(socket);
     }
 

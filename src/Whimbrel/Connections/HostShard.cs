@@ -15,6 +15,12 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal long BytesSent;
     internal long MessagesReceived;
     internal long MessagesSent;
+    internal long Handshakes;
+    internal long HandshakesResumed;
+    internal long HandshakesFailed;
+
+    /// <summary>Connections whose TLS handshake runs.</summary>
+    internal readonly HashSet<Connection> Shaking = [];
     internal long Opened;
     internal long Closed;
 

@@ -52,7 +52,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     // ---- the running pool thread's
     private Session _session;
     private Session? _next;
-    private UnreadBytes _unread;
+    private UnreadStore _unread;
     private int _atLeast;
     private bool _finishWasTold;
     private bool _isSwitching;
@@ -114,6 +114,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void PostConnecting() => Post(new StrandEvent(StrandEventKind.Connecting, null, null));
 
     internal void PostConnected() => Post(new StrandEvent(StrandEventKind.Connected, null, null));
+
+    internal void PostHandshaked(TlsInfo info) => Post(new StrandEvent(StrandEventKind.Handshaked, info, null));
 
     internal void PostHandedOver(Session next) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null));
 
@@ -408,6 +410,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 _host.SessionConnected(_session);
                 if (thrown is not null) FailWith(thrown);
                 else CallReturned();
+                break;
+            case StrandEventKind.Handshaked:
+                if (!_isEnded) Call(static (s, _) => s.CallHandshaked());
                 break;
             case StrandEventKind.Timer:
                 LoopTimer timer = (LoopTimer)item.First!;

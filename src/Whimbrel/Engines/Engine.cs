@@ -120,6 +120,9 @@ public class Engine : IAsyncDisposable
     /// <summary>The same, rounded up.</summary>
     internal virtual long NextMs => (Stopwatch.GetTimestamp() + (Stopwatch.Frequency / 1000) - 1) / (Stopwatch.Frequency / 1000);
 
+    /// <summary>A fine clock for how long work took, in ticks of Stopwatch. Virtual time stands still in it.</summary>
+    internal virtual long WorkTicks => Stopwatch.GetTimestamp();
+
     /// <summary>The same clock, up to <see cref="CoarseLagMs"/> behind, for a third of the price: what a turn looks at though no timer is near.</summary>
     internal virtual long CoarseMs => KernelProbe.HasCoarseClock ? Environment.TickCount64 : NowMs;
 

@@ -3,6 +3,7 @@ using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Tls;
 
 namespace Whimbrel;
 
@@ -33,6 +34,8 @@ public abstract partial class Loop
     private const int FlushEveryBlocks = 64;
     private const int StartSlots = 64;
 
+    private static readonly long s_handshakeTicks = Stopwatch.Frequency * 300 / 1_000_000;
+
     [ThreadStatic]
     private static Loop? t_current;
 
@@ -54,6 +57,8 @@ public abstract partial class Loop
     private NoticePace _blockedNotices;
     private bool _isStopping;
     private int _strands;
+    private TlsScratch? _tls;
+    private long _handshakeTicks;
     private bool _isStopped;
 
     private protected Loop(Engine engine, int index)
@@ -85,6 +90,9 @@ public abstract partial class Loop
     internal BlockPool Blocks { get; } = new();
 
     internal StrandBlocks StrandBlocks { get; } = new();
+
+    /// <summary>What the TLS layers of this loop share. Made when the first one is.</summary>
+    internal TlsScratch Tls => _tls ??= new TlsScratch();
 
     internal LoopCounters Counters { get; } = new();
 
@@ -187,6 +195,7 @@ public abstract partial class Loop
     /// <summary>One turn that waits for at most <paramref name="mostMs"/>. True when the wait brought something.</summary>
     private bool RunTurn(long mostMs = long.MaxValue)
     {
+        _handshakeTicks = 0;
         RunWork();
         CheckBusyTime();
         long timeoutMs = HasWork ? 0 : Math.Min(MsUntilNextTimer(), mostMs);
@@ -194,6 +203,11 @@ public abstract partial class Loop
         if (_scheduled.Count > 0) RunScheduled();
         return delivered;
     }
+
+    /// <summary>Handshakes have a part of each turn, so that a burst of them leaves the others their turns (docs/design/0016).</summary>
+    internal bool HasTimeForHandshakes => _handshakeTicks < s_handshakeTicks;
+
+    internal void CountHandshakeTime(long ticks) => _handshakeTicks += ticks;
 
     /// <summary>All of a turn but the wait.</summary>
     private void RunWork()

@@ -23,7 +23,7 @@ internal sealed class StreamSession : Session
     private readonly Func<ConnectionStream, CancellationToken, Task>? _handler;
     private readonly CancellationTokenSource? _stop;
     private StreamRead? _read;
-    private UnreadBytes _kept;
+    private UnreadStore _kept;
     private CancellationToken _watched;
     private CancellationTokenRegistration _registration;
     private CloseReason _reason;

@@ -19,6 +19,12 @@ internal sealed class TlsScratch
     /// <summary>Shows plaintext of native blocks to APIs that want Memory.</summary>
     internal NativeView View { get; } = new();
 
-    /// <summary>The output of the running call.</summary>
-    internal CipherBlock Cipher { get; } = new();
+    /// <summary>What a Receive that runs puts out. Others may send meanwhile, so they have <see cref="Outgoing"/>.</summary>
+    internal CipherBlock Answer { get; } = new();
+
+    /// <summary>What any other call puts out.</summary>
+    internal CipherBlock Outgoing { get; } = new();
+
+    /// <summary>Small blocks of plaintext that become one record.</summary>
+    internal byte[] Joined { get; } = GC.AllocateUninitializedArray<byte>(16 * 1024, pinned: true);
 }

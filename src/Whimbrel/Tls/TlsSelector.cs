@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using System.Security.Cryptography;
 
 namespace Whimbrel.Tls;
@@ -9,6 +10,23 @@ namespace Whimbrel.Tls;
 internal static class TlsSelector
 {
     internal const string Variable = "WHIMBREL_TLS";
+
+    // By the options' identity: a protocol with STARTTLS upgrades each of its connections with the same object.
+    private static readonly ConditionalWeakTable<TlsOptions, TlsProfile> s_servers = [];
+    private static readonly ConditionalWeakTable<TlsOptions, TlsProfile> s_clients = [];
+
+    /// <summary>Checks and prepares options that are given for one connection. Kept with the object: give the same one again.</summary>
+    internal static TlsProfile PrepareForUpgrade(TlsOptions options, bool isServer)
+    {
+        ConditionalWeakTable<TlsOptions, TlsProfile> known = isServer ? s_servers : s_clients;
+        if (known.TryGetValue(options, out TlsProfile? profile)) return profile;
+        OptionErrors errors = new(nameof(TlsOptions));
+        options.Validate(errors, isServer);
+        errors.ThrowIfAny();
+        profile = Prepare(options, isServer);
+        known.AddOrUpdate(options, profile);
+        return profile;
+    }
 
     /// <summary>Throws ArgumentException with the name of an option that the chosen layer cannot honour.</summary>
     internal static TlsProfile Prepare(TlsOptions options, bool isServer)

@@ -160,7 +160,7 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 
     private CipherBlock NewOutput()
     {
-        CipherBlock output = _scratch.Cipher;
+        CipherBlock output = _scratch.Answer;
         output.Use(_memory, _outputBytes);
         return output;
     }

@@ -62,7 +62,7 @@ internal sealed unsafe partial class PortableLoop : Loop
     /// <summary>The runtime opens an assembly at its first use: a first receive with no descriptor left would end the process.</summary>
     private static void LoadWhatReceivingNeeds()
     {
-        UnreadBytes unread = default;
+        UnreadStore unread = default;
         unread.Append([0]);
         unread.Append([0]);
         unread.Consume(2);

@@ -6,7 +6,7 @@ namespace Whimbrel.Connections;
 /// Received bytes that the session has not taken yet, joined. Rented memory while there are any, none otherwise.
 /// Owner: one connection. The bytes are moved to the front only when there is no room behind them.
 /// </summary>
-internal struct UnreadBytes
+internal struct UnreadStore
 {
     private byte[]? _buffer;
     private int _start;

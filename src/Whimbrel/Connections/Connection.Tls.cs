@@ -1,0 +1,529 @@
+using Whimbrel.Buffers;
+using Whimbrel.Diagnostics;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// TLS, the way in: cipher text goes to the layer, and what it delivers takes the way that plain bytes take. The handshake comes
+/// between the attach and OnConnected, or, in an upgrade, between two callbacks. Connection.TlsSend.cs has the way out.
+/// </summary>
+/// <remarks>
+/// Rules: (1) the layer is called from here only, never from inside itself: what a session does in a callback fills queues.
+/// (2) Whoever may not be delivered to (pause, back-pressure, the pool) is not decrypted for; cipher text waits in
+/// <see cref="TlsLink.Held"/>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together; who comes
+/// later waits for the next. Long ones are made on the pool. (4) A handshake that fails is OnConnectFailed, or for an upgrade the end.
+/// </remarks>
+internal sealed unsafe partial class Connection : IPlainSink
+{
+    private const string SymptomPage = "tls-handshake.md";
+
+    /// <summary>After a failure: time for the peer to read the alert.</summary>
+    private static readonly TimeSpan s_alertTime = TimeSpan.FromSeconds(1);
+
+    private TlsLink? _tls;
+    private TlsUpgrade? _upgrade;
+
+    /// <summary>What the dial was for: the name that a server's certificate must cover, when the options name none.</summary>
+    internal string? DialledHost { get; set; }
+
+    internal bool HasTls => _tls is not null || _upgrade is not null;
+
+    // ------------------------------------------------------------------ the beginning
+
+    /// <summary>The socket is attached; the session hears of it when the handshake is done.</summary>
+    private void BeginTls(TlsProfile profile)
+    {
+        _state = ConnectionState.Handshaking;
+        if (profile.IsServer && _shard.Shaking.Count >= profile.Options.MaxHandshakes)
+        {
+            _tls = new TlsLink(profile, null, isUpgrade: false);
+            FailTls(new TlsFault(TlsFailure.TooMany, $"{profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
+            return;
+        }
+
+        StartShaking(new TlsLink(profile, profile.IsServer ? null : profile.Options.HostName ?? DialledHost, isUpgrade: false));
+        UpdateReceiving();
+    }
+
+    private void StartShaking(TlsLink tls)
+    {
+        _tls = tls;
+        tls.IsCounted = true;
+        _shard.Shaking.Add(this);
+        StartDeadline(tls.Profile.Options.HandshakeTimeout);
+        if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
+    }
+
+    /// <summary>Server: the ClientHello is whole and names the options. Client: at once. False when it failed.</summary>
+    private bool MakeLayer(TlsLink tls, TlsProfile profile)
+    {
+        TlsStep step;
+        Block block = Loop.Blocks.Take();
+        CipherBlock output = Loop.Tls.Outgoing;
+        output.Use(block.Memory, block.Capacity);
+        try
+        {
+            TlsCertificate? certificate = profile.CertificateFor(tls.Name);
+            certificate?.LookAtFiles(Loop.Engine, _shard.Host.NoteCertificate);
+            TlsKeyPair? keyPair = certificate?.Take();
+            if (profile.IsServer && keyPair is null)
+            {
+                Loop.Blocks.Return(block);
+                FailTls(new TlsFault(TlsFailure.UnknownName, $"there is no certificate for the name '{tls.Name}'"), TlsAlert.UnrecognizedName);
+                return false;
+            }
+
+            tls.Profile = profile;
+            tls.IsSlow = profile.IsSlow(keyPair);
+            tls.Layer = profile.CreateLayer(tls.Name, keyPair, Loop.Tls);
+            tls.Phase = TlsPhase.Shaking;
+            tls.IsInCall = true;
+            step = tls.Layer.Start(output);
+        }
+        catch (Exception e)
+        {
+            // A certificate that cannot be read any more, or the user's callback: that handshake fails, and nothing else.
+            Loop.Blocks.Return(block);
+            tls.IsInCall = false;
+            FailTls(new TlsFault(TlsFailure.LocalFault, $"{e.GetType().Name}: {e.Message}"), TlsAlert.InternalError);
+            return false;
+        }
+
+        tls.IsInCall = false;
+        PutOnWire(tls, block, output.Length);
+        if (step != TlsStep.Refused) return true;
+        FailTls(tls.Layer.Fault);
+        return false;
+    }
+
+    // ------------------------------------------------------------------ cipher text in
+
+    private void ReceiveCipher(ReadOnlySpan<byte> data)
+    {
+        TlsLink tls = _tls!;
+        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking))
+        {
+            DiscardInput(data.Length);
+            return;
+        }
+
+        // After the peer's end nothing counts (RFC 8446, 6.1).
+        if (tls.Phase >= TlsPhase.PeerEnded) return;
+        if (tls.Held.Length > 0 || !MayRun(tls))
+        {
+            tls.Held.Append(data);
+            if (tls.IsShaking && tls.Held.Length > TlsLink.MostHeldInHandshake) FailTls(new TlsFault(TlsFailure.BadRecord, "more than 128 KiB came before the handshake was done"));
+            else if (MayRun(tls)) RunHeld(tls);
+        }
+        else
+        {
+            int used = RunLayer(tls, data);
+            if (IsAlive(tls)) tls.Held.Append(data[used..]);
+        }
+
+        if (!IsAlive(tls)) return;
+        UpdateReceiving();
+        Loop.FlushIfMany();
+    }
+
+    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tls, tls) && _state is ConnectionState.Open or ConnectionState.Handshaking && tls.Phase <= TlsPhase.PeerEnded;
+
+    /// <summary>Whether the layer may be called now. A handshake that may not since the turn has no time left comes again by itself.</summary>
+    private bool MayRun(TlsLink tls)
+    {
+        if (tls.IsAway || tls.IsInCall) return false;
+        if (!tls.IsShaking) return _gate == ReceiveGate.None && !_offerPending;
+        if (Loop.HasTimeForHandshakes) return true;
+        tls.IsPaced = true;
+        Loop.Schedule(this);
+        return false;
+    }
+
+    /// <summary>Goes on with what waits, after a resume, in the next turn, or with more that came.</summary>
+    private void RunHeld(TlsLink tls)
+    {
+        tls.IsPaced = false;
+        while (IsAlive(tls) && (tls.Held.Length > 0 || tls.IsStopped) && MayRun(tls))
+        {
+            int before = tls.Held.Length;
+            bool wasStopped = tls.IsStopped;
+            int used = RunLayer(tls, tls.Held.Span);
+            if (!IsAlive(tls)) break;
+            tls.Held.Consume(used);
+            // A part of a hello stays; nothing more can be done with it.
+            if (tls.Held.Length == before && tls.IsStopped == wasStopped) break;
+        }
+
+        if (IsAlive(tls) && tls.InputEnded && MayRun(tls) && !tls.IsStopped && (tls.Held.Length == 0 || tls.IsShaking)) EndCipher(tls);
+    }
+
+    /// <summary>Calls the layer until it wants more, or may not deliver. The bytes used.</summary>
+    private int RunLayer(TlsLink tls, ReadOnlySpan<byte> cipher)
+    {
+        int used = 0;
+        while (true)
+        {
+            if (tls.IsShaking)
+            {
+                long began = Loop.Engine.WorkTicks;
+                if (tls.Phase == TlsPhase.Hello && !ReadHello(tls, cipher)) return 0;
+                if (tls.IsSlow)
+                {
+                    SendAway(tls, cipher[used..]);
+                    return cipher.Length;
+                }
+
+                TlsStep step = CallLayer(tls, cipher, ref used);
+                Loop.CountHandshakeTime(Loop.Engine.WorkTicks - began);
+                if (!GoesOn(tls, step)) return used;
+                // What is left may wait: others shake hands, too.
+                if (tls.IsShaking && !MayRun(tls)) return used;
+            }
+            else if (!GoesOn(tls, CallLayer(tls, cipher, ref used)))
+            {
+                return used;
+            }
+        }
+    }
+
+    private TlsStep CallLayer(TlsLink tls, ReadOnlySpan<byte> cipher, ref int used)
+    {
+        Block block = Loop.Blocks.Take();
+        CipherBlock output = Loop.Tls.Answer;
+        output.Use(block.Memory, block.Capacity);
+        tls.IsInCall = true;
+        TlsStep step = tls.Layer!.Receive(cipher[used..], out int consumed, this, output);
+        tls.IsInCall = false;
+        used += consumed;
+        PutOnWire(tls, block, output.Length);
+        return step;
+    }
+
+    /// <summary>Does what a step of the layer asks for. True: call it again.</summary>
+    private bool GoesOn(TlsLink tls, TlsStep step)
+    {
+        tls.IsStopped = false;
+        // The session may have ended it in a callback.
+        if (!IsAlive(tls)) return false;
+        switch (step)
+        {
+            case TlsStep.Ready:
+                HandshakeDone(tls);
+                if (!IsAlive(tls)) return false;
+                tls.IsStopped = _gate != ReceiveGate.None || _offerPending;
+                return !tls.IsStopped;
+            case TlsStep.OutputFull:
+                return true;
+            case TlsStep.Stopped:
+                tls.IsStopped = true;
+                return false;
+            case TlsStep.PeerClosed:
+                tls.Phase = TlsPhase.PeerEnded;
+                CipherEnded();
+                return false;
+            case TlsStep.Truncated or TlsStep.Refused:
+                FailTls(tls.Layer!.Fault);
+                return false;
+            default:
+                return false;
+        }
+    }
+
+    /// <summary>Plaintext from the layer. It stops when the session may not get more now.</summary>
+    bool IPlainSink.Take(ReadOnlySpan<byte> plain)
+    {
+        Deliver(plain);
+        return _state == ConnectionState.Open && _gate == ReceiveGate.None && !_offerPending;
+    }
+
+    // ------------------------------------------------------------------ the peer's end
+
+    /// <summary>The peer's FIN. During a pause it waits, like the bytes before it.</summary>
+    private void CipherFinished(TlsLink tls)
+    {
+        tls.InputEnded = true;
+        if (tls.Phase >= TlsPhase.PeerEnded || tls.IsStopped || (tls.Held.Length > 0 && !tls.IsShaking) || tls.IsPaced || tls.IsAway) return;
+        if (tls.IsShaking || MayRun(tls)) EndCipher(tls);
+    }
+
+    private void EndCipher(TlsLink tls)
+    {
+        TlsStep step = TlsStep.Refused;
+        TlsFault fault = new(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake");
+        if (tls.Layer is { } layer)
+        {
+            tls.IsInCall = true;
+            step = layer.EndOfInput();
+            tls.IsInCall = false;
+            fault = layer.Fault;
+        }
+
+        if (step != TlsStep.PeerClosed)
+        {
+            _peerFinished = true;
+            FailTls(fault);
+            return;
+        }
+
+        tls.Phase = TlsPhase.PeerEnded;
+        CipherEnded();
+    }
+
+    /// <summary>The proper end: as the FIN of a plain connection.</summary>
+    private void CipherEnded()
+    {
+        if (_gate != ReceiveGate.None || _offerPending) _heldFinish = true;
+        else PeerFinished();
+    }
+
+    // ------------------------------------------------------------------ the handshake
+
+    /// <summary>Reads the ClientHello, which chooses options and certificate. False: not yet, or it failed.</summary>
+    private bool ReadHello(TlsLink tls, ReadOnlySpan<byte> input)
+    {
+        switch (TlsHello.Read(input, out TlsHello? hello))
+        {
+            case TlsHello.Outcome.NeedsMore:
+                return false;
+            case TlsHello.Outcome.NotTls:
+                FailNotTls(input);
+                return false;
+        }
+
+        tls.Name = hello!.ServerName;
+        if (tls.Profile.Select(tls.Name) is not { } profile)
+        {
+            FailTls(new TlsFault(TlsFailure.UnknownName, tls.Name is null ? "client names no host, and there is no certificate for that" : $"client asks for '{tls.Name}', which this server does not serve"), TlsAlert.UnrecognizedName);
+            return false;
+        }
+
+        if (profile.Foresee(hello) is not { } fault) return MakeLayer(tls, profile);
+        FailTls(fault, fault.Cause == TlsFailure.NoCommonVersion ? TlsAlert.ProtocolVersion : TlsAlert.NoApplicationProtocol);
+        return false;
+    }
+
+    private void HandshakeDone(TlsLink tls)
+    {
+        tls.Phase = TlsPhase.Open;
+        LeaveHandshake(tls);
+        _shard.Handshakes++;
+        TlsInfo info = tls.Layer!.Info;
+        if (info.IsResumed) _shard.HandshakesResumed++;
+        _session.SetTls(info);
+        if (_deadline is not null) Loop.Timers.Remove(_deadline);
+        if (!tls.IsUpgrade)
+        {
+            Opened();
+            return;
+        }
+
+        if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
+        if (_head is not null) MarkDirty();
+        TlsUpgrade? upgrade = _upgrade;
+        _upgrade = null;
+        TellHandshaked(info);
+        upgrade?.Done(info);
+        AfterCallback();
+        if (_finishRequested && _state == ConnectionState.Open) Loop.Schedule(this);
+    }
+
+    private void TellHandshaked(TlsInfo info)
+    {
+        if (_strand is { } strand) strand.PostHandshaked(info);
+        else Call("OnHandshaked", static session => session.CallHandshaked());
+    }
+
+    private void LeaveHandshake(TlsLink tls)
+    {
+        if (!tls.IsCounted) return;
+        tls.IsCounted = false;
+        _shard.Shaking.Remove(this);
+    }
+
+    private void SendAway(TlsLink tls, ReadOnlySpan<byte> cipher)
+    {
+        tls.IsAway = true;
+        UpdateReceiving();
+        new TlsErrand(this, tls, cipher).Start();
+    }
+
+    /// <summary>The pool has made its step. The same connection as when it left.</summary>
+    internal void ErrandReturned(TlsErrand errand)
+    {
+        TlsLink tls = errand.Link;
+        tls.IsAway = false;
+        for (ReadOnlySpan<byte> output = errand.Output.WrittenSpan; !output.IsEmpty;)
+        {
+            Block block = Loop.Blocks.Take();
+            int part = Math.Min(block.Capacity, output.Length);
+            output[..part].CopyTo(new Span<byte>(block.Memory, part));
+            output = output[part..];
+            PutOnWire(tls, block, part);
+        }
+
+        // What came meanwhile stands behind what was not used.
+        UnreadStore rest = default;
+        rest.Append(errand.Rest);
+        rest.Append(tls.Held.Span);
+        tls.Held.Clear();
+        tls.Held = rest;
+        errand.GiveBack();
+        if (!IsAlive(tls)) return;
+        bool again = GoesOn(tls, errand.Step);
+        if (!IsAlive(tls)) return;
+        // Once the handshake is done, the layer may hold plaintext that came with its end.
+        if (again || tls.Held.Length > 0 || tls.InputEnded)
+        {
+            tls.IsStopped |= again;
+            RunHeld(tls);
+        }
+
+        if (IsAlive(tls)) UpdateReceiving();
+    }
+
+    /// <summary>In the completion phase: handshakes whose turn has come, and cipher text that waited for a resume.</summary>
+    private void RunScheduledTls(TlsLink tls)
+    {
+        if (!tls.IsPaced && tls.IsShaking) return;
+        if (tls.IsHolding && MayRun(tls)) RunHeld(tls);
+        if (IsAlive(tls) && tls.IsShaking) UpdateReceiving();
+    }
+
+    // ------------------------------------------------------------------ upgrade (contract 16)
+
+    /// <summary>Asked for in a callback, or outside of any: takes effect when that has returned.</summary>
+    internal void UpgradeToTls(TlsUpgrade upgrade)
+    {
+        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0) Throw.State("The connection is ending: it cannot be upgraded to TLS any more.");
+        if (HasTls) Throw.State("The connection speaks TLS already.");
+        if (_operationCount > 0) Throw.State("A SendAsync waits for room: await it before the upgrade, or its end would be encrypted and its beginning not.");
+        CloseFill();
+        // What was queued goes out plain: it becomes the wire queue. What follows waits for the handshake.
+        TlsLink tls = new(upgrade.Profile, upgrade.Profile.IsServer ? null : upgrade.Profile.Options.HostName ?? DialledHost, isUpgrade: true);
+        while (_head is { } block)
+        {
+            _head = block.Next;
+            block.Next = null;
+            if (block.Length > 0 || _sendInFlight) tls.Enqueue(block, block.Length);
+            else Loop.Blocks.Return(block);
+        }
+
+        _tail = null;
+        _upgrade = upgrade;
+        upgrade.Link = tls;
+        _tls = tls;
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
+    }
+
+    /// <summary>The callback that asked has returned, and took what it wanted of what was unread.</summary>
+    private void StartUpgrade()
+    {
+        TlsUpgrade upgrade = _upgrade!;
+        TlsLink tls = upgrade.Link!;
+        if (tls.IsCounted || _state != ConnectionState.Open) return;
+        if (_unread.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
+        {
+            FailTls(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_unread.Length} bytes that came in the clear were left unread before the upgrade to TLS; an attacker may have put them there (UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
+            return;
+        }
+
+        StartShaking(tls);
+        if (_unread.Length > 0 && IsAlive(tls))
+        {
+            tls.Held.Append(_unread.Span);
+            _unread.Clear();
+            _offerPending = false;
+            RunHeld(tls);
+        }
+
+        if (_heldFinish && IsAlive(tls))
+        {
+            _heldFinish = false;
+            CipherFinished(tls);
+        }
+
+        if (IsAlive(tls)) UpdateReceiving();
+    }
+
+    // ------------------------------------------------------------------ failure
+
+    private void FailNotTls(ReadOnlySpan<byte> input)
+    {
+        bool isHttp = input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
+        if (isHttp) PutOnWire(_tls!, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
+        FailTls(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"), isHttp ? default : TlsAlert.ProtocolVersion);
+    }
+
+    /// <summary>An alert of ours in the clear, then as below: before there is a layer.</summary>
+    private void FailTls(TlsFault fault, TlsAlert alert)
+    {
+        if (alert != TlsAlert.None) PutOnWire(_tls!, [0x15, 3, 3, 0, 2, 2, (byte)alert]);
+        FailTls(fault);
+    }
+
+    /// <summary>
+    /// It is over. What is on the wire already still leaves (an alert, perhaps), everything else is thrown away. No session is
+    /// called here: this may be inside a flush.
+    /// </summary>
+    private void FailTls(TlsFault fault, bool atOnce = false)
+    {
+        TlsLink tls = _tls!;
+        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking)) return;
+        bool isHandshake = tls.IsShaking;
+        tls.Phase = TlsPhase.Over;
+        CloseReason reason = ReasonOf(fault, isHandshake);
+        SetReason(reason);
+        if (isHandshake)
+        {
+            LeaveHandshake(tls);
+            _shard.HandshakesFailed++;
+            _shard.Host.NoteHandshake(reason, SymptomPage);
+        }
+
+        RefuseForeign();
+        CloseFill();
+        while (_head is not null) PopSent();
+        DropHeldRuns();
+        _queued = tls.PlainUnsent;
+        EndOperations();
+        CancelSessionTimers();
+        _strand?.EndInput();
+        _offerPending = false;
+        _heldFinish = false;
+        if (atOnce || _sendError != 0)
+        {
+            ResetOnClose = true;
+            Detach();
+            return;
+        }
+
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
+        _state = ConnectionState.Draining;
+        StartDeadline(s_alertTime);
+        UpdateReceiving();
+        Loop.Schedule(this);
+    }
+
+    private CloseReason ReasonOf(TlsFault fault, bool isHandshake)
+    {
+        CloseCause cause = isHandshake ? CloseCause.TlsHandshake : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
+        string peer = _session.RemoteEndPoint?.ToString() is { Length: > 0 } text ? text : "the peer";
+        string message = isHandshake ? $"TLS handshake failed with {peer}: {fault.Message}." : $"TLS with {peer} ended: {fault.Message}.";
+        return new CloseReason(cause, 0, new TlsException(fault.Cause, message));
+    }
+
+    private void FreeTls()
+    {
+        if (_tls is not { } tls) return;
+        LeaveHandshake(tls);
+        tls.Held.Clear();
+        tls.Clear(Loop.Blocks);
+        if (tls.IsAway) tls.IsOrphan = true;
+        else tls.Layer?.Free();
+        TlsUpgrade? upgrade = _upgrade;
+        _tls = null;
+        _upgrade = null;
+        upgrade?.Failed(_reason);
+    }
+}

@@ -1,0 +1,172 @@
+using Whimbrel.Buffers;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// TLS, the way out. Sessions fill the same queue of plaintext as without TLS, with the same limits and counts; the flush encrypts
+/// a stretch of it, in as few records as can be, into the wire queue, which is what engines send. Plaintext counts as pending until the
+/// system took the records that carry it.
+/// </summary>
+internal sealed unsafe partial class Connection
+{
+    /// <summary>Plaintext encrypted at a time: enough for one system call, little enough to stay in the cache.</summary>
+    private const int EncryptMostBytes = 64 * 1024;
+
+    /// <summary>Blocks below this are joined with those behind them: each record costs 22 bytes and a microsecond.</summary>
+    private const int JoinBelowBytes = 8 * 1024;
+
+    private bool HasQueued => _head is not null || _tls is { Head: not null };
+
+    private void FlushTls(TlsLink tls)
+    {
+        if (_sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining or ConnectionState.Handshaking)) return;
+        if (tls.IsInCall)
+        {
+            // Inside a callback that the layer's own delivery made: it must not be entered again.
+            MarkDirty();
+            return;
+        }
+
+        if (tls.Head is null && _head is not null && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
+        if (tls.Head is null)
+        {
+            if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+            return;
+        }
+
+        _sendInFlight = true;
+        Loop.StartSend(this);
+    }
+
+    private void Encrypt(TlsLink tls)
+    {
+        CipherBlock output = Loop.Tls.Outgoing;
+        Block wire = Loop.Blocks.Take();
+        output.Use(wire.Memory, wire.Capacity);
+        long plainInWire = 0;
+        long plain = 0;
+        while (_head is { } block && plain < EncryptMostBytes)
+        {
+            if (block.Length == 0)
+            {
+                PopSent();
+                continue;
+            }
+
+            ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join() : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
+            tls.IsInCall = true;
+            TlsStep step = tls.Layer!.Send(bytes, out int accepted, output);
+            tls.IsInCall = false;
+            TakeFromQueue(accepted);
+            plain += accepted;
+            plainInWire += accepted;
+            if (step == TlsStep.Refused)
+            {
+                tls.AddPlain(plainInWire);
+                PutOnWire(tls, wire, output.Length);
+                FailTls(tls.Layer.Fault);
+                return;
+            }
+
+            if (step != TlsStep.OutputFull && output.Room >= CipherBlock.LeastBytes) continue;
+            tls.AddPlain(plainInWire);
+            plainInWire = 0;
+            PutOnWire(tls, wire, output.Length);
+            wire = Loop.Blocks.Take();
+            output.Use(wire.Memory, wire.Capacity);
+        }
+
+        tls.AddPlain(plainInWire);
+        PutOnWire(tls, wire, output.Length);
+    }
+
+    /// <summary>Small blocks side by side, up to one record, without taking them out.</summary>
+    private ReadOnlySpan<byte> Join()
+    {
+        Span<byte> joined = Loop.Tls.Joined;
+        int length = 0;
+        for (Block? block = _head; block is not null && length < joined.Length; block = block.Next)
+        {
+            int part = Math.Min(block.Length, joined.Length - length);
+            new ReadOnlySpan<byte>(block.Memory + block.Start, part).CopyTo(joined[length..]);
+            length += part;
+        }
+
+        return joined[..length];
+    }
+
+    /// <summary>Encrypted: the blocks are free, the bytes are counted until they are sent.</summary>
+    private void TakeFromQueue(int count)
+    {
+        while (count > 0)
+        {
+            Block block = _head!;
+            int part = Math.Min(count, block.Length);
+            block.Start += part;
+            count -= part;
+            if (block.Length == 0) PopSent();
+        }
+    }
+
+    /// <summary>The system took this many bytes of the wire queue.</summary>
+    private void AdvanceWire(TlsLink tls, long count)
+    {
+        for (long rest = count; rest > 0;)
+        {
+            Block block = tls.Head!;
+            int part = (int)Math.Min(rest, block.Length);
+            block.Start += part;
+            rest -= part;
+            if (block.Length > 0) continue;
+            tls.Head = block.Next;
+            if (tls.Head is null) tls.Tail = null;
+            block.Next = null;
+            Loop.Blocks.Return(block);
+        }
+
+        long plain = tls.Advance(count);
+        if (plain == 0) return;
+        _queued -= plain;
+        CountSent(plain);
+        if (_firstOperation is not null || (_gate & ReceiveGate.BackPressure) != 0) Loop.Schedule(this);
+    }
+
+    /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>
+    private bool SayGoodbye()
+    {
+        if (_tls is not { OwesGoodbye: true } tls || tls.IsInCall) return false;
+        Block block = Loop.Blocks.Take();
+        CipherBlock output = Loop.Tls.Outgoing;
+        output.Use(block.Memory, block.Capacity);
+        tls.IsInCall = true;
+        tls.Layer!.CloseNotify(output);
+        tls.IsInCall = false;
+        bool wrote = output.Length > 0;
+        PutOnWire(tls, block, output.Length);
+        tls.SaidGoodbye = true;
+        return wrote;
+    }
+
+    private void PutOnWire(TlsLink tls, Block block, int length)
+    {
+        // After our end nothing may follow: an answer to a change of keys has nobody who needs it.
+        if (length == 0 || tls.SaidGoodbye)
+        {
+            Loop.Blocks.Return(block);
+            return;
+        }
+
+        block.Start = 0;
+        block.End = length;
+        tls.Enqueue(block, 0);
+        MarkDirty();
+    }
+
+    private void PutOnWire(TlsLink tls, ReadOnlySpan<byte> bytes)
+    {
+        Block block = Loop.Blocks.Take();
+        bytes.CopyTo(new Span<byte>(block.Memory, block.Capacity));
+        PutOnWire(tls, block, bytes.Length);
+    }
+}

@@ -1,0 +1,79 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// One step of a long handshake on the thread pool: the layer goes there with a copy of the input and comes back with the
+/// output, by the mailbox. The loop leaves the layer alone meanwhile. When the connection has ended, the errand frees it.
+/// </summary>
+// Safe: the output memory lives for the run of the step.
+internal sealed unsafe class TlsErrand : IPlainSink
+{
+    private const int OutputBytes = 32 * 1024;
+
+    private readonly Connection _connection;
+    private readonly uint _generation;
+    private readonly Loop _loop;
+    private readonly TlsLayer _layer;
+    private readonly byte[] _input;
+    private readonly int _length;
+
+    internal TlsErrand(Connection connection, TlsLink link, ReadOnlySpan<byte> input)
+    {
+        _connection = connection;
+        _generation = connection.Generation;
+        _loop = connection.Loop;
+        Link = link;
+        _layer = link.Layer!;
+        _length = input.Length;
+        _input = ArrayPool<byte>.Shared.Rent(Math.Max(1, _length));
+        input.CopyTo(_input);
+    }
+
+    internal TlsLink Link { get; }
+
+    internal TlsStep Step { get; private set; }
+
+    internal ArrayBufferWriter<byte> Output { get; } = new();
+
+    internal int Used { get; private set; }
+
+    internal ReadOnlySpan<byte> Rest => _input.AsSpan(Used, _length - Used);
+
+    internal void Start() => _loop.Engine.Offload(static e => ((TlsErrand)e!).Run(), this);
+
+    private void Run()
+    {
+        byte* memory = (byte*)NativeMemory.Alloc(OutputBytes);
+        CipherBlock output = new();
+        do
+        {
+            output.Use(memory, OutputBytes);
+            Step = _layer.Receive(Rest, out int consumed, this, output);
+            Used += consumed;
+            Output.Write(output.Written);
+        }
+        while (Step == TlsStep.OutputFull);
+        NativeMemory.Free(memory);
+        if (!_loop.PostControl(static (_, e, _, _) => ((TlsErrand)e!).Return(), this)) Drop();
+    }
+
+    private void Return()
+    {
+        if (Link.IsOrphan || _connection.Generation != _generation) Drop();
+        else _connection.ErrandReturned(this);
+    }
+
+    private void Drop()
+    {
+        _layer.Free();
+        GiveBack();
+    }
+
+    internal void GiveBack() => ArrayPool<byte>.Shared.Return(_input);
+
+    /// <summary>Nothing is delivered before Ready.</summary>
+    bool IPlainSink.Take(ReadOnlySpan<byte> plain) => false;
+}

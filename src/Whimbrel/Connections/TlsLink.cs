@@ -1,0 +1,134 @@
+using Whimbrel.Buffers;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Connections;
+
+/// <summary>How far the TLS of a connection is. Steps go downwards.</summary>
+internal enum TlsPhase : byte
+{
+    /// <summary>A server waits for the whole ClientHello; there is no layer yet.</summary>
+    Hello,
+
+    /// <summary>The handshake runs.</summary>
+    Shaking,
+
+    /// <summary>Both halves are open.</summary>
+    Open,
+
+    /// <summary>The peer has ended its half properly; ours still sends.</summary>
+    PeerEnded,
+
+    /// <summary>It failed: nothing is encrypted or decrypted any more.</summary>
+    Over,
+}
+
+/// <summary>
+/// What a connection has when it speaks TLS, and has not when it does not: the layer, cipher text that waits on its way in, and
+/// the wire queue, which is what engines send. Connection.Tls.cs has the rules. Owner: one connection, for one tenancy.
+/// </summary>
+internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
+{
+    /// <summary>Input that a handshake may leave waiting.</summary>
+    internal const int MostHeldInHandshake = 128 * 1024;
+
+    internal TlsProfile Profile = profile;
+    internal TlsLayer? Layer;
+    internal TlsPhase Phase;
+
+    /// <summary>Client: the host. Server: the name that the peer asked for.</summary>
+    internal string? Name = name;
+
+    /// <summary>The session was connected before, in the clear.</summary>
+    internal readonly bool IsUpgrade = isUpgrade;
+
+    /// <summary>Cipher text not consumed yet.</summary>
+    internal UnreadStore Held;
+
+    /// <summary>The layer runs now, on this thread: nothing else may call it.</summary>
+    internal bool IsInCall;
+
+    /// <summary>A thread of the pool has the layer.</summary>
+    internal bool IsAway;
+
+    /// <summary>The connection ended meanwhile: whoever has the layer frees it.</summary>
+    internal bool IsOrphan;
+
+    /// <summary>Steps of this handshake are made on the pool.</summary>
+    internal bool IsSlow;
+
+    /// <summary>It waits for the next turn, since this one has spent its time for handshakes.</summary>
+    internal bool IsPaced;
+
+    /// <summary>The sink said stop: the layer may hold plaintext.</summary>
+    internal bool IsStopped;
+
+    /// <summary>The peer's FIN was read.</summary>
+    internal bool InputEnded;
+
+    internal bool SaidGoodbye;
+
+    /// <summary>Counted among the handshakes of its shard.</summary>
+    internal bool IsCounted;
+
+    // The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet.
+    internal Block? Head;
+    internal Block? Tail;
+    private long _total;
+    private long _sent;
+    private long _plain;
+    private long _plainTold;
+
+    internal bool IsShaking => Phase <= TlsPhase.Shaking;
+
+    /// <summary>Plaintext can be encrypted.</summary>
+    internal bool CanSend => Phase is TlsPhase.Open or TlsPhase.PeerEnded;
+
+    /// <summary>Something that came in waits for the session, or for a thread.</summary>
+    internal bool IsHolding => Phase switch
+    {
+        TlsPhase.Hello or TlsPhase.Shaking => IsAway || IsPaced || InputEnded,
+        TlsPhase.Open => IsStopped || InputEnded || Held.Length > 0,
+        _ => true,
+    };
+
+    /// <summary>The peer must still be told that this half ends.</summary>
+    internal bool OwesGoodbye => CanSend && !SaidGoodbye;
+
+    /// <summary>Plaintext in the wire queue that was not counted as sent yet.</summary>
+    internal long PlainUnsent => _plain - _plainTold;
+
+    internal void Enqueue(Block block, long plain)
+    {
+        if (Tail is null) Head = block;
+        else Tail.Next = block;
+        Tail = block;
+        _total += block.Length;
+        _plain += plain;
+    }
+
+    internal void AddPlain(long count) => _plain += count;
+
+    /// <summary>The system took so many bytes of the wire queue, whose blocks the caller has taken out. How much plaintext that counts as.</summary>
+    internal long Advance(long count)
+    {
+        _sent += count;
+        long told = Head is null ? _plain : Math.Max(_plainTold, (long)((Int128)_plain * _sent / _total));
+        long delta = told - _plainTold;
+        _plainTold = told;
+        if (Head is null) _total = _sent = _plain = _plainTold = 0;
+        return delta;
+    }
+
+    internal void Clear(BlockPool blocks)
+    {
+        while (Head is { } block)
+        {
+            Head = block.Next;
+            block.Next = null;
+            blocks.Return(block);
+        }
+
+        Tail = null;
+        _total = _sent = _plain = _plainTold = 0;
+    }
+}
