@@ -9,12 +9,21 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
 {
     private const int RoomBytes = 64 * 1024;
 
-    // Safe: pinned for good, shared by all: what is in them is moved on before the next call.
-    private static readonly byte[] s_toServer = GC.AllocateUninitializedArray<byte>(RoomBytes, pinned: true);
-    private static readonly byte[] s_toClient = GC.AllocateUninitializedArray<byte>(RoomBytes, pinned: true);
+    // Safe: pinned for good, shared by all of one thread: what is in them is moved on before the next call.
+    private sealed class Wires
+    {
+        internal readonly byte[] ToServer = GC.AllocateUninitializedArray<byte>(RoomBytes, pinned: true);
+        internal readonly byte[] ToClient = GC.AllocateUninitializedArray<byte>(RoomBytes, pinned: true);
+        internal readonly TlsScratch Scratch = new();
+        internal readonly CipherBlock Block = new();
+    }
+
+    [ThreadStatic]
+    private static Wires? t_wires;
+
     private static readonly byte[] s_message = new byte[16 * 1024];
-    private static readonly TlsScratch s_scratch = new();
-    private static readonly CipherBlock s_block = new();
+
+    private readonly Wires _wires = t_wires ??= new Wires();
 
     private readonly TlsLayer _client;
     private readonly TlsLayer _server;
@@ -30,11 +39,11 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
     /// <param name="steps">How many times the client and the server take turns in the handshake before it is left as it is.</param>
     internal OpenSslEcho(OpenSslProfile server, OpenSslProfile client, int steps = int.MaxValue)
     {
-        _client = client.CreateLayer("chat.test", null, s_scratch);
-        _server = server.CreateLayer("chat.test", server.Options.Certificate!.Take(), s_scratch);
-        s_block.Use(Address(s_toServer), RoomBytes);
-        _client.Start(s_block);
-        _toServer = s_block.Length;
+        _client = client.CreateLayer("chat.test", null, _wires.Scratch);
+        _server = server.CreateLayer("chat.test", server.Options.Certificate!.Take(), _wires.Scratch);
+        _wires.Block.Use(Address(_wires.ToServer), RoomBytes);
+        _client.Start(_wires.Block);
+        _toServer = _wires.Block.Length;
         for (int i = 0; i < steps && (_toServer > 0 || _toClient > 0); i++)
         {
             if (_toServer > 0) ToServer();
@@ -51,14 +60,14 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
     internal void PingPong(int bytes)
     {
         _received = 0;
-        s_block.Use(Address(s_toServer), RoomBytes);
-        _client.Send(s_message.AsSpan(0, bytes), out _, s_block);
-        _toServer = s_block.Length;
+        _wires.Block.Use(Address(_wires.ToServer), RoomBytes);
+        _client.Send(s_message.AsSpan(0, bytes), out _, _wires.Block);
+        _toServer = _wires.Block.Length;
         ToServer();
         if (_received != bytes) Assert.Fail($"{_received} of {bytes} bytes");
-        s_block.Use(Address(s_toClient), RoomBytes);
-        _server.Send(s_message.AsSpan(0, bytes), out _, s_block);
-        _toClient = s_block.Length;
+        _wires.Block.Use(Address(_wires.ToClient), RoomBytes);
+        _server.Send(s_message.AsSpan(0, bytes), out _, _wires.Block);
+        _toClient = _wires.Block.Length;
         ToClient();
         if (_received != 2 * bytes) Assert.Fail($"{_received} of {2 * bytes} bytes");
     }
@@ -80,18 +89,18 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
 
     private void ToServer()
     {
-        s_block.Use(Address(s_toClient), RoomBytes);
-        Feed(_server, s_toServer.AsSpan(0, _toServer));
+        _wires.Block.Use(Address(_wires.ToClient), RoomBytes);
+        Feed(_server, _wires.ToServer.AsSpan(0, _toServer));
         _toServer = 0;
-        _toClient = s_block.Length;
+        _toClient = _wires.Block.Length;
     }
 
     private void ToClient()
     {
-        s_block.Use(Address(s_toServer), RoomBytes);
-        Feed(_client, s_toClient.AsSpan(0, _toClient));
+        _wires.Block.Use(Address(_wires.ToServer), RoomBytes);
+        Feed(_client, _wires.ToClient.AsSpan(0, _toClient));
         _toClient = 0;
-        _toServer = s_block.Length;
+        _toServer = _wires.Block.Length;
     }
 
     private void Feed(TlsLayer layer, ReadOnlySpan<byte> bytes)
@@ -99,7 +108,7 @@ internal sealed unsafe class OpenSslEcho : IPlainSink, IDisposable
         TlsStep step;
         do
         {
-            step = layer.Receive(bytes, out int consumed, this, s_block);
+            step = layer.Receive(bytes, out int consumed, this, _wires.Block);
             bytes = bytes[consumed..];
         }
         while (step == TlsStep.Ready);

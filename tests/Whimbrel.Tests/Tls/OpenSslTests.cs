@@ -468,7 +468,7 @@ public sealed class OpenSslTests
     public void Three_thousand_connections_whole_and_broken_leave_no_memory_behind()
     {
         OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
-        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)] }, false);
+        OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
         // Most of them end early, at each point where a handshake can: that is where things are forgotten.
         Turn(server, client, 500);
         long before = OpenSslEcho.NativeBytes();
