@@ -1,5 +1,4 @@
 using System.Diagnostics;
-using System.Runtime.CompilerServices;
 using Whimbrel.Conformance;
 using Whimbrel.Tls;
 
@@ -24,6 +23,7 @@ public sealed class ExitUnderLoad
         {
             ProcessStartInfo start = new("dotnet", [typeof(ExitUnderLoad).Assembly.Location]) { RedirectStandardOutput = true, RedirectStandardError = true };
             start.Environment[Variable] = "1";
+            start.Environment["DOTNET_STARTUP_HOOKS"] = typeof(ExitUnderLoad).Assembly.Location;
             using Process child = Process.Start(start)!;
             string said = child.StandardOutput.ReadToEnd() + child.StandardError.ReadToEnd();
             child.WaitForExit();
@@ -34,8 +34,7 @@ public sealed class ExitUnderLoad
         Assert.All(codes, static code => Assert.Equal(Threads, code));
     }
 
-    /// <summary>Runs before the test program's own Main, and instead of it in a child.</summary>
-    [ModuleInitializer]
+    /// <summary>Instead of the test program's own Main in a child (<see cref="StartupHook"/>).</summary>
     internal static void BeChild()
     {
         if (Environment.GetEnvironmentVariable(Variable) is null) return;
