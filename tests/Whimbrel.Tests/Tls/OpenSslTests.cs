@@ -133,7 +133,7 @@ public sealed class OpenSslTests
     [Fact]
     public void Random_splits_sizes_outputs_stops_and_versions_lose_no_byte()
     {
-        foreach (int seed in Seeds.Some(12))
+        foreach (int seed in Seeds.Some(6))
         {
             Random random = new(seed);
             SslProtocols version = random.Next(2) == 0 ? SslProtocols.Tls12 : SslProtocols.Tls13;
@@ -462,49 +462,5 @@ public sealed class OpenSslTests
         long before = GC.GetAllocatedBytesForCurrentThread();
         for (int i = 0; i < 1000; i++) echo.PingPong(32);
         Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
-    }
-
-    [Fact]
-    public void Three_thousand_connections_whole_and_broken_leave_no_memory_behind()
-    {
-        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
-        OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
-        // Most of them end early, at each point where a handshake can: that is where things are forgotten.
-        Turn(server, client, 500);
-        long before = OpenSslEcho.NativeBytes();
-        Turn(server, client, 3_000);
-        long grown = OpenSslEcho.NativeBytes() - before;
-        // A window forgotten each time would be 200 KB, anything of OpenSSL's more.
-        Assert.True(grown < 150_000, $"{grown} bytes more in use by malloc");
-    }
-
-    private static void Turn(OpenSslProfile server, OpenSslProfile client, int count)
-    {
-        for (int i = 0; i < count; i++)
-        {
-            using OpenSslEcho echo = new(server, client, steps: i % 10 == 9 ? int.MaxValue : i % 3);
-        }
-    }
-
-    [Fact]
-    public void An_idle_connection_takes_no_more_than_20_KiB()
-    {
-        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
-        List<OpenSslEcho> all = [];
-        for (int i = 0; i < 20; i++) all.Add(Used());
-        long before = OpenSslEcho.NativeBytes();
-        for (int i = 0; i < 200; i++) all.Add(Used());
-        // Both ends are here, and each is one connection.
-        long each = (OpenSslEcho.NativeBytes() - before) / 400;
-        foreach (OpenSslEcho echo in all) echo.Dispose();
-        TestContext.Current.TestOutputHelper!.WriteLine($"{each} bytes of native memory for each");
-        Assert.InRange(each, 1000, 20 * 1024);
-
-        OpenSslEcho Used()
-        {
-            OpenSslEcho echo = new(server, client);
-            echo.PingPong(16_000);
-            return echo;
-        }
     }
 }
