@@ -163,13 +163,8 @@ public sealed class TlsCertificate
         }
     }
 
-    /// <summary>That it has expired, or is not valid yet, in words; null when it is valid.</summary>
-    internal string? DateMistake(DateTimeOffset now)
-    {
-        X509Certificate2 leaf = Take().Leaf;
-        if (now > leaf.NotAfter) return $"{Source} expired {Date(leaf.NotAfter)}";
-        return now < leaf.NotBefore ? $"{Source} is not valid before {Date(leaf.NotBefore)}" : null;
-    }
+    /// <summary>That it has expired, in words; null when it has not.</summary>
+    internal string? DateMistake(DateTimeOffset now) => now > Take().Leaf.NotAfter ? $"{Source} expired {Date(Take().Leaf.NotAfter)}" : null;
 
     internal bool Covers(string name)
     {

@@ -25,6 +25,7 @@ internal static class Contracts
         (13, "A span given to a callback is valid during the call only."),
         (14, "Callbacks run on the loop; one that blocks it is reported by name."),
         (15, "HandOver gives the connection, with unread bytes, id, groups, queue and counters, to the next session."),
+        (16, "UpgradeToTls sends what was queued plain and what follows encrypted, refuses unread bytes unless they are passed on, and ends in OnHandshaked or a close."),
         (17, "Groups: join, leave and broadcast from any thread; members of one loop see one order."),
     ];
 
@@ -54,7 +55,7 @@ internal static class Contracts
         page.Append("# Guarantees\n\n");
         page.Append("Made from the tags of the conformance tests; do not edit (`WHIMBREL_ACCEPT_GUARANTEES=1 ./test --project Whimbrel.Conformance`\n");
         page.Append("writes it anew). Each test runs on every engine named, over TCP and over Unix sockets. The numbers are those at the head of\n");
-        page.Append("`src/Whimbrel/Session.cs`; 16, in-band upgrade to TLS, comes with TLS.\n");
+        page.Append("`src/Whimbrel/Session.cs`.\n");
         foreach ((int number, string promise) in All)
         {
             SortedDictionary<string, SortedSet<string>> tests = TestsOf(number);

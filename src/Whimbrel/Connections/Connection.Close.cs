@@ -89,7 +89,7 @@ internal sealed partial class Connection
             Loop.FinishSend(this);
         }
 
-        StartDeadline(TimeSpan.FromMilliseconds(LingerMs));
+        StartDeadline(_tls is { Phase: TlsPhase.Over } ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
         UpdateReceiving();
     }
 

@@ -154,7 +154,7 @@ internal sealed partial class Connection
         _isReceiving = false;
         if (_tls is { } tls && _state is ConnectionState.Open or ConnectionState.Handshaking)
         {
-            if (_sendError == 0)
+            if (_sendError == 0 || _state == ConnectionState.Handshaking)
             {
                 CipherFinished(tls);
                 return;

@@ -314,7 +314,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         if (!tls.IsUpgrade)
         {
-            Opened();
+            TellHandshaked(info);
+            // Unless the session did not like whom it met.
+            if (_state == ConnectionState.Handshaking) Opened();
             return;
         }
 
@@ -509,7 +511,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         CloseCause cause = isHandshake ? CloseCause.TlsHandshake : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
         string peer = _session.RemoteEndPoint?.ToString() is { Length: > 0 } text ? text : "the peer";
-        string message = isHandshake ? $"TLS handshake failed with {peer}: {fault.Message}." : $"TLS with {peer} ended: {fault.Message}.";
+        string message = isHandshake ? $"TLS handshake failed with {peer}: {fault.Message}" : $"TLS with {peer} ended: {fault.Message}";
         return new CloseReason(cause, 0, new TlsException(fault.Cause, message));
     }
 

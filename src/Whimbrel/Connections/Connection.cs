@@ -150,7 +150,6 @@ internal sealed partial class Connection : Resident
         _shard.Members.Add(this);
         _session.SetConnectedAt(Loop.Engine.UtcNow);
         if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
-        if (_tls is { } tls) TellHandshaked(tls.Layer!.Info);
         if (_strand is { } strand)
         {
             strand.PostConnected();

@@ -75,7 +75,7 @@ internal abstract class ConnectionHost
     /// <summary>A TLS handshake failed. Told at most once a minute; all are counted.</summary>
     internal void NoteHandshake(CloseReason reason, string page)
     {
-        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.TlsHandshake, $"{reason} Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
+        if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.TlsHandshake, $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
     }
 
     /// <summary>A certificate could not be loaded anew, or has expired. Any thread.</summary>

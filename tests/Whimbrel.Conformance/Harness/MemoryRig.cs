@@ -35,7 +35,7 @@ public sealed class MemoryRig : Rig
         if (condition()) return;
         try
         {
-            _engine.RunUntil(condition);
+            _engine.RunUntil(() => (PumpPeers() & false) || condition());
         }
         catch (SimulationStalledException e)
         {
@@ -43,7 +43,14 @@ public sealed class MemoryRig : Rig
         }
     }
 
-    public override void Settle() => _engine.RunUntilIdle();
+    public override void Settle()
+    {
+        do
+        {
+            _engine.RunUntilIdle();
+        }
+        while (PumpPeers());
+    }
 
     public override bool HasResets => true;
 
@@ -98,7 +105,7 @@ public sealed class MemoryRig : Rig
         return Add(new ScriptedPeer(this, peer));
     }
 
-    public override PeerListener Listen() => new ScriptedPeerListener(this, _engine.Listen(NewAddress()));
+    public override PeerListener Listen() => AddListener(new ScriptedPeerListener(this, _engine.Listen(NewAddress())));
 
     public override EndPoint DeadAddress() => IsUnix ? NewAddress() : new IPEndPoint(IPAddress.Loopback, ushort.MaxValue - 1);
 

@@ -8,6 +8,8 @@ namespace Whimbrel.Conformance;
 /// </summary>
 public abstract class Peer(Rig rig)
 {
+    protected Rig Rig => rig;
+
     /// <summary>Writes what fits now. The number of bytes taken, 0 when the way is full.</summary>
     public abstract int TryWrite(ReadOnlySpan<byte> data);
 

@@ -7,7 +7,19 @@ public abstract class PeerListener(Rig rig)
 {
     public abstract EndPoint EndPoint { get; }
 
-    public abstract Peer? TryAccept();
+    private readonly Queue<Peer> _early = new();
+
+    protected abstract Peer? TryAcceptNow();
+
+    public Peer? TryAccept() => _early.TryDequeue(out Peer? early) ? early : TryAcceptNow();
+
+    /// <summary>Accepts what is there and keeps it for the test, if there is TLS. True when there was something.</summary>
+    public bool AcceptEarly()
+    {
+        if (rig.Tls == TlsKind.None || TryAcceptNow() is not { } peer) return false;
+        _early.Enqueue(peer);
+        return true;
+    }
 
     public Peer Accept()
     {

@@ -37,6 +37,7 @@ public sealed class RealRig : Rig
         long start = Stopwatch.GetTimestamp();
         for (int round = 0; !condition(); round++)
         {
+            PumpPeers();
             if (Stopwatch.GetElapsedTime(start) > s_deadline) Assert.Fail($"Waited {s_deadline.TotalSeconds} s for {what}.");
             if (round < 50) Thread.Yield();
             else Nap(1);
@@ -49,6 +50,7 @@ public sealed class RealRig : Rig
         for (int round = 0; round < 5; round++)
         {
             for (int i = 0; i < Engine.LoopCount; i++) OnLoop(Engine.GetLoop(i), static () => { });
+            PumpPeers();
             if (IsPool) SettlePool();
             Nap(2);
         }
@@ -104,7 +106,7 @@ public sealed class RealRig : Rig
         socket.Bind(address);
         socket.Listen(128);
         _disposables.Add(socket);
-        return new SocketPeerListener(this, socket);
+        return AddListener(new SocketPeerListener(this, socket));
     }
 
     public override EndPoint DeadAddress()

@@ -43,6 +43,12 @@ public sealed class RecordingSession : Session
 
     public Action<RecordingSession>? AtConnected { get; set; }
 
+    /// <summary>Also makes it an event, "handshaked".</summary>
+    public Action<RecordingSession, TlsInfo>? AtHandshaked { get; set; }
+
+    /// <summary>Calls of OnHandshaked.</summary>
+    public int Handshakes { get; private set; }
+
     public Action<RecordingSession, CloseReason>? AtConnectFailed { get; set; }
 
     public ReceivedHook? AtReceived { get; set; }
@@ -178,6 +184,10 @@ public sealed class RecordingSession : Session
 
     public LoopTimer CallStartTimer(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
 
+    public void CallUpgrade(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTls(options, unread);
+
+    public ValueTask<TlsInfo> CallUpgradeAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTlsAsync(options, unread);
+
     public BroadcastGate Gate
     {
         get => BroadcastGate;
@@ -190,6 +200,15 @@ public sealed class RecordingSession : Session
     {
         using Callback callback = new(this, "connecting");
         AtConnecting?.Invoke(this);
+    }
+
+    protected override void OnHandshaked(TlsInfo info)
+    {
+        ArgumentNullException.ThrowIfNull(info);
+        if (!ReferenceEquals(info, Tls)) _rig.Violation("Session.Tls is not what OnHandshaked was told");
+        Handshakes++;
+        using Callback callback = new(this, AtHandshaked is null ? null : "handshaked");
+        AtHandshaked?.Invoke(this, info);
     }
 
     protected override void OnConnected()

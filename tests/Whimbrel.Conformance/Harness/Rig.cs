@@ -15,6 +15,8 @@ public abstract class Rig
     private readonly List<Client> _clients = [];
     private readonly ConcurrentQueue<RecordingSession> _sessions = new();
     private readonly List<Peer> _peers = [];
+    private readonly List<TlsPeer> _securePeers = [];
+    private readonly List<PeerListener> _listeners = [];
     private readonly ConcurrentQueue<string> _violations = new();
     private readonly ConcurrentQueue<Notice> _notices = new();
     private readonly List<string> _allowed = [];
@@ -33,11 +35,24 @@ public abstract class Rig
     /// <summary>Callbacks run on the thread pool (contract 14).</summary>
     public bool IsPool { get; }
 
+    /// <summary>With which TLS connections begin.</summary>
+    public TlsKind Tls { get; init; }
+
+    private TlsOptions ServerTls => Tls == TlsKind.Fake ? FakeTlsProfile.Server : TestCertificates.ServerOptions;
+
+    private TlsOptions ClientTls => Tls == TlsKind.Fake ? FakeTlsProfile.Client : TestCertificates.ClientOptions;
+
     /// <summary>The options as the transport of this test wants them.</summary>
     public T Scheduled<T>(T options)
         where T : ConnectionOptions
     {
         ArgumentNullException.ThrowIfNull(options);
+        if (Tls != TlsKind.None && options is ServerOptions { Tls: null } or ClientOptions { Tls: null })
+        {
+            options = (T)options.Clone();
+            typeof(T).GetProperty(nameof(ServerOptions.Tls))!.SetValue(options, options is ServerOptions ? ServerTls : ClientTls);
+        }
+
         if (!IsPool) return options;
         T copy = (T)options.Clone();
         typeof(ConnectionOptions).GetProperty(nameof(ConnectionOptions.Scheduling))!.SetValue(copy, Scheduling.ThreadPool);
@@ -239,11 +254,47 @@ public abstract class Rig
 
     internal void Add(RecordingSession session) => _sessions.Enqueue(session);
 
-    internal T Add<T>(T peer)
-        where T : Peer
+    internal Peer Add(Peer peer, bool isAccepted = false) => Tls == TlsKind.None ? Keep(peer) : Secure(peer, isAccepted);
+
+    /// <summary>A peer with TLS over this one; its handshake goes on while the rig waits.</summary>
+    public TlsPeer Secure(Peer peer, bool isAccepted, TlsOptions? options = null, string? host = "chat.test")
+    {
+        options ??= isAccepted ? ServerTls : ClientTls;
+        Whimbrel.Tls.TlsProfile profile = options.Maker?.Invoke(options, isAccepted) ?? new Whimbrel.Tls.SslStreamProfile(options, isAccepted);
+        TlsPeer secure = new(this, peer, profile, isAccepted ? null : host);
+        lock (_peers) _securePeers.Add(secure);
+        Keep(secure);
+        return secure;
+    }
+
+    /// <summary>With TLS somebody must answer the handshake before the test accepts.</summary>
+    protected PeerListener AddListener(PeerListener listener)
+    {
+        lock (_peers) _listeners.Add(listener);
+        return listener;
+    }
+
+    private Peer Keep(Peer peer)
     {
         lock (_peers) _peers.Add(peer);
         return peer;
+    }
+
+    /// <summary>Goes on with the handshakes of peers. True when something moved.</summary>
+    protected bool PumpPeers()
+    {
+        bool moved = false;
+        lock (_peers)
+        {
+            foreach (PeerListener listener in _listeners) moved |= listener.AcceptEarly();
+            for (int i = _securePeers.Count - 1; i >= 0; i--)
+            {
+                moved |= _securePeers[i].Pump();
+                if (_securePeers[i].IsClosed) _securePeers.RemoveAt(i);
+            }
+        }
+
+        return moved;
     }
 
     /// <summary>What the sessions saw, for the message of a failure.</summary>
@@ -307,6 +358,8 @@ public abstract class Rig
         {
             foreach (Peer peer in _peers) peer.Close();
             _peers.Clear();
+            _securePeers.Clear();
+            _listeners.Clear();
         }
     }
 

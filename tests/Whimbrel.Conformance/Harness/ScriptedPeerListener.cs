@@ -10,6 +10,6 @@ public sealed class ScriptedPeerListener(MemoryRig rig, MemoryPeerListener liste
 
     public override EndPoint EndPoint => listener.EndPoint;
 
-    public override Peer? TryAccept() => listener.TryAccept() is { } peer ? _rig.Add(new ScriptedPeer(_rig, peer)) : null;
+    protected override Peer? TryAcceptNow() => listener.TryAccept() is { } peer ? _rig.Add(new ScriptedPeer(_rig, peer), isAccepted: true) : null;
 }
 #endif

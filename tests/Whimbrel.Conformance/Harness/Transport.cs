@@ -41,7 +41,19 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport PortablePool { get; } = new("portable pool", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: true, loops, isPool: true));
 
+    public static Transport EpollTls { get; } = new("epoll tls", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Tls = TlsKind.Portable });
+
+    public static Transport EpollUnixTls { get; } = new("epoll unix tls", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: true, loops) { Tls = TlsKind.Portable });
+
+    public static Transport EpollPoolTls { get; } = new("epoll pool tls", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true) { Tls = TlsKind.Portable });
+
+    public static Transport PortableTls { get; } = new("portable tls", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: false, loops) { Tls = TlsKind.Portable });
+
 #if MEMORY
+    public static Transport MemoryTls { get; } = new("memory tls", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops) { Tls = TlsKind.Fake });
+
+    public static Transport MemorySslStream { get; } = new("memory sslstream", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops) { Tls = TlsKind.Portable });
+
     public static Transport MemoryPool { get; } = new("memory pool", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops, isPool: true));
 
     public static Transport MemoryTcp { get; } = new("memory tcp", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops));

@@ -30,7 +30,7 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     public void An_echo_comes_back_whole_whatever_the_peer_reads_at_a_time(int readBytes, int total) => Run(rig =>
     {
         if (rig.IsVirtual) total = Math.Min(total, 1_000_000);
-        Server echo = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new EchoSession()));
+        Server echo = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new EchoSession()));
         rig.Await(echo.StartAsync());
         Peer peer = rig.Dial(echo.EndPoint!);
         byte[] data = Pattern(total);
@@ -61,9 +61,9 @@ public abstract class BackPressureSuite(Transport transport) : TrafficSuite(tran
     {
         long total = rig.IsVirtual ? 2 * 1024 * 1024 : 64 * 1024 * 1024;
         List<PushSession> sessions = [];
-        Server server = rig.Keep(new Server(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, () => Add(new PushSession(total, 1, 2))));
+        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), () => Add(new PushSession(total, 1, 2))));
         rig.Await(server.StartAsync());
-        Client client = new(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }, () => Add(new PushSession(total, 2, 1)));
+        Client client = new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }), () => Add(new PushSession(total, 2, 1)));
         rig.Await(client.ConnectAsync());
         rig.Until(() => sessions.Count == 2 && sessions.All(static s => s.IsDone), "both to have all");
         Assert.All(sessions, static s => Assert.Null(s.Wrong));

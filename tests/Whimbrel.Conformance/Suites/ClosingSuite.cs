@@ -220,7 +220,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.InRange(session.ReceivedCount, 1, 5);
         Assert.Equal($"connecting, connected, received {session.ReceivedCount}, disconnected LocalClose", session.Life);
         Assert.Null(session.Tag);
-        Assert.Equal(75, session.BytesReceived);
+        // Over TLS what is thrown away is not decrypted.
+        if (rig.Tls == TlsKind.None) Assert.Equal(75, session.BytesReceived);
     });
 
     [Fact, Contract(12)]
@@ -235,7 +236,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < 50_000; i++) peer.Write(new byte[4096]);
         });
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
-        Assert.InRange(server.Session().BytesReceived, 64 * 1024, 256 * 1024);
+        if (rig.Tls == TlsKind.None) Assert.InRange(server.Session().BytesReceived, 64 * 1024, 256 * 1024);
     });
 
     [Fact, Contract(12)]

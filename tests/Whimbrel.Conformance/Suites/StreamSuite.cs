@@ -645,14 +645,14 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     private static (ConnectionStream Here, ConnectionStream There) Pair(Rig rig)
     {
         (Server server, Func<ConnectionStream> stream) = Serve(rig, null);
-        ConnectionStream there = rig.Await(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint }));
+        ConnectionStream there = rig.Await(ConnectionStream.ConnectAsync(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint })));
         return (stream(), there);
     }
 
     private static (Server Server, Func<ConnectionStream> Stream) Serve(Rig rig, ServerOptions? options)
     {
         ConnectionStream? made = null;
-        Server server = rig.Keep(new Server(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, ConnectionStream.Serve(ForEver)));
+        Server server = rig.Keep(new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionStream.Serve(ForEver)));
         rig.Await(server.StartAsync());
         return (server, () =>
         {

@@ -1,4 +1,5 @@
 using System.Runtime.InteropServices;
+using Whimbrel.Conformance;
 using Whimbrel.Tls;
 
 namespace Whimbrel.Tests.Tls;

@@ -1,7 +1,7 @@
 using System.Runtime.InteropServices;
 using Whimbrel.Tls;
 
-namespace Whimbrel.Tests.Tls;
+namespace Whimbrel.Conformance;
 
 /// <summary>
 /// One end of a connection without a connection: a layer, what came in and was not consumed, what it delivered. It does what
@@ -15,6 +15,7 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
     private readonly byte* _memory;
     private readonly int _outputBytes;
     private readonly TlsScratch _scratch = new();
+    private bool _isDisposed;
 
     public TlsEnd(TlsProfile profile, string? host = null, int outputBytes = 32 * 1024)
     {
@@ -154,6 +155,8 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 
     public void Dispose()
     {
+        if (_isDisposed) return;
+        _isDisposed = true;
         Layer?.Free();
         NativeMemory.Free(_memory);
     }

@@ -1,0 +1,61 @@
+namespace Whimbrel.Conformance;
+
+// What a connection promises, promised over TLS as well: the portable layer on epoll and on the portable engine, a layer without
+// cryptography on the memory engine, whose seeds need the same bytes each time.
+public sealed class EpollTlsLifecycle() : LifecycleSuite(Transport.EpollTls);
+
+public sealed class EpollTlsReceiving() : ReceivingSuite(Transport.EpollTls);
+
+public sealed class EpollTlsPause() : PauseSuite(Transport.EpollTls);
+
+public sealed class EpollTlsClosing() : ClosingSuite(Transport.EpollTls);
+
+public sealed class EpollTlsSending() : SendingSuite(Transport.EpollTls);
+
+public sealed class EpollTlsBackPressure() : BackPressureSuite(Transport.EpollTls);
+
+public sealed class EpollTlsGroup() : GroupSuite(Transport.EpollTls);
+
+public sealed class EpollTlsConcurrency() : ConcurrencySuite(Transport.EpollTls);
+
+public sealed class EpollTlsStream() : StreamSuite(Transport.EpollTls);
+
+public sealed class EpollTlsHandOver() : HandOverSuite(Transport.EpollTls);
+
+public sealed class PortableTlsReceiving() : ReceivingSuite(Transport.PortableTls);
+
+public sealed class PortableTlsClosing() : ClosingSuite(Transport.PortableTls);
+
+public sealed class EpollTlsFeature() : TlsSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixTlsFeature() : TlsSuite(Transport.EpollUnix);
+
+public sealed class PortableTlsFeature() : TlsSuite(Transport.PortableTcp);
+
+#if MEMORY
+public sealed class MemoryTlsFeature() : TlsSuite(Transport.MemoryTcp);
+
+public sealed class MemoryTlsLifecycle() : LifecycleSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsReceiving() : ReceivingSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsPause() : PauseSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsClosing() : ClosingSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsSending() : SendingSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsBackPressure() : BackPressureSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsGroup() : GroupSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsConcurrency() : ConcurrencySuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsHandOver() : HandOverSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsOrder() : OrderSuite(Transport.MemoryTls);
+
+public sealed class MemoryTlsLimit() : LimitSuite(Transport.MemoryTls);
+
+public sealed class MemorySslStreamReceiving() : ReceivingSuite(Transport.MemorySslStream);
+#endif

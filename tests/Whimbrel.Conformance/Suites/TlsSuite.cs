@@ -1,0 +1,563 @@
+using System.Net;
+using System.Security.Authentication;
+using System.Security.Cryptography.X509Certificates;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>What TLS adds to a connection: the handshake between connecting and connected, trust, names, limits, ends, reload, upgrade.</summary>
+public abstract class TlsSuite(Transport transport) : Suite(transport)
+{
+    private static TlsOptions Client => TestCertificates.ClientOptions;
+
+    private static ServerOptions Options(Rig rig, TlsOptions tls) => new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls };
+
+    private static RecordingServer Serve(Rig rig, TlsOptions? tls = null, Action<RecordingSession>? setUp = null) => rig.Serve(setUp, Options(rig, tls ?? TestCertificates.ServerOptions));
+
+    private static TlsPeer Dial(Rig rig, Server server, TlsOptions? tls = null, string host = "chat.test") => rig.Secure(rig.Dial(server.EndPoint!), isAccepted: false, tls ?? Client, host);
+
+    private static TlsOptions With(X509Certificate2 certificate, X509Certificate2Collection? chain = null) => new() { Certificate = TlsCertificate.From(certificate, chain) };
+
+    private static ClientOptions To(Rig rig, EndPoint endPoint, TlsOptions? tls = null) => new() { Engine = rig.Engine, EndPoint = endPoint, Tls = tls ?? Client };
+
+    private static void Echo(RecordingSession session) => session.AtReceived = static (x, data) => x.Send(data);
+
+    private static TlsException Failed(RecordingSession session, TlsFailure failure)
+    {
+        Assert.Equal(CloseCause.TlsHandshake, session.End());
+        Assert.Equal("connecting, connect failed TlsHandshake", session.Life);
+        Assert.Equal(failure, session.Reason.TlsFailure);
+        Assert.Equal(failure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls, session.Reason.Error.Category);
+        return Assert.IsType<TlsException>(session.Reason.Exception);
+    }
+
+    // ------------------------------------------------------------------ the handshake
+
+    [Fact, Contract(1)]
+    public void OnHandshaked_comes_right_before_OnConnected_and_knows_what_was_agreed_on() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: static s =>
+        {
+            Echo(s);
+            s.AtHandshaked = static (_, _) => { };
+        });
+        TlsPeer peer = Dial(rig, server);
+        peer.Write("hello");
+        Assert.Equal("hello", peer.ReadText(5));
+        RecordingSession session = server.Connected();
+        Assert.Equal("connecting, handshaked, connected, received 5", session.Life);
+        Assert.Equal("chat.test", session.Tls!.ServerName);
+        Assert.Equal(SslProtocols.Tls13, session.Tls.Protocol);
+        Assert.Equal(5, session.BytesReceived);
+        rig.Until(() => session.BytesSent == 5, "the answer to be counted");
+        Assert.Equal(0, session.BytesPending);
+        ServerCounters counters = server.ReadCounters();
+        Assert.Equal((1L, 0L, 0), (counters.TlsHandshakes, counters.TlsFailed, counters.TlsShaking));
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+        Assert.Empty(peer.ReadToEnd());
+    });
+
+    [Fact]
+    public void A_client_and_a_server_of_ours_talk() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: Echo);
+        byte[] data = Pattern(300_000);
+        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, server.EndPoint!), s => s.AtConnected = x => x.Send(data)));
+        session.UntilReceived(data.Length);
+        Assert.Equal(data, session.Received);
+        Assert.Equal("CN=chat.test", session.Tls!.PeerCertificate!.Subject);
+        Assert.Null(server.Connected().Tls!.PeerCertificate);
+        session.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+    });
+
+    [Fact]
+    public void A_session_that_closes_in_OnHandshaked_was_never_connected() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: static s => s.AtHandshaked = static (x, _) => x.Close());
+        TlsPeer peer = Dial(rig, server);
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+        Assert.Equal("connecting, handshaked, connect failed LocalClose", server.Session().Life);
+        peer.Close();
+    });
+
+    [Fact, Contract(10)]
+    public void A_pause_before_the_handshake_holds_the_bytes_and_not_the_handshake() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: static s => s.AtConnecting = static x => x.PauseReceiving());
+        TlsPeer peer = Dial(rig, server);
+        peer.Write("held");
+        RecordingSession session = server.Connected();
+        rig.Settle();
+        Assert.Equal(0, session.ReceivedCount);
+        session.ResumeReceiving();
+        session.UntilReceived(4);
+        peer.Close();
+        session.End();
+    });
+
+    [Fact]
+    public void A_handshake_byte_by_byte_succeeds() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: Echo);
+        TlsPeer peer = rig.Secure(new DripPeer(rig, rig.Dial(server.EndPoint!)), isAccepted: false, Client);
+        peer.Write("slow");
+        Assert.Equal("slow", peer.ReadText(4));
+        peer.Close();
+        server.Session().End();
+    });
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(3)]
+    [InlineData(100)]
+    public void A_handshake_that_stalls_ends_at_its_deadline(int bytes) => Run(rig =>
+    {
+        TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), HandshakeTimeout = TimeSpan.FromMilliseconds(200) };
+        RecordingServer server = Serve(rig, tls);
+        Peer peer = rig.Dial(server.EndPoint!);
+        byte[] hello = [0x16, 3, 1, 1, 0, 1, 0, 0, 252, 3, 3, .. new byte[200]];
+        if (bytes > 0) peer.Write(hello[..bytes]);
+        rig.Until(() => server.Made.Count == 1, "the session");
+        rig.Pass(TimeSpan.FromMilliseconds(250));
+        TlsException e = Failed(server.Session(), TlsFailure.TimedOut);
+        Assert.Contains("not done within 0.2 s", e.Message, StringComparison.Ordinal);
+        Assert.Equal(1, server.ReadCounters().TlsFailed);
+    });
+
+    [Fact]
+    public void Handshakes_are_limited_and_who_is_too_many_is_closed_at_once() => Run(
+        rig =>
+        {
+            TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 2 };
+            RecordingServer server = Serve(rig, tls);
+            Peer[] stalled = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+            rig.Until(() => server.ReadCounters().TlsShaking == 2, "two handshakes to run");
+            rig.Dial(server.EndPoint!);
+            Failed(server.Session(2), TlsFailure.TooMany);
+            foreach (Peer peer in stalled) peer.Close();
+            rig.Until(() => server.ReadCounters().TlsShaking == 0, "the handshakes to end");
+            TlsPeer good = Dial(rig, server);
+            server.Connected(3);
+            good.Close();
+        },
+        loops: 1);
+
+    [Fact]
+    public void A_peer_that_leaves_in_the_middle_of_the_handshake_is_told_so() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write([0x16, 3, 1, 2, 0, 1, 0]);
+        peer.FinishSending();
+        Failed(server.Session(), TlsFailure.PeerLeft);
+        Assert.Equal(CloseInitiator.Peer, server.Session().Reason.Initiator);
+    });
+
+    [Fact]
+    public void Stopping_the_server_ends_handshakes_as_well() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig);
+        rig.Dial(server.EndPoint!);
+        rig.Until(() => server.ReadCounters().TlsShaking == 1, "the handshake to run");
+        rig.Await(server.StopAsync(TimeSpan.FromMilliseconds(50)));
+        Assert.Equal(CloseCause.ServerStopped, server.Session().End());
+        Assert.Equal("connecting, connect failed ServerStopped", server.Session().Life);
+    });
+
+    [Theory]
+    [InlineData(4096, false)]
+    [InlineData(0, true)]
+    public void A_long_handshake_is_made_off_the_loop_and_ends_on_it(int rsaBits, bool asksClients) => Run(rig =>
+    {
+        TlsOptions tls = new()
+        {
+            Certificate = TlsCertificate.From(rsaBits > 0 ? TestCertificates.Make("rsa", "chat.test", rsaBits: rsaBits) : TestCertificates.Server),
+            ClientCertificates = asksClients ? TlsClientCertificates.Required : TlsClientCertificates.Off,
+            Roots = TestCertificates.Roots,
+        };
+        RecordingServer server = Serve(rig, tls, Echo);
+        TlsOptions own = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Client) };
+        for (int i = 0; i < 3; i++)
+        {
+            TlsPeer peer = Dial(rig, server, own);
+            peer.Write("long");
+            Assert.Equal("long", peer.ReadText(4));
+            Assert.Equal(asksClients ? "CN=a client" : null, server.Connected(i).Tls!.PeerCertificate?.Subject);
+            peer.Close();
+            server.Session(i).End();
+        }
+
+        // One that ends while the pool has its layer.
+        Peer gone = rig.Dial(server.EndPoint!);
+        TlsPeer leaves = rig.Secure(gone, isAccepted: false, own);
+        leaves.Close();
+        server.Session(3).End();
+    });
+
+    // ------------------------------------------------------------------ what is refused
+
+    [Fact]
+    public void Plain_HTTP_on_the_TLS_port_gets_an_answer_in_plain_HTTP() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("GET / HTTP/1.1\r\nHost: chat.test\r\n\r\n");
+        string answer = peer.ReadTextToEnd();
+        Assert.StartsWith("HTTP/1.1 400", answer, StringComparison.Ordinal);
+        Assert.EndsWith("here", answer, StringComparison.Ordinal);
+        string length = answer.Split("Content-Length: ")[1].Split("\r\n")[0];
+        Assert.Equal(int.Parse(length, System.Globalization.CultureInfo.InvariantCulture), answer.Split("\r\n\r\n")[1].Length);
+        peer.Close();
+        Assert.Contains("client speaks plain HTTP on a TLS port", Failed(server.Session(), TlsFailure.NotTls).Message, StringComparison.Ordinal);
+        Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.TlsHandshake && n.Page == "tls-handshake.md");
+    });
+
+    [Fact]
+    public void Garbage_is_refused_with_an_alert_and_counted() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write([0x80, 0x2e, 1, 0, 2, 0, 0x15]);
+        Assert.Equal([0x15, 3, 3, 0, 2, 2, 70], peer.ReadToEnd());
+        peer.Close();
+        Assert.Contains("it begins with 0x802E0100", Failed(server.Session(), TlsFailure.NotTls).Message, StringComparison.Ordinal);
+        Peer inside = rig.Dial(server.EndPoint!);
+        inside.Write([0x16, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9]);
+        inside.FinishSending();
+        Assert.Equal(CloseCause.TlsHandshake, server.Session(1).End());
+        inside.Close();
+        Assert.Equal(2, server.ReadCounters().TlsFailed);
+    });
+
+    [Fact]
+    public void A_client_of_another_version_protocol_or_name_is_told_so_in_words() => Run(rig =>
+    {
+        TlsOptions tls = new()
+        {
+            Certificate = TlsCertificate.From(TestCertificates.Server),
+            Protocols = SslProtocols.Tls13,
+            ApplicationProtocols = ["chat/1"],
+            Names = new Dictionary<string, TlsOptions> { ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls13, ApplicationProtocols = ["chat/1"] } },
+            UnknownName = TlsUnknownName.Refuse,
+        };
+        RecordingServer server = Serve(rig, tls);
+        Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls12 });
+        Assert.Contains("client offers only TLS 1.0, 1.1, 1.2; server allows TLS 1.3", Failed(server.Session(0), TlsFailure.NoCommonVersion).Message, StringComparison.Ordinal);
+        Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["mail/1"] });
+        Assert.Contains("client offers the application protocols mail/1; server has chat/1", Failed(server.Session(1), TlsFailure.NoCommonApplicationProtocol).Message, StringComparison.Ordinal);
+        Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots }, "else.test");
+        Assert.Contains("client asks for 'else.test', which this server does not serve", Failed(server.Session(2), TlsFailure.UnknownName).Message, StringComparison.Ordinal);
+        TlsPeer good = Dial(rig, server, new TlsOptions { Roots = TestCertificates.Roots, ApplicationProtocols = ["chat/2", "chat/1"] });
+        Assert.Equal("chat/1", server.Connected(3).Tls!.ApplicationProtocol);
+        good.Close();
+    });
+
+    [Fact]
+    public void A_client_refuses_bad_certificates_and_the_dial_fails_with_the_reason() => Run(rig =>
+    {
+        (X509Certificate2 Certificate, string Words)[] cases =
+        [
+            (TestCertificates.Make("other", "other.test"), "does not cover 'chat.test', only other.test"),
+            (TestCertificates.Make("old", "chat.test", fromDays: -20, toDays: -10), "expired"),
+            (TestCertificates.Make("young", "chat.test", fromDays: 10, toDays: 20), "is not valid before"),
+            (TestCertificates.Make("self", "chat.test", selfSigned: true), "self-signed"),
+            (TestCertificates.Make("foreign", "chat.test", issuer: TestCertificates.OtherRoot), "not among the trusted roots"),
+            (TestCertificates.Make("usage", "chat.test", forServers: false), "not meant for this use"),
+            (TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate), "did not send it as an intermediate"),
+        ];
+        foreach ((X509Certificate2 certificate, string words) in cases)
+        {
+            RecordingServer server = Serve(rig, With(certificate));
+            RecordingClient client = rig.MakeClient(To(rig, server.EndPoint!));
+            NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+            Assert.Equal(ErrorCategory.Tls, e.Error.Category);
+            Assert.Contains(words, e.Message, StringComparison.Ordinal);
+            Failed(client.Attempt(), TlsFailure.CertificateRejected);
+            Assert.NotEqual(CloseCause.None, server.Session().End());
+            rig.Await(server.StopAsync(TimeSpan.Zero));
+        }
+    });
+
+    [Fact]
+    public void A_server_refuses_bad_client_certificates() => Run(rig =>
+    {
+        TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = TestCertificates.Roots };
+        RecordingServer server = Serve(rig, tls);
+        TlsOptions Own(X509Certificate2? own) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = own is null ? null : TlsCertificate.From(own) };
+        Dial(rig, server, Own(null));
+        Assert.Contains("the client gave no certificate", Failed(server.Session(0), TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
+        Dial(rig, server, Own(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)));
+        Assert.Contains("not among the trusted roots", Failed(server.Session(1), TlsFailure.CertificateRejected).Message, StringComparison.Ordinal);
+        Assert.Equal(2, server.ReadCounters().TlsFailed);
+    });
+
+    [Fact]
+    public void The_name_that_is_dialled_is_the_name_that_is_checked() => Run(rig =>
+    {
+        if (rig.IsUnix)
+        {
+            RecordingServer unix = Serve(rig);
+            ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(rig.MakeClient(To(rig, unix.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots })).ConnectAsync()));
+            Assert.Contains("HostName is missing", e.Message, StringComparison.Ordinal);
+            return;
+        }
+
+        // The address is in the certificate.
+        RecordingServer server = Serve(rig, setUp: Echo);
+        RecordingSession session = rig.Connect(rig.MakeClient(To(rig, server.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots }), static s => s.AtConnected = static x => x.Send("x"u8)));
+        session.UntilReceived(1);
+        RecordingServer other = Serve(rig, With(TestCertificates.Make("other", "other.test")));
+        NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(rig.MakeClient(To(rig, other.EndPoint!, new TlsOptions { Roots = TestCertificates.Roots })).ConnectAsync()));
+        Assert.Contains("does not cover '127.0.0.1'", refused.Message, StringComparison.Ordinal);
+        session.Close();
+    });
+
+    // ------------------------------------------------------------------ ends
+
+    [Fact]
+    public void An_end_without_close_notify_is_no_proper_end() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: static s => s.AtPeerFinished = static _ => { });
+        TlsPeer peer = Dial(rig, server);
+        peer.Write("all of it?");
+        peer.Cut();
+        RecordingSession session = server.Connected();
+        Assert.Equal(CloseCause.TlsTruncated, session.End());
+        Assert.Equal(TlsFailure.Truncated, session.Reason.TlsFailure);
+        Assert.False(session.Reason.IsGraceful);
+        Assert.Equal("connecting, connected, received 10, disconnected TlsTruncated", session.Life);
+    });
+
+    [Fact]
+    public void What_comes_after_close_notify_is_ignored() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, setUp: static s => s.AtPeerFinished = static _ => { });
+        TlsPeer peer = Dial(rig, server);
+        peer.Write("last");
+        RecordingSession session = server.Connected();
+        session.UntilReceived(4);
+        peer.CloseNotifyOnly();
+        session.Until("peer finished");
+        try
+        {
+            peer.Raw.Write([0x17, 3, 3, 0, 20, .. new byte[20]]);
+        }
+        catch (IOException)
+        {
+            // As good.
+        }
+
+        rig.Settle();
+        Assert.Equal(SendResult.Queued, session.Send("still"u8));
+        Assert.Equal("still", peer.ReadText(5));
+        session.Close();
+        Assert.Equal(4, session.ReceivedCount);
+    });
+
+    [Fact]
+    public void A_record_that_was_changed_ends_the_connection_and_nothing_of_it_is_delivered() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig);
+        TlsPeer peer = Dial(rig, server);
+        peer.Write("good");
+        RecordingSession session = server.Connected();
+        session.UntilReceived(4);
+        peer.Raw.Write([0x17, 3, 3, 0, 40, .. Pattern(40)]);
+        Assert.Equal(CloseCause.TlsBroken, session.End());
+        Assert.Equal(TlsFailure.BadRecord, session.Reason.TlsFailure);
+        Assert.Equal(4, session.ReceivedCount);
+    });
+
+    // ------------------------------------------------------------------ certificates from files
+
+    [Fact]
+    public void A_renewed_certificate_is_taken_without_dropping_anybody() => Run(rig =>
+    {
+        string folder = Directory.CreateTempSubdirectory("whimbrel").FullName;
+        string chain = Path.Combine(folder, "fullchain.pem"), key = Path.Combine(folder, "privkey.pem");
+        X509Certificate2 first = TestCertificates.Make("first", "chat.test"), second = TestCertificates.Make("second", "chat.test");
+        Write(first);
+        RecordingServer server = Serve(rig, new TlsOptions { Certificate = TlsCertificate.FromPemFile(chain, key) }, Echo);
+        TlsPeer old = Dial(rig, server);
+        rig.Until(() => old.IsReady, "the first handshake");
+        Assert.Equal("CN=first", old.Info!.PeerCertificate!.Subject);
+
+        // A file that is broken for a moment changes nothing.
+        File.WriteAllText(chain, "-----BEGIN CERTIFICATE-----\n");
+        rig.Pass(TimeSpan.FromSeconds(2.1));
+        Assert.Equal("CN=first", SubjectSeen());
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.Certificate && n.Message.Contains("stays in use", StringComparison.Ordinal)), "the notice about the file");
+
+        Write(second);
+        rig.Pass(TimeSpan.FromSeconds(2.1));
+        rig.Until(() => SubjectSeen() == "CN=second", "the renewed certificate");
+        old.Write("still here");
+        Assert.Equal("still here", old.ReadText(10));
+        Assert.Equal(0, server.ReadCounters().TlsFailed);
+        Directory.Delete(folder, recursive: true);
+
+        void Write(X509Certificate2 certificate)
+        {
+            File.WriteAllText(key, certificate.GetECDsaPrivateKey()!.ExportPkcs8PrivateKeyPem());
+            File.WriteAllText(chain, certificate.ExportCertificatePem());
+        }
+
+        string SubjectSeen()
+        {
+            TlsPeer peer = Dial(rig, server);
+            rig.Until(() => peer.IsSettled, "a handshake");
+            string subject = peer.Info!.PeerCertificate!.Subject;
+            peer.Close();
+            return subject;
+        }
+    });
+
+    // ------------------------------------------------------------------ upgrade
+
+    [Fact, Contract(16)]
+    public void An_upgrade_sends_what_was_queued_plain_and_what_follows_encrypted() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtHandshaked = static (x, _) => x.Send("secret hello"u8);
+            s.AtUnread = static (x, unread) =>
+            {
+                if (x.Tls is not null) return unread.Length;
+                if (unread.Length < 8) return 0;
+                x.Send("go ahead"u8);
+                x.CallUpgrade(TestCertificates.ServerOptions);
+                x.Send("queued for later "u8);
+                return 8;
+            };
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        Assert.Equal("queued for later secret hello", peer.ReadText(29));
+        RecordingSession session = server.Connected();
+        peer.Write("and back");
+        session.UntilReceived(16);
+        Assert.Equal("connecting, connected, received 8, handshaked, received 8", session.Life);
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+        Assert.Equal(8 + 29, session.BytesSent);
+    });
+
+    [Fact, Contract(16)]
+    public void Both_roles_upgrade_and_the_task_ends_with_what_was_agreed_on() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        {
+            if (x.Tls is not null)
+            {
+                x.Send(unread);
+                return unread.Length;
+            }
+
+            if (unread.Length < 8) return 0;
+            x.Send("ok"u8);
+            x.CallUpgrade(TestCertificates.ServerOptions);
+            return 8;
+        });
+        ValueTask<TlsInfo> upgraded = default;
+        RecordingSession client = rig.Connect(server.EndPoint!, s =>
+        {
+            s.AtConnected = static x => x.Send("STARTTLS"u8);
+            s.AtUnread = (x, unread) =>
+            {
+                if (x.Tls is not null) return unread.Length;
+                if (unread.Length < 2) return 0;
+                upgraded = x.CallUpgradeAsync(Client);
+                return 2;
+            };
+        });
+        client.UntilReceived(2);
+        TlsInfo info = rig.Await(upgraded);
+        Assert.Same(info, client.Tls);
+        byte[] data = Pattern(100_000);
+        Assert.Equal(SendResult.Queued, client.Send(data));
+        client.UntilReceived(2 + data.Length);
+        Assert.Equal(data, client.Received[2..]);
+        client.Close();
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+    });
+
+    [Fact, Contract(16)]
+    public void Bytes_before_the_upgrade_are_refused_unless_they_are_passed_on() => Run(rig =>
+    {
+        foreach (bool passes in (bool[])[false, true])
+        {
+            RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+            {
+                if (x.Tls is not null) return unread.Length;
+                if (unread.Length < 9) return 0;
+                x.CallUpgrade(TestCertificates.ServerOptions, passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+                return 8;
+            });
+            Peer raw = rig.Dial(server.EndPoint!);
+            if (!passes)
+            {
+                raw.Write("STARTTLSinjected");
+                Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
+                Assert.Equal(TlsFailure.UnreadBeforeUpgrade, server.Session().Reason.TlsFailure);
+                raw.Close();
+                continue;
+            }
+
+            raw.Write("STARTTLS");
+            TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+            peer.Write("inside");
+            server.Connected().UntilReceived(8 + 6);
+            Assert.EndsWith("inside", server.Session().ReceivedText, StringComparison.Ordinal);
+            peer.Close();
+            server.Session().End();
+        }
+    });
+
+    [Fact, Contract(16)]
+    public void An_upgrade_that_fails_ends_the_connection() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
+        {
+            x.CallUpgrade(TestCertificates.ServerOptions);
+            Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(TestCertificates.ServerOptions));
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("x");
+        server.Connected().UntilReceived(1);
+        raw.Write("this is not TLS");
+        Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
+        Assert.Equal("connecting, connected, received 1, disconnected TlsHandshake", server.Session().Life);
+        raw.Close();
+    });
+
+    // ------------------------------------------------------------------ options
+
+    [Fact]
+    public void Mistakes_in_the_options_fail_the_start_by_name() => Run(rig =>
+    {
+        (TlsOptions Options, string Words)[] cases =
+        [
+            (new TlsOptions(), "Tls.Certificate is missing"),
+            (new TlsOptions { Certificate = TlsCertificate.From(X509CertificateLoader.LoadCertificate(TestCertificates.Server.RawData)) }, "has no private key"),
+            (new TlsOptions { Certificate = TlsCertificate.FromPemFile("/nowhere/at/all.pem") }, "/nowhere/at/all.pem cannot be loaded"),
+#pragma warning disable SYSLIB0039, CA5397 // that it is refused is the test
+            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls11 }, "older versions are broken"),
+#pragma warning restore SYSLIB0039, CA5397
+            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Names = new Dictionary<string, TlsOptions> { ["x.test"] = With(TestCertificates.Server) } }, "does not cover 'x.test'"),
+            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), HostName = "x" }, "HostName is for clients"),
+            (new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.Portable, TicketCount = 2 }, "TicketCount"),
+        ];
+        foreach ((TlsOptions options, string words) in cases)
+        {
+            ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(new Server(Options(rig, options), () => new RecordingSession(rig)).StartAsync()));
+            Assert.Contains(words, e.Message, StringComparison.Ordinal);
+        }
+
+        ArgumentException missing = Assert.Throws<ArgumentException>(() => rig.Await(new Server(new ServerOptions { Engine = rig.Engine, Address = "tls://127.0.0.1:0" }, () => new RecordingSession(rig)).StartAsync()));
+        Assert.Contains("Tls is missing", missing.Message, StringComparison.Ordinal);
+    });
+}
