@@ -42,6 +42,7 @@
 #define STALLED_SWEEPS 8            // 8 sweeps of 250 ms: two seconds in which the loop did run and nothing came
 #define KNOWN_MESSAGES 8192u        // push: messages of which the right bytes are kept (256 KiB)
 #define MAX_STEPS 8
+#define MAX_SIZE (1024u * 1024)
 
 enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS };
 enum phase { WARMING, MEASURING, DRAINING, CLOSING };
@@ -55,6 +56,7 @@ struct connection {
     uint32_t send_at, receive_at;   // positions in the table
     uint64_t sent, received;        // bytes since the connection opened
     uint64_t received_at_sweep;
+    uint64_t heard_ns;              // with --stall-ms: when something came last
     uint64_t started_ns;            // ping-pong: when the message left; short: when the socket was made
     uint64_t next_sequence;         // push
     uint8_t carry[MESSAGE_SIZE];    // push: the beginning of a message whose end has not come yet
@@ -86,6 +88,7 @@ struct worker {
     uint64_t bytes, messages;       // received since the beginning
     uint64_t gaps, skipped;         // push: holes in the sequence, and messages in them
     uint64_t opened;                // short: connections opened by this worker
+    uint64_t stalls, longest_gap_ns; // with --stall-ms
     struct sample first, last;
     struct histogram latency;
     struct message *known;          // push: ring of right messages; holds the sequences [known_low, known_high)
@@ -104,7 +107,7 @@ static bool check = true, lossless;
 static int watched_pid;
 static struct sockaddr_storage server_address;
 static socklen_t server_address_length;
-static uint64_t window_bytes, epoch_ns;
+static uint64_t window_bytes, epoch_ns, stall_ns;
 static uint8_t *table;
 static struct worker workers[MAX_THREADS];
 static pthread_mutex_t failing = PTHREAD_MUTEX_INITIALIZER;
@@ -154,6 +157,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *fo
           "  --warmup S         before it                                              2\n"
           "  --threads N                                                               1\n"
           "  --lossless         push: a hole in the sequence fails the run\n"
+          "  --stall-ms N       pingpong, echo: count the times a connection got nothing for longer\n"
           "  --hold S           idle: longest wait for a line on stdin after each step 30\n"
           "  --watch PID        also report the CPU of this process over the window\n"
           "  --no-check         do not compare the bytes (to show what the check costs)\n"
@@ -192,6 +196,16 @@ static uint32_t advance(uint32_t position, size_t bytes)
     return (uint32_t)((position + bytes) % TABLE_SIZE);
 }
 
+// The time in which a connection that waits for an answer got no byte, as far as it lies in the measured window.
+static void note_gap(struct worker *w, struct connection *c)
+{
+    uint64_t now = clock_ns(), since = c->heard_ns > w->first.ns ? c->heard_ns : w->first.ns;
+    c->heard_ns = now;
+    if (w->phase != MEASURING || now <= since) return;
+    if (now - since > w->longest_gap_ns) w->longest_gap_ns = now - since;
+    if (now - since > stall_ns) w->stalls++;
+}
+
 // Counts and compares what came. `bytes` is at most RECEIVE_SIZE.
 static void take_echo(struct worker *w, struct connection *c, size_t bytes)
 {
@@ -209,6 +223,7 @@ static void take_echo(struct worker *w, struct connection *c, size_t bytes)
     c->receive_at = advance(c->receive_at, bytes);
     c->received += bytes;
     w->bytes += bytes;
+    if (stall_ns) note_gap(w, c);
 }
 
 // ---- sockets --------------------------------------------------------------------------------------------------------
@@ -637,6 +652,8 @@ static void move_phase(struct worker *w)
         take_sample(w, &w->first);
         w->next_phase_ns = w->first.ns + (uint64_t)(seconds * 1e9);
     } else {
+        // What is still silent has been so until now.
+        for (unsigned i = 0; stall_ns && i < w->count; i++) note_gap(w, &w->connections[i]);
         take_sample(w, &w->last);
         announce(w, "window end");
         w->next_phase_ns = UINT64_MAX;
@@ -691,7 +708,7 @@ static void start_traffic(struct worker *w)
     w->next_sweep_ns = now + SWEEP_NS;
     for (unsigned i = 0; i < w->count; i++) {
         struct connection *c = &w->connections[i];
-        c->started_ns = clock_ns();
+        c->started_ns = c->heard_ns = clock_ns();
         c->awaited = scenario == PUSH;
         if (scenario == ECHO) send_window(w, c);
         else if (scenario == PINGPONG) send_stream(w, c, size);
@@ -726,8 +743,10 @@ static void make_worker(struct worker *w, unsigned index, unsigned count)
 static void print_result(void)
 {
     struct worker *first = &workers[0];
-    uint64_t bytes = 0, count = 0, gaps = 0, skipped = 0;
+    uint64_t bytes = 0, count = 0, gaps = 0, skipped = 0, stalls = 0, longest_gap_ns = 0;
     for (unsigned t = 0; t < threads; t++) {
+        stalls += workers[t].stalls;
+        if (workers[t].longest_gap_ns > longest_gap_ns) longest_gap_ns = workers[t].longest_gap_ns;
         bytes += workers[t].last.bytes - workers[t].first.bytes;
         count += workers[t].last.messages - workers[t].first.messages;
         gaps += workers[t].gaps;
@@ -750,6 +769,8 @@ static void print_result(void)
                first->last.server_ns - first->first.server_ns, first->last.server_user_ticks - first->first.server_user_ticks,
                first->last.server_system_ticks - first->first.server_system_ticks);
     if (scenario == PUSH) printf(",\"gaps\":%" PRIu64 ",\"skipped\":%" PRIu64, gaps, skipped);
+    if (stall_ns)
+        printf(",\"stall_ms\":%" PRIu64 ",\"stalls\":%" PRIu64 ",\"longest_gap_ns\":%" PRIu64, stall_ns / 1000000u, stalls, longest_gap_ns);
     puts(",\"errors\":0}");
     fflush(stdout);
 }
@@ -934,7 +955,8 @@ static void parse_options(int argc, char **argv)
     static const struct option options[] = {
         {"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {"connections", 1, 0, 'c'}, {"messages", 1, 0, 'm'}, {"size", 1, 0, 's'},
         {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"threads", 1, 0, 't'}, {"lossless", 0, 0, 'l'}, {"hold", 1, 0, 'h'},
-        {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {"groups", 1, 0, 'g'}, {"members", 1, 0, 'M'}, {0, 0, 0, 0}};
+        {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {"groups", 1, 0, 'g'}, {"members", 1, 0, 'M'},
+        {"stall-ms", 1, 0, 'S'}, {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
@@ -942,13 +964,14 @@ static void parse_options(int argc, char **argv)
         case 'u': set_unix(optarg); break;
         case 'c': parse_steps(optarg); break;
         case 'm': messages = parse_count(optarg, "--messages", 1000000); break;
-        case 's': size = parse_count(optarg, "--size", RECEIVE_SIZE); break;
+        case 's': size = parse_count(optarg, "--size", MAX_SIZE); break;
         case 'z': seconds = parse_seconds(optarg, "--seconds"); break;
         case 'w': warmup = parse_seconds(optarg, "--warmup"); break;
         case 't': threads = parse_count(optarg, "--threads", MAX_THREADS); break;
         case 'l': lossless = true; break;
         case 'h': hold = parse_seconds(optarg, "--hold"); break;
         case 'W': watched_pid = (int)parse_count(optarg, "--watch", INT32_MAX); break;
+        case 'S': stall_ns = parse_count(optarg, "--stall-ms", 10000) * 1000000ull; break;
         case 'n': check = false; break;
         case 'g': groups = parse_count_or_all(optarg, "--groups"); break;
         case 'M': members = parse_count_or_all(optarg, "--members"); break;
@@ -964,6 +987,8 @@ static void parse_options(int argc, char **argv)
     if (members == 0) members = connections;
     if (scenario == GROUPS && members > connections) usage("a group cannot have more members than there are connections");
     if (scenario == GROUPS && size != MESSAGE_SIZE) usage("the messages of groups have %d bytes", MESSAGE_SIZE);
+    if (stall_ns && scenario != ECHO && scenario != PINGPONG) usage("only pingpong and echo look for stalls");
+    if (size > SEND_CHUNK && scenario == SHORT) usage("the message of short has at most %u bytes", SEND_CHUNK);
     if (!check && lossless) usage("--lossless needs the check");
 }
 

@@ -1,9 +1,10 @@
 // message.h - the 32-byte message of the push scenario: a sequence number and three words that follow from it.
-// Shared by the load program, which checks it, and the C push server, which makes it. The definition, for servers in
+// Shared by the load program, which checks it, and the C and C++ push servers, which make it. The definition, for servers in
 // other languages, is in bench/README.md.
 #ifndef WHIMBREL_BENCH_MESSAGE_H
 #define WHIMBREL_BENCH_MESSAGE_H
 
+#include <assert.h>
 #include <stdint.h>
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -17,7 +18,7 @@ struct message {
     uint64_t word[3];
 };
 
-_Static_assert(sizeof(struct message) == MESSAGE_SIZE, "the message is 32 bytes on the wire");
+static_assert(sizeof(struct message) == MESSAGE_SIZE, "the message is 32 bytes on the wire");
 
 // The finaliser of splitmix64: a bijection, so that two sequence numbers never share a word.
 static inline uint64_t mix64(uint64_t z)

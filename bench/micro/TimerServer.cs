@@ -1,5 +1,7 @@
+using System.Diagnostics;
 using System.Globalization;
 using System.Net;
+using System.Runtime;
 using Whimbrel.Bench.Peers;
 
 namespace Whimbrel.Bench.Micro;
@@ -7,7 +9,8 @@ namespace Whimbrel.Bench.Micro;
 /// <summary>
 /// Echo with one loop that also has idle timeouts: so many armed, so many of them started again each second, as by messages
 /// that show life. They are started again in the callbacks, by the loop's own clock, so that no wake-up is added that a
-/// server with such timeouts would not have.
+/// server with such timeouts would not have. And, as in an application that does more than the library, a second thread that
+/// allocates: what the collector's pauses then do to the answers.
 /// </summary>
 internal static class TimerServer
 {
@@ -18,16 +21,40 @@ internal static class TimerServer
     private static int s_next;
     private static long s_lastMs;
 
-    internal static async Task RunAsync(int port, string engineName, int timers, int rearms)
+    internal static async Task RunAsync(int port, string engineName, int timers, int rearms, int megabytesPerSecond)
     {
         using Signals signals = new();
         await using Engine engine = new(new EngineOptions { Kind = Enum.Parse<EngineKind>(engineName, ignoreCase: true), Loops = 1 });
         await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, static () => new Echo());
         await server.StartAsync();
         await engine.GetLoop(0).PostAsync(() => Arm(engine.GetLoop(0), timers, rearms));
-        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {server.EndPoint} (engine {engine.KindName}, loops 1, {timers} timers, {rearms} started again a second)"));
+        if (megabytesPerSecond > 0)
+        {
+            new Thread(() => Allocate(megabytesPerSecond)) { IsBackground = true, Name = "allocator" }.Start();
+        }
+
+        var collector = $"{(GCSettings.IsServerGC ? "server" : "workstation")}{(GCSettings.LatencyMode == GCLatencyMode.Batch ? "" : " concurrent")}";
+        Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {server.EndPoint} (engine {engine.KindName}, loops 1, {timers} timers, {rearms} started again a second, {megabytesPerSecond} MB allocated a second, {collector} collector)"));
         Console.Out.Flush();
         await Task.Delay(Timeout.Infinite);
+    }
+
+    /// <summary>Arrays of 1,000 bytes, each kept until 20,000 newer ones are there: young garbage, and some that has grown older.</summary>
+    private static void Allocate(int megabytesPerSecond)
+    {
+        const int size = 1000;
+        var kept = new byte[20_000][];
+        var started = Stopwatch.GetTimestamp();
+        for (long made = 0; ;)
+        {
+            var due = (long)(Stopwatch.GetElapsedTime(started).TotalSeconds * megabytesPerSecond * 1_000_000 / size);
+            for (; made < due; made++)
+            {
+                kept[made % kept.Length] = new byte[size];
+            }
+
+            Thread.Sleep(1);
+        }
     }
 
     private static void Arm(Loop loop, int timers, int rearms)

@@ -2,6 +2,7 @@ using System.CommandLine;
 using System.CommandLine.Parsing;
 using System.Globalization;
 using System.Net;
+using Whimbrel.Tool.Doctor;
 
 namespace Whimbrel.Tool;
 
@@ -29,6 +30,9 @@ internal static class CommandLine
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 256", static text => Number(text, 1, 256));
     private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
 
+    private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
+    private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Whose garbage collector to look at: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
+
     internal static RootCommand Create()
     {
         RootCommand root = new(
@@ -41,6 +45,7 @@ internal static class CommandLine
         {
             Serve(),
             Connect(),
+            Doctor(),
         };
         return root;
     }
@@ -59,7 +64,8 @@ internal static class CommandLine
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT or whimbrel connect unix:PATH",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, or whimbrel connect HOST:PORT (whimbrel --help explains)",
+        "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll]",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, or whimbrel doctor (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
@@ -129,6 +135,13 @@ internal static class CommandLine
         return command;
     }
 
+    private static Command Doctor()
+    {
+        Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app };
+        command.SetAction(static parsed => DoctorCommand.Run(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_json)));
+        return command;
+    }
+
     // ------------------------------------------------------------------ values
 
     private static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
@@ -171,4 +184,10 @@ internal static class CommandLine
     private static T? Word<T>(string text)
         where T : struct, Enum =>
         Enum.TryParse(text, ignoreCase: true, out T value) && Enum.IsDefined(value) && !char.IsAsciiDigit(text[0]) ? value : null;
+
+    private static string? RuntimeConfigOf(string program)
+    {
+        string path = program.EndsWith(".runtimeconfig.json", StringComparison.Ordinal) ? program : Path.ChangeExtension(program, ".runtimeconfig.json");
+        return File.Exists(path) ? path : null;
+    }
 }

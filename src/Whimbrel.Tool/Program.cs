@@ -3,8 +3,8 @@ using System.CommandLine;
 namespace Whimbrel.Tool;
 
 /// <summary>
-/// The command line tool. <see cref="CommandLine"/> knows the words, <see cref="ServeCommand"/> and
-/// <see cref="ConnectCommand"/> do the work. Exit codes: 0 done, 1 failed, 2 wrong arguments.
+/// The command line tool. <see cref="CommandLine"/> knows the words, <see cref="ServeCommand"/>,
+/// <see cref="ConnectCommand"/> and the doctor do the work. Exit codes: 0 done, 1 failed (doctor: has advice), 2 wrong arguments.
 /// </summary>
 internal static class Program
 {

@@ -54,7 +54,7 @@ public sealed unsafe class UringProbeTests
     [InlineData(Errno.ENOSYS, "no io_uring, or a sandbox hides it (ENOSYS)")]
     [InlineData(Errno.EINVAL, "too old: it needs Linux 6.1 (EINVAL)")]
     [InlineData(Errno.ENOMEM, "not enough memory for io_uring (ENOMEM)")]
-    [InlineData(Errno.EMFILE, "raise the descriptor limit")]
+    [InlineData(Errno.EMFILE, "no descriptor left for io_uring (EMFILE)")]
     [InlineData(Errno.EIO, "io_uring_setup: ")]
     public void A_refusal_is_named(int error, string reason)
     {
@@ -142,28 +142,28 @@ public sealed unsafe class UringProbeTests
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
         UringSupport forbidden = UringSupport.No(Errno.EPERM, "io_uring is forbidden here (EPERM): by the test");
-        string message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Uring, null, prefersUring: false, () => forbidden)).Message;
+        string message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Uring, null, () => forbidden)).Message;
         Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here (EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md.", message);
-        message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Auto, "uring", prefersUring: false, () => forbidden)).Message;
+        message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Auto, "uring", () => forbidden)).Message;
         Assert.Contains("asked for by WHIMBREL_ENGINE", message, StringComparison.Ordinal);
     }
 
     [Fact]
-    public void Once_it_is_preferred_a_fall_back_tells_its_reason()
+    public void It_is_preferred_and_a_fall_back_tells_its_reason()
     {
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
         UringSupport works = new(true, true, 0, "");
-        Assert.Equal((EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, prefersUring: true, () => works));
-        Assert.Equal((EngineKind.Epoll, "by the test"), EngineSelector.Choose(EngineKind.Auto, null, prefersUring: true, static () => UringSupport.No(Errno.EPERM, "by the test")));
-        Assert.Equal(EngineKind.Epoll, EngineSelector.Choose(EngineKind.Auto, null).Kind);
+        Assert.Equal(new EngineChoice(EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, () => works));
+        EngineChoice choice = EngineSelector.Choose(EngineKind.Auto, null, static () => UringSupport.No(Errno.EPERM, "by the test"));
+        Assert.Equal((EngineKind.Epoll, "by the test"), (choice.Kind, choice.Reason));
+        Assert.Equal(UringProbe.Here.IsOffered ? EngineKind.Uring : EngineKind.Epoll, EngineSelector.Choose(EngineKind.Auto, null).Kind);
     }
 
     [Fact]
     public void The_variable_chooses_it_and_the_engine_says_so()
     {
         NeedsUring();
-        (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, "uring");
-        Assert.Equal((EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), (kind, reason));
+        Assert.Equal(new EngineChoice(EngineKind.Uring, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, "uring"));
         Assert.Equal("uring (1 loop, asked for by EngineOptions.Kind)", new Engine(new EngineOptions { Kind = EngineKind.Uring, Loops = 1 }).ToString());
     }
 }

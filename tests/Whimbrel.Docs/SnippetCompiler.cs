@@ -15,7 +15,7 @@ namespace Whimbrel.Docs;
 internal static class SnippetCompiler
 {
     private const string SdkUsings = "global using System; global using System.Collections.Generic; global using System.IO; global using System.Linq; global using System.Net.Http; global using System.Threading; global using System.Threading.Tasks;";
-    private const string ExcerptUsings = "global using System.Net; global using System.Net.Sockets; global using System.Text;";
+    private const string ExcerptUsings = "global using System.Net; global using System.Net.Sockets; global using System.Security.Cryptography.X509Certificates; global using System.Text;";
 
     private static readonly CSharpParseOptions _parse = new(LanguageVersion.CSharp14);
     private static readonly Lazy<MetadataReference[]> _references = new(() => References(p => !IsXunit(p) && Path.GetFileName(p) != "Whimbrel.Docs.dll"));

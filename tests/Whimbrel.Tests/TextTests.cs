@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Tests;
@@ -134,7 +135,8 @@ public sealed class TextTests
     [InlineData("auto")]
     public void Without_a_word_the_best_engine_is_taken(string? word)
     {
-        Assert.Equal(KernelProbe.HasEpoll ? EngineKind.Epoll : EngineKind.Portable, EngineSelector.Choose(EngineKind.Auto, word).Kind);
+        EngineKind onLinux = UringProbe.Here.IsOffered ? EngineKind.Uring : EngineKind.Epoll;
+        Assert.Equal(KernelProbe.HasEpoll ? onLinux : EngineKind.Portable, EngineSelector.Choose(EngineKind.Auto, word).Kind);
     }
 
     [Theory]

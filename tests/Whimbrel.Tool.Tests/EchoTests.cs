@@ -22,6 +22,25 @@ public class EchoTests
         Assert.False(File.Exists(path));
     }
 
+    [Theory]
+    [InlineData("auto")]
+    [InlineData("uring")]
+    [InlineData("epoll")]
+    [InlineData("portable")]
+    public async Task Both_commands_run_on_each_engine(string engine)
+    {
+        var asked = Enum.Parse<EngineKind>(engine, ignoreCase: true);
+        var support = Engine.SupportFor(asked);
+        Assert.SkipUnless(support.IsAvailable, support.Reason);
+        await using var server = await RunningTool.Serve("echo", "--engine", engine);
+        Assert.Contains($"(engine {support.Kind.ToString().ToLowerInvariant()}, ", server.Out.Seen, StringComparison.Ordinal);
+        var text = string.Concat(Enumerable.Range(0, 20_000).Select(static i => $"line {i}\n"));
+        var (code, output, errors) = await RunningTool.Run(text, "connect", server.Address, "--engine", engine);
+        Assert.Equal(text, string.Join('\n', output) + "\n");
+        Assert.Equal("closed by this side", errors[^1]);
+        Assert.Equal(0, code);
+    }
+
     [Fact]
     public async Task It_listens_where_it_is_told_with_as_many_loops_as_it_is_told()
     {

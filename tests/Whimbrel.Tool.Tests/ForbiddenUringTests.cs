@@ -20,14 +20,16 @@ public sealed class ForbiddenUringTests
         os.execvp(sys.argv[2], sys.argv[2:])
         """;
 
-    private static async Task<(int ExitCode, string Output)> RunAsync(int errno, string engine)
+    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine) => RunAsync(errno, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
+
+    private static async Task<(int ExitCode, string Output)> RunAsync(int errno, params string[] arguments)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp is Linux's");
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
         Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "setting the filter needs python3");
         ProcessStartInfo start = new(
             "python3",
-            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), "serve", "echo", "--port", "0", "--for", "1", "--engine", engine])
+            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,
@@ -46,7 +48,7 @@ public sealed class ForbiddenUringTests
     [InlineData(38, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
     public async Task Asked_for_it_says_why_it_cannot_run(int errno, string reason)
     {
-        (int exitCode, string output) = await RunAsync(errno, "uring");
+        (int exitCode, string output) = await ServeAsync(errno, "uring");
         Assert.Equal(1, exitCode);
         Assert.Contains($"whimbrel: The io_uring engine, asked for by EngineOptions.Kind, cannot run: {reason}", output, StringComparison.Ordinal);
         Assert.Contains("docs/symptoms/no-io-uring.md", output, StringComparison.Ordinal);
@@ -55,8 +57,21 @@ public sealed class ForbiddenUringTests
     [Fact]
     public async Task Left_to_choose_it_serves_on_epoll()
     {
-        (int exitCode, string output) = await RunAsync(1, "auto");
+        (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(1, "io_uring is forbidden here (EPERM): ")]
+    [InlineData(38, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
+    public async Task The_doctor_shows_the_reason_and_what_would_allow_it(int errno, string reason)
+    {
+        (int exitCode, string output) = await RunAsync(errno, "doctor");
+        Assert.Equal(1, exitCode);
+        Assert.Contains($"advice  io_uring         {reason}", output, StringComparison.Ordinal);
+        // A real filter, seen by the process itself; where the setting forbids it too, the setting is named first.
+        Assert.Matches("-> (let the seccomp profile allow io_uring_setup|sysctl -w kernel.io_uring_disabled=0)", output);
+        Assert.Contains("ok      epoll ", output, StringComparison.Ordinal);
     }
 }

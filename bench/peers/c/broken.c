@@ -11,8 +11,9 @@
 #include "server.h"
 
 // What goes wrong, once, on each connection that gets that far: at byte `fault_at` (echo) or message `fault_at` (push).
-enum fault { NONE, CORRUPT, LOSE, REPEAT, FOREIGN, EXTRA, STALL, CLOSE };
-static const char *const fault_names[] = {"none", "corrupt", "lose", "repeat", "foreign", "extra", "stall", "close"};
+enum fault { NONE, CORRUPT, LOSE, REPEAT, FOREIGN, EXTRA, HALT, STALL, CLOSE };
+static const char *const fault_names[] = {"none", "corrupt", "lose", "repeat", "foreign", "extra", "halt", "stall", "close"};
+#define HALT_MS 50
 static enum fault fault;
 static uint64_t fault_at;
 
@@ -37,6 +38,7 @@ static bool send_with_fault(int fd, uint8_t *bytes, size_t length, size_t at)
     case REPEAT: return send_all(fd, bytes, at + 1) && send_all(fd, bytes + at, length - at);
     case FOREIGN: memset(bytes + at, 'x', length - at < 32 ? length - at : 32); return send_all(fd, bytes, length);
     case EXTRA: bytes[length] = 'x'; return send_all(fd, bytes, length + 1);
+    case HALT: usleep(HALT_MS * 1000); return send_all(fd, bytes, length); // nothing is wrong but the time
     case STALL: send_all(fd, bytes, at); pause(); return false;
     case CLOSE: send_all(fd, bytes, at); return false;
     }
@@ -88,7 +90,7 @@ int main(int argc, char **argv)
         else if (option == 'a') fault_at = (uint64_t)parse_number(optarg, "--after", 0, 1L << 40);
         else if (option == 'f') {
             while (fault <= CLOSE && strcmp(optarg, fault_names[fault]) != 0) fault++;
-            if (fault > CLOSE) return fputs("--fault none|corrupt|lose|repeat|foreign|extra|stall|close\n", stderr), 2;
+            if (fault > CLOSE) return fputs("--fault none|corrupt|lose|repeat|foreign|extra|halt|stall|close\n", stderr), 2;
         } else return fputs("usage: broken [--port N] [--push] --fault NAME --after N\n", stderr), 2;
     }
 

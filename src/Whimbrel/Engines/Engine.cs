@@ -35,6 +35,7 @@ public class Engine : IAsyncDisposable
     private int _threadsToBegin;
     private int _loopsRunning;
     private int _nextLoop = -1;
+    private Notice? _fallBack; // told at the first start
     private volatile Life _life;
     private volatile bool _wasStopped;
     private volatile bool _isDisposed;
@@ -42,12 +43,17 @@ public class Engine : IAsyncDisposable
     /// <summary>Makes an engine; nothing is opened before it starts. Throws when the options have a mistake or ask for what this system does not have.</summary>
     /// <param name="options">Null takes the defaults.</param>
     public Engine(EngineOptions? options = null)
+        : this(options ?? new EngineOptions(), static asked => EngineSelector.Choose(asked, Environment.GetEnvironmentVariable(EngineSelector.Variable)))
     {
-        options ??= new EngineOptions();
+    }
+
+    /// <summary>With the choice made by <paramref name="choose"/>, after the options have been checked.</summary>
+    internal Engine(EngineOptions options, Func<EngineKind, EngineChoice> choose)
+    {
         options.Validate();
         Options = options;
         Cpus = options.Cpus is null ? null : [.. options.Cpus];
-        (Kind, Reason) = EngineSelector.Choose(options.Kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
+        (Kind, Reason, _fallBack) = choose(options.Kind);
         KindName = Kind.ToString().ToLowerInvariant();
         Resolver = new Resolver(this);
         Loops = new Loop[options.LoopCount];
@@ -96,6 +102,17 @@ public class Engine : IAsyncDisposable
 
     /// <summary>Why this engine was chosen.</summary>
     public string Reason { get; }
+
+    /// <summary>
+    /// Whether an engine can run here, and if not, why and what would allow it; for <see cref="EngineKind.Auto"/> which one it takes. Asks the
+    /// system once in a process, for io_uring in about a millisecond. Any thread; throws nothing for what the system answers.
+    /// </summary>
+    /// <param name="kind">The engine.</param>
+    public static EngineSupport SupportFor(EngineKind kind)
+    {
+        if (!Enum.IsDefined(kind)) throw new ArgumentOutOfRangeException(nameof(kind), kind, "There is no such engine.");
+        return EngineSelector.SupportFor(kind, Environment.GetEnvironmentVariable(EngineSelector.Variable));
+    }
 
     /// <summary>Number of loops.</summary>
     public int LoopCount => Loops.Length;
@@ -324,6 +341,12 @@ public class Engine : IAsyncDisposable
         }
 
         Watchdog.Watch(this);
+        if (_fallBack is { } fallBack)
+        {
+            _fallBack = null;
+            Note(fallBack);
+        }
+
         CallEvent(nameof(OnStarted), static engine => engine.OnStarted());
     }
 

@@ -11,10 +11,10 @@ internal static class EngineSelector
     internal const string Variable = "WHIMBREL_ENGINE";
 
     /// <summary>Which engine to use for what was asked; never Auto. Throws when what was asked for cannot run here.</summary>
-    internal static (EngineKind Kind, string Reason) Choose(EngineKind asked, string? variable) => Choose(asked, variable, prefersUring: false, static () => UringProbe.Here);
+    internal static EngineChoice Choose(EngineKind asked, string? variable) => Choose(asked, variable, static () => UringProbe.Here);
 
-    /// <summary>The same with what Auto prefers, and with what is known of io_uring.</summary>
-    internal static (EngineKind Kind, string Reason) Choose(EngineKind asked, string? variable, bool prefersUring, Func<UringSupport> probe)
+    /// <summary>The same with what is known of io_uring.</summary>
+    internal static EngineChoice Choose(EngineKind asked, string? variable, Func<UringSupport> probe)
     {
         string source = "asked for by EngineOptions.Kind";
         if (asked == EngineKind.Auto && !string.IsNullOrEmpty(variable))
@@ -31,25 +31,55 @@ internal static class EngineSelector
         switch (asked)
         {
             case EngineKind.Auto:
-                return Best(prefersUring, probe);
+                return Best(probe);
             case EngineKind.Epoll when !KernelProbe.HasEpoll:
                 throw new PlatformNotSupportedException($"The epoll engine, {source}, needs Linux on x64 or arm64. Use portable.");
             case EngineKind.Uring when probe() is { IsOffered: false } support:
-                throw new PlatformNotSupportedException($"The io_uring engine, {source}, cannot run: {support.Reason}. Use epoll, or see docs/symptoms/no-io-uring.md.");
+                throw new PlatformNotSupportedException($"The io_uring engine, {source}, cannot run: {support.Advice}. Use epoll, or see docs/symptoms/no-io-uring.md.");
             default:
-                return (asked, source);
+                return new EngineChoice(asked, source);
         }
     }
 
     /// <summary>The first that works, with the reason why those before it do not.</summary>
-    private static (EngineKind Kind, string Reason) Best(bool prefersUring, Func<UringSupport> probe)
+    private static EngineChoice Best(Func<UringSupport> probe)
     {
-        if (!KernelProbe.HasEpoll) return (EngineKind.Portable, "epoll needs Linux on x64 or arm64");
-        if (!prefersUring) return (EngineKind.Epoll, "the best engine on this system");
+        if (!KernelProbe.HasEpoll) return new EngineChoice(EngineKind.Portable, "epoll needs Linux on x64 or arm64");
         UringSupport support = probe();
         return support.IsOffered
-            ? (EngineKind.Uring, "the best engine on this system")
-            : (EngineKind.Epoll, support.Reason);
+            ? new EngineChoice(EngineKind.Uring, "the best engine on this system")
+            : new EngineChoice(EngineKind.Epoll, support.Advice, FallBack(support));
+    }
+
+    private static Notice FallBack(in UringSupport support)
+    {
+        string remedy = support.Remedy.Length == 0 ? "" : $" To allow it: {support.Remedy}.";
+        return new Notice(NoticeKind.System, $"{support.Reason}. Using the epoll engine: everything works, with many connections at more CPU per message.{remedy} To silence this: {Variable}=epoll.", "no-io-uring.md");
+    }
+
+    /// <summary>Whether an engine can run here. Of Auto: which one it takes, and why. Throws nothing.</summary>
+    internal static EngineSupport SupportFor(EngineKind kind, string? variable)
+    {
+        switch (kind)
+        {
+            case EngineKind.Uring:
+                UringSupport uring = UringProbe.Here;
+                return new EngineSupport(kind, uring.IsOffered, uring.Reason, uring.Remedy);
+            case EngineKind.Epoll:
+                return KernelProbe.HasEpoll ? new EngineSupport(kind, true, "", "") : new EngineSupport(kind, false, "epoll needs Linux on x64 or arm64", "");
+            case EngineKind.Portable:
+                return new EngineSupport(kind, true, "", "");
+        }
+
+        try
+        {
+            EngineChoice choice = Choose(EngineKind.Auto, variable);
+            return new EngineSupport(choice.Kind, true, choice.Reason, "");
+        }
+        catch (Exception e) when (e is ArgumentException or PlatformNotSupportedException)
+        {
+            return new EngineSupport(EngineKind.Auto, false, e.Message, $"unset {Variable}");
+        }
     }
 
     internal static Loop Create(EngineKind kind, Engine engine, int index) => kind switch
@@ -58,4 +88,13 @@ internal static class EngineSelector
         EngineKind.Epoll => new EpollLoop(engine, index),
         _ => new PortableLoop(engine, index),
     };
+}
+
+/// <summary>Which engine, and why.</summary>
+/// <param name="Kind">Never Auto.</param>
+/// <param name="Reason">One piece of a sentence.</param>
+/// <param name="FallBack">What the operator should know when a better engine was refused.</param>
+internal readonly record struct EngineChoice(EngineKind Kind, string Reason, Notice? FallBack = null)
+{
+    internal void Deconstruct(out EngineKind kind, out string reason) => (kind, reason) = (Kind, Reason);
 }

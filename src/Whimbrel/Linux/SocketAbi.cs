@@ -50,6 +50,7 @@ internal static class SocketAbi
 
     internal const int SHUT_RD = 0;
     internal const int SHUT_WR = 1;
+    internal const int SHUT_RDWR = 2;
 
     /// <summary>Room for any address this library uses: sockaddr_un is the largest at 110 bytes.</summary>
     internal const int MaxAddressBytes = 128;

@@ -297,6 +297,18 @@ internal sealed unsafe class KernelRing : Ring
 
     internal override void FinishSend(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
 
+    internal override void FinishReceive(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RD);
+
+    internal override void BreakOff(int fd)
+    {
+        // A FIN would look like the end of all bytes; connecting to nowhere is how TCP is disconnected. Unix sockets have neither.
+        byte* nowhere = stackalloc byte[SocketAbi.MaxAddressBytes];
+        new Span<byte>(nowhere, SocketAbi.MaxAddressBytes).Clear();
+        if (Syscall.Connect(fd, nowhere, SocketAbi.MaxAddressBytes) == 0) return;
+        ResetOnClose(fd);
+        _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RDWR);
+    }
+
     internal override void ResetOnClose(int fd)
     {
         Linux.LingerOption linger = new() { OnOff = 1, Seconds = 0 };

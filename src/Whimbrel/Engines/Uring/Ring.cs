@@ -36,6 +36,7 @@ internal abstract unsafe class Ring
     private protected uint* _completeHeadShared;
     private protected uint* _completeTail;
     private protected uint _completeMask;
+    private protected ushort _bufferTail; // given back up to here; published at the next submit
 
     private readonly int _bufferCount;
     private readonly int _bufferBytes;
@@ -44,7 +45,6 @@ internal abstract unsafe class Ring
     private protected readonly ProvidedBuffer* _bufferRing;
     private uint _submitTail;
     private uint _completeHead;
-    private ushort _bufferTail;
     private int _scratchUsed;
 
     // Operations that the kernel did not take when its queue was full. Moved into the queue before the next wait.
@@ -114,6 +114,22 @@ internal abstract unsafe class Ring
         while (moved < _waitingCount && _submitTail - Volatile.Read(ref *_submitHead) <= _submitMask) _entries[_submitTail++ & _submitMask] = _waiting[moved++];
         _waitingCount -= moved;
         Array.Copy(_waiting, moved, _waiting, 0, _waitingCount);
+    }
+
+    /// <summary>True while the operation with this mark was pushed and the kernel has not taken it. For a ring that is given up.</summary>
+    internal bool IsUntaken(ulong mark)
+    {
+        for (uint i = Volatile.Read(ref *_submitHead); i != _submitTail; i++)
+        {
+            if (_entries[i & _submitMask].UserData == mark) return true;
+        }
+
+        for (int i = 0; i < _waitingCount; i++)
+        {
+            if (_waiting[i].UserData == mark) return true;
+        }
+
+        return false;
     }
 
     /// <summary>Memory for what an operation points to, valid until the operation is taken. Null when there is none left.</summary>
@@ -258,6 +274,12 @@ internal abstract unsafe class Ring
 
     /// <summary>Sends FIN.</summary>
     internal abstract void FinishSend(int fd);
+
+    /// <summary>A receive gives what has arrived, and then the end.</summary>
+    internal abstract void FinishReceive(int fd);
+
+    /// <summary>The peer gets a reset now, where the protocol has one, and all that waits on it ends.</summary>
+    internal abstract void BreakOff(int fd);
 
     /// <summary>Makes closing it send a reset.</summary>
     internal abstract void ResetOnClose(int fd);

@@ -37,12 +37,8 @@ internal sealed unsafe partial class UringLoop
         entry.Opcode = UringAbi.IORING_OP_RECV;
         entry.Flags = UringAbi.IOSQE_BUFFER_SELECT;
         entry.Descriptor = slot.Fd;
-        if (slot.HasReceived)
-        {
-            // The first one alone: a connection of one request ends without a receive to cancel.
-            entry.Priority = UringAbi.IORING_RECV_MULTISHOT;
-            if (_ring.CanLimitReceive) entry.TotalLength = ReceiveLimitBytes;
-        }
+        entry.Priority = UringAbi.IORING_RECV_MULTISHOT;
+        if (_ring.CanLimitReceive) entry.TotalLength = ReceiveLimitBytes;
 
         Push(resident, RingOperation.Receive, ref entry);
     }
@@ -97,7 +93,6 @@ internal sealed unsafe partial class UringLoop
         int buffer = (flags & UringAbi.IORING_CQE_F_BUFFER) != 0 ? (int)(flags >> UringAbi.IORING_CQE_BUFFER_SHIFT) : -1;
         if (result > 0 && buffer >= 0 && !_slots[slot].IsDetaching)
         {
-            _slots[slot].HasReceived = true;
             uint generation = connection.SlotGeneration;
             byte* bytes = _ring.BufferAt(buffer);
             _delivering = buffer;
@@ -144,6 +139,8 @@ internal sealed unsafe partial class UringLoop
             case Errno.ECANCELED or Errno.EINTR or Errno.ENOMEM:
                 break;
             default:
+                // While it drains nobody else would: bytes that are still queued must not look like all of them.
+                if (error != Errno.ECONNRESET) _ring.ResetOnClose(_slots[slot].Fd);
                 // What the connection has not looked at yet must not go before it: told when it reads again (contract 10).
                 _slots[slot].HeldError = error;
                 if (!_slots[slot].IsWanted) return;

@@ -83,6 +83,7 @@ internal sealed unsafe partial class UringLoop
                 case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
                     break;
                 default:
+                    SendBroke(slot, -result);
                     connection.FailSend(-result);
                     return;
             }
@@ -94,6 +95,17 @@ internal sealed unsafe partial class UringLoop
 
         // What is left goes with what was queued meanwhile, at the next flush.
         connection.CompleteSend();
+    }
+
+    /// <summary>
+    /// The end comes after what the peer still sent. After an error that is not the connection's own the socket may live on:
+    /// then its end must not wait for the peer, nor look to it like the end of all bytes.
+    /// </summary>
+    private void SendBroke(int slot, int error)
+    {
+        if (error is Errno.EPIPE or Errno.ECONNRESET) return;
+        _ring.ResetOnClose(_slots[slot].Fd);
+        _ring.FinishReceive(_slots[slot].Fd);
     }
 
     internal override void FinishSend(Connection connection)
@@ -116,7 +128,7 @@ internal sealed unsafe partial class UringLoop
     private int _delivering = -1;
 
     /// <summary>
-    /// A quarter of the buffers at most, and none for a connection whose peer does not take all at once: whoever does not read
+    /// Half of the buffers at most (a quarter made 100 bulk connections 12 % dearer), and none for a connection whose peer does not take all at once: whoever does not read
     /// must not hold what the others receive into.
     /// </summary>
     internal override Block? TryLend(Connection connection, ReadOnlySpan<byte> data)
@@ -126,7 +138,7 @@ internal sealed unsafe partial class UringLoop
         fixed (byte* bytes = data)
         {
             if (!_ring.IsIn(buffer, bytes, data.Length)) return null;
-            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 4)) return null;
+            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 2)) return null;
             if (_lends[buffer]++ == 0) _lentBuffers++;
             return Blocks.TakeLent(bytes, data.Length, buffer | (_ringNumber << 8));
         }

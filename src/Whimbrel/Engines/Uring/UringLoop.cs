@@ -147,6 +147,12 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
                 break;
+            case RingOperation.CancelSend:
+                CancelAgain(resident, operation, RingOperation.Send, entry.Result);
+                break;
+            case RingOperation.CancelPoll:
+                CancelAgain(resident, operation, RingOperation.Poll, entry.Result);
+                break;
             case RingOperation.Close:
                 Closed(resident, slot, entry.Result);
                 return;
@@ -187,6 +193,12 @@ internal sealed unsafe partial class UringLoop : Loop
         entry.Descriptor = -1;
         entry.Address = MarkOf(target, resident);
         Push(resident, canceller, ref entry);
+    }
+
+    /// <summary>A cancel that did nothing: its target has completed, or else it could run for ever, and the descriptor with it.</summary>
+    private void CancelAgain(Resident resident, RingOperation canceller, RingOperation target, int result)
+    {
+        if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0) PushCancel(resident, canceller, target);
     }
 
     private void PushPoll(Resident resident, uint events)
@@ -269,6 +281,13 @@ internal sealed unsafe partial class UringLoop : Loop
             return;
         }
 
+        if (result is -Errno.EINTR or -Errno.EAGAIN or -Errno.ENOMEM or -Errno.ECANCELED)
+        {
+            // Nothing was found out: it says nothing about the dial, nor about the answer to a fast open.
+            PushPoll(resident, EpollAbi.EPOLLOUT);
+            return;
+        }
+
         if (resident is Connection connection)
         {
             OpenDeferred(connection, slot, result);
@@ -320,9 +339,9 @@ internal sealed unsafe partial class UringLoop : Loop
         if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
-        if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Send);
+        if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelSend, RingOperation.Send);
         if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
-        if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelOther, RingOperation.Poll);
+        if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelPoll, RingOperation.Poll);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
@@ -353,29 +372,24 @@ internal sealed unsafe partial class UringLoop : Loop
         _parked.Clear();
     }
 
-    /// <summary>The one operation that belongs to nobody. False when the kernel does not give it back.</summary>
+    /// <summary>
+    /// The one operation that belongs to nobody. A wake ends it for certain, which a cancel does not. False when the kernel does
+    /// not give it back.
+    /// </summary>
     private bool EndWake()
     {
-        SubmissionEntry cancel = default;
-        cancel.Opcode = UringAbi.IORING_OP_ASYNC_CANCEL;
-        cancel.Descriptor = -1;
-        cancel.Address = MarkOf(RingOperation.Wake, 0, 0);
-        cancel.UserData = MarkOf(RingOperation.CancelOther, 0, uint.MaxValue);
-        _ring.Push(in cancel);
-        bool isCancelDone = false;
-        for (int i = 0; i < EndTries && (_isWakeArmed || !isCancelDone); i++)
+        _ring.Wake();
+        for (int i = 0; i < EndTries && _isWakeArmed; i++)
         {
             if (_ring.SubmitAndWait(EndTryMs) != 0) return false;
             for (int budget = _ring.Ready; budget > 0; budget--)
             {
                 _ring.Take(out CompletionEntry entry);
-                RingOperation operation = (RingOperation)(entry.UserData >> 56);
-                isCancelDone |= operation == RingOperation.CancelOther;
-                if (operation == RingOperation.Wake) _isWakeArmed = false;
+                if ((RingOperation)(entry.UserData >> 56) == RingOperation.Wake) _isWakeArmed = false;
             }
         }
 
-        return !_isWakeArmed && isCancelDone;
+        return !_isWakeArmed;
     }
 
     // ------------------------------------------------------------------ a ring that cannot be used any more
@@ -397,12 +411,12 @@ internal sealed unsafe partial class UringLoop : Loop
         Ring fresh = _open();
         for (int slot = 0; slot < _slots.Length; slot++)
         {
-            // Before the old one ends: its sends must not find blocks that belong to others by then.
-            if (ResidentAt(slot) is not Connection) continue;
-            broken.ResetOnClose(_slots[slot].Fd);
-            broken.FinishSend(_slots[slot].Fd);
+            // Before the old one ends: its sends must not find blocks that belong to others by then. A descriptor whose close
+            // was taken is another's already.
+            if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) broken.BreakOff(_slots[slot].Fd);
         }
 
+        CloseUntaken(broken);
         Volatile.Write(ref _ring, fresh);
         broken.Close(isIdle: false);
         _isWakeArmed = false;
@@ -420,6 +434,16 @@ internal sealed unsafe partial class UringLoop : Loop
             NoticeKind.System,
             $"{this}: io_uring does not go on: {ErrorText.Of(error)}. Its connections were ended, and it works on with a new ring.",
             "no-io-uring.md"));
+    }
+
+    /// <summary>Descriptors whose close never reached the kernel. Of those that did, the number is free.</summary>
+    private void CloseUntaken(Ring broken)
+    {
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            if ((_slots[slot].Has & OperationSet.Close) == 0 || ResidentAt(slot) is not { } resident) continue;
+            if (broken.IsUntaken(MarkOf(RingOperation.Close, resident))) broken.Close(_slots[slot].Fd);
+        }
     }
 
     /// <summary>Nothing that ran for it will complete.</summary>
@@ -508,7 +532,8 @@ internal enum RingOperation : byte
     Poll,
     HeldError,
     CancelReceive,
-    CancelOther,
+    CancelSend,
+    CancelPoll,
     Close,
 }
 
@@ -523,6 +548,8 @@ internal enum OperationSet : ushort
     Poll = 1 << RingOperation.Poll,
     HeldError = 1 << RingOperation.HeldError,
     CancelReceive = 1 << RingOperation.CancelReceive,
+    CancelSend = 1 << RingOperation.CancelSend,
+    CancelPoll = 1 << RingOperation.CancelPoll,
     Close = 1 << RingOperation.Close,
 }
 
@@ -548,7 +575,4 @@ internal struct UringSlot
     /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
     internal bool IsDeferred;
     internal bool FinishesLater;
-
-    /// <summary>It has received once: from now on it is worth a multishot.</summary>
-    internal bool HasReceived;
 }

@@ -38,24 +38,13 @@ internal sealed unsafe class UringProbe
     {
         if (!KernelProbe.HasEpoll) return UringSupport.No(0, "io_uring needs Linux on x64 or arm64");
         KernelRing? ring = KernelRing.TryOpen(calls, canLimitReceive: true, out RingFailure failure, TestEntries, TestBuffers, TestBufferBytes);
-        if (ring is null) return Refused(failure);
+        if (ring is null) return UringRefusal.Of(failure, KernelFacts.Read());
         UringProbe probe = new(ring);
         bool canLimitReceive = false;
         string? trouble = ring.MissingOpcodes(Opcodes) is { } missing ? $"this kernel lacks the io_uring operations {missing}" : probe.Test(out canLimitReceive);
         ring.Close(isIdle: trouble is null);
-        return trouble is null ? new UringSupport(true, canLimitReceive, 0, "") : UringSupport.No(0, trouble);
+        return trouble is null ? new UringSupport(true, canLimitReceive, 0, "") : UringRefusal.OfTest(trouble, KernelFacts.Read());
     }
-
-    private static UringSupport Refused(RingFailure failure) => UringSupport.No(failure.Error, failure.Error switch
-    {
-        Errno.EPERM or Errno.EACCES => "io_uring is forbidden here (EPERM): a container's seccomp profile, or kernel.io_uring_disabled is not 0",
-        Errno.ENOSYS => "this kernel has no io_uring, or a sandbox hides it (ENOSYS)",
-        Errno.EINVAL => "io_uring of this kernel is too old: it needs Linux 6.1 (EINVAL)",
-        Errno.ENOMEM => "not enough memory for io_uring (ENOMEM): raise the locked-memory limit (ulimit -l)",
-        Errno.EMFILE or Errno.ENFILE => "no descriptor left for io_uring: raise the descriptor limit (ulimit -n)",
-        0 => $"io_uring of this kernel is too old: {failure.Step}",
-        _ => $"io_uring is not usable: {failure.Step}: {ErrorText.Of(failure.Error)}",
-    });
 
     // ------------------------------------------------------------------ the self-test
 
@@ -229,8 +218,12 @@ internal sealed unsafe class UringProbe
 /// <param name="IsOffered">The engine works here.</param>
 /// <param name="CanLimitReceive">A multishot receive can be told after how many bytes to end.</param>
 /// <param name="Error">The system's error number, when that was the reason.</param>
-/// <param name="Reason">Why it does not, and what would allow it; empty when it does.</param>
-internal readonly record struct UringSupport(bool IsOffered, bool CanLimitReceive, int Error, string Reason)
+/// <param name="Reason">Why it does not; empty when it does.</param>
+/// <param name="Remedy">What would allow it; empty when nothing is known.</param>
+internal readonly record struct UringSupport(bool IsOffered, bool CanLimitReceive, int Error, string Reason, string Remedy = "")
 {
-    internal static UringSupport No(int error, string reason) => new(false, false, error, reason);
+    /// <summary>Reason and remedy as one piece of a sentence.</summary>
+    internal string Advice => Remedy.Length == 0 ? Reason : $"{Reason}; to allow it: {Remedy}";
+
+    internal static UringSupport No(int error, string reason, string remedy = "") => new(false, false, error, reason, remedy);
 }

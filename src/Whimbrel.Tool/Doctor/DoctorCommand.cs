@@ -1,0 +1,73 @@
+using System.Runtime.InteropServices;
+using System.Text;
+using System.Text.Json;
+
+namespace Whimbrel.Tool.Doctor;
+
+/// <summary>
+/// <c>whimbrel doctor</c>: looks at the system and says what slows a server down here, with the command that changes it. It
+/// changes nothing. Exit code 0: nothing to advise; 1: at least one advice; skipped checks count for neither.
+/// </summary>
+internal static class DoctorCommand
+{
+    internal static int Run(int loops, string? app, bool asJson)
+    {
+        string? runtimeConfig = app is null ? null : File.ReadAllText(app);
+        GarbageCollector? collector = GarbageCollector.Of(Environment.GetEnvironmentVariable, app is null ? "" : Path.GetFileName(app), runtimeConfig);
+        List<Finding> findings = Examination.Of(new Examined(new SystemTree(""), Engine.SupportFor, Environment.ProcessorCount, loops == 0 ? Environment.ProcessorCount : loops, collector));
+        Console.Out.Write(asJson ? Json(findings) : Text(findings));
+        return ExitCodeOf(findings);
+    }
+
+    internal static int ExitCodeOf(List<Finding> findings) => findings.Any(static f => f.Verdict == Verdict.Advice) ? ExitCode.Failed : ExitCode.Done;
+
+    /// <summary>A line for each finding, and one more with what to do about it.</summary>
+    internal static string Text(List<Finding> findings)
+    {
+        int width = findings.Max(static f => f.Name.Length);
+        StringBuilder text = new();
+        text.Append(System).Append('\n');
+        foreach (Finding f in findings)
+        {
+            text.Append(Word(f.Verdict).PadRight(8)).Append(f.Name.PadRight(width)).Append("  ").Append(f.Text).Append('\n');
+            if (f.Fix.Length > 0) text.Append(' ', 8 + width).Append("  -> ").Append(f.Fix).Append('\n');
+        }
+
+        text.Append($"{Count(findings, Verdict.Ok)} ok, {Count(findings, Verdict.Advice)} advice, {Count(findings, Verdict.Skipped)} skipped\n");
+        return text.ToString();
+    }
+
+    internal static string Json(List<Finding> findings)
+    {
+        using MemoryStream bytes = new();
+        using (Utf8JsonWriter json = new(bytes, new JsonWriterOptions { Indented = true, Encoder = global::System.Text.Encodings.Web.JavaScriptEncoder.UnsafeRelaxedJsonEscaping }))
+        {
+            json.WriteStartObject();
+            json.WriteString("system", System);
+            json.WriteNumber("ok", Count(findings, Verdict.Ok));
+            json.WriteNumber("advice", Count(findings, Verdict.Advice));
+            json.WriteNumber("skipped", Count(findings, Verdict.Skipped));
+            json.WriteStartArray("findings");
+            foreach (Finding f in findings)
+            {
+                json.WriteStartObject();
+                json.WriteString("name", f.Name);
+                json.WriteString("verdict", Word(f.Verdict));
+                json.WriteString("text", f.Text);
+                if (f.Fix.Length > 0) json.WriteString("fix", f.Fix);
+                json.WriteEndObject();
+            }
+
+            json.WriteEndArray();
+            json.WriteEndObject();
+        }
+
+        return Encoding.UTF8.GetString(bytes.ToArray()) + "\n";
+    }
+
+    private static string System => $"{RuntimeInformation.OSDescription}, {RuntimeInformation.ProcessArchitecture.ToString().ToLowerInvariant()}, {RuntimeInformation.FrameworkDescription}";
+
+    private static string Word(Verdict verdict) => verdict.ToString().ToLowerInvariant();
+
+    private static int Count(List<Finding> findings, Verdict verdict) => findings.Count(f => f.Verdict == verdict);
+}

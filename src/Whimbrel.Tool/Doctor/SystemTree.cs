@@ -1,0 +1,27 @@
+namespace Whimbrel.Tool.Doctor;
+
+/// <summary>
+/// The files of /proc and /sys below a root, which is empty for the running system and a forged tree in tests. Promises: never
+/// throws; null for what is not there or may not be read; at most 64 KiB of a file.
+/// </summary>
+internal sealed class SystemTree(string root)
+{
+    private const int MostCharacters = 64 * 1024;
+
+    /// <summary>The system tells about itself in /proc, as only Linux does.</summary>
+    internal bool IsLinux => Read("/proc/sys/kernel/osrelease") is not null;
+
+    internal string? Read(string path)
+    {
+        try
+        {
+            using StreamReader reader = new(root + path);
+            char[] text = new char[MostCharacters];
+            return new string(text, 0, reader.ReadBlock(text));
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException or NotSupportedException or ArgumentException)
+        {
+            return null;
+        }
+    }
+}

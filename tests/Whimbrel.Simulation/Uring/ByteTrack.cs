@@ -1,0 +1,69 @@
+namespace Whimbrel.Simulation.Uring;
+
+// One direction of one connection. Every byte follows from the track's key and its place, so one that is wrong, lost,
+// doubled, moved or another connection's is noticed.
+internal sealed class ByteTrack(RingWorld world, int key)
+{
+    private const int PatternBytes = 1 << 16;
+    private const int LongestPiece = 1 << 18;
+
+    private static readonly byte[] s_pattern = MakePattern();
+
+    internal int Key { get; } = key;
+
+    // Taken from the sender by a send that said Queued.
+    internal long Sent { get; private set; }
+
+    internal long Received { get; private set; }
+
+    // The same, and what was offered and not taken yet.
+    internal long Offered { get; private set; }
+
+    // The receiver was told the end.
+    internal bool IsComplete { get; private set; }
+
+    private static byte[] MakePattern()
+    {
+        byte[] pattern = new byte[PatternBytes + LongestPiece];
+        new Random(20_000).NextBytes(pattern.AsSpan(0, PatternBytes));
+        for (int i = PatternBytes; i < pattern.Length; i++) pattern[i] = pattern[i - PatternBytes];
+        return pattern;
+    }
+
+    private ReadOnlySpan<byte> At(long place, int length) => s_pattern.AsSpan((int)((place + (Key * 40_503L)) & (PatternBytes - 1)), length);
+
+    internal ReadOnlySpan<byte> NextToSend(int length) => At(Sent, length);
+
+    internal void WasSent(int length) => Sent += length;
+
+    internal void Take(ReadOnlySpan<byte> data)
+    {
+        Check(data);
+        Received += data.Length;
+    }
+
+    // What is offered but perhaps not taken yet.
+    internal void Check(ReadOnlySpan<byte> data)
+    {
+        if (IsComplete && Received + data.Length > Offered) world.Fail($"track {Key}: {data.Length} bytes after its end");
+        if (Received + data.Length > Sent) world.Fail($"track {Key}: {Received + data.Length} bytes received, {Sent} sent");
+        Offered = Math.Max(Offered, Received + data.Length);
+        ReadOnlySpan<byte> expected = At(Received, data.Length);
+        int same = expected.CommonPrefixLength(data);
+        if (same < data.Length) world.Fail($"track {Key}: byte {Received + same} is {data[same]:x2} instead of {expected[same]:x2}");
+    }
+
+    // What was taken a moment ago.
+    internal void CheckTaken(ReadOnlySpan<byte> data)
+    {
+        if (!At(Received - data.Length, data.Length).SequenceEqual(data)) world.Fail($"track {Key}: bytes that were lent have changed");
+    }
+
+    // The peer's FIN: all that was sent must have come.
+    internal void End()
+    {
+        if (IsComplete) world.Fail($"track {Key}: ended twice");
+        IsComplete = true;
+        if (Offered != Sent) world.Fail($"track {Key}: the end came after {Offered} of {Sent} bytes");
+    }
+}

@@ -1,0 +1,55 @@
+namespace Whimbrel.Simulation.Uring;
+
+// How unkind the simulated kernel is. Chances are per mille of what they concern.
+internal sealed record RingFaults
+{
+    internal static RingFaults None { get; } = new();
+
+    // An enter does nothing and says EINTR, EAGAIN, EBUSY or ENOMEM.
+    public int EnterError { get; init; }
+
+    // An enter takes a part of the operations.
+    public int ShortSubmit { get; init; }
+
+    // An operation that could go on does not yet.
+    public int Delay { get; init; }
+
+    // A completion is told by a later enter than the one that had it.
+    public int Late { get; init; }
+
+    // Completions of different operations change places.
+    public int Reorder { get; init; }
+
+    // A receive or send takes a part.
+    public int Short { get; init; }
+
+    // An operation fails for now: EINTR, ENOMEM, ENOBUFS, ECANCELED.
+    public int Passing { get; init; }
+
+    // An operation fails for good: a real reset, or an error of the system that leaves the socket as it was.
+    public int Fatal { get; init; }
+
+    // A receive finds no buffer though there is one.
+    public int NoBuffer { get; init; }
+
+    // A multishot operation ends though it was well.
+    public int EndOfMultishot { get; init; }
+
+    // A cancel says ENOENT or EALREADY: what it was for completes first, or a little later.
+    public int LateCancel { get; init; }
+
+    // A cancel says ENOENT, EALREADY or ENOMEM and has done nothing, though its target waits.
+    public int FailedCancel { get; init; }
+
+    // An accept finds no descriptor, or the peer gone.
+    public int AcceptError { get; init; }
+
+    // A close says an error: done all the same, or not done.
+    public int CloseError { get; init; }
+
+    // A dial fails, or nobody ever answers.
+    public int DialError { get; init; }
+
+    // The ring answers EBADR or EFAULT from one enter on.
+    public int Break { get; init; }
+}

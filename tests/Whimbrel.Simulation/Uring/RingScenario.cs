@@ -1,0 +1,201 @@
+namespace Whimbrel.Simulation.Uring;
+
+// Runs one world from start to end and judges what is left of it.
+internal static class RingScenario
+{
+    private const int StepLimit = 200_000;
+
+    internal readonly record struct Outcome(ulong TraceHash, long Steps, int Sessions);
+
+    internal static Outcome Run(int seed, Action<string>? print = null, Dictionary<string, long>? tally = null)
+    {
+        RingWorld world = new(seed, print, tally);
+        try
+        {
+            return Run(world);
+        }
+        catch (Exception e)
+        {
+            // Once more with its steps told: it does the same again.
+            if (print is null) Run(seed, static _ => { });
+            if (e is OracleException && e.Message.Contains("seed ", StringComparison.Ordinal)) throw;
+            world.Fail(e is OracleException ? e.Message : $"{e.GetType().Name}: {e.Message}\n{e.StackTrace}");
+            world.ThrowIfFailed();
+            throw;
+        }
+        finally
+        {
+            world.Engine.FreeRings();
+        }
+    }
+
+    private static Outcome Run(RingWorld world)
+    {
+        StartServer(world);
+        int lives = world.Dice.Chance(100) ? 2 : 1;
+        for (int life = 1; life <= lives; life++)
+        {
+            Live(world);
+            bool isLast = life == lives;
+            End(world, world.Dice.Next(isLast ? 5 : 2), isLast);
+            if (isLast) break;
+            StopServer(world, TimeSpan.Zero);
+            world.Log("the engine starts again");
+            Drive(world, world.Engine.StartAsync().AsTask(), "StartAsync of the engine");
+            StartServer(world);
+            world.PlannedLinks = 1;
+        }
+
+        foreach (RingPeer peer in world.Engine.Peers) peer.GoAway();
+        Judge(world);
+        world.ThrowIfFailed();
+        return new Outcome(world.Trace.Hash, world.Trace.Steps, world.Sessions.Count);
+    }
+
+    private static void StartServer(RingWorld world)
+    {
+        Drive(world, world.Server.StartAsync().AsTask(), "StartAsync");
+        if (!world.Server.IsAccepting) world.Fail("the server does not accept after its start");
+    }
+
+    private static void Live(RingWorld world)
+    {
+        long until = world.Trace.Steps + world.Dice.Pick(30, 200, 600);
+        // While some peers do not read: what is only slow is not to be cut off.
+        world.Engine.MostMs = 1_000;
+        world.MakeConnection();
+        while (world.Trace.Steps < until)
+        {
+            if (world.PlannedLinks > 0 && world.Dice.Chance(200)) world.MakeConnection();
+            if (!world.Engine.RunOne()) break;
+            world.ThrowIfFailed();
+        }
+
+        world.Engine.MostMs = long.MaxValue;
+    }
+
+    private static void End(RingWorld world, int how, bool isLast)
+    {
+        switch (how)
+        {
+            case 0:
+                StopServer(world, TimeSpan.FromMilliseconds(world.Dice.Pick(0, 20, 10_000)));
+                break;
+            case 1:
+                break;
+            default:
+                Settle(world);
+                StopServer(world, TimeSpan.FromMilliseconds(world.Dice.Pick(0, 1_000)));
+                break;
+        }
+
+        world.MayFail = true;
+        world.Log("the engine stops");
+        Task stopping = (isLast ? world.Engine.DisposeAsync() : world.Engine.StopAsync()).AsTask();
+        Drive(world, stopping, "the stop of the engine");
+        while (world.Engine.RunOne()) world.ThrowIfFailed();
+        world.ThrowIfFailed();
+    }
+
+    // Until nothing is left to happen: then every connection must have come to its end.
+    private static void Settle(RingWorld world)
+    {
+        while (world.PlannedLinks > 0) world.MakeConnection();
+        world.Settles = true;
+        world.Log("all come to their end");
+        long limit = world.Trace.Steps + StepLimit;
+        while (world.Engine.RunOne())
+        {
+            world.ThrowIfFailed();
+            if (world.Trace.Steps > limit) world.Fail($"not settled after {StepLimit} steps\n{Unfinished(world)}");
+        }
+
+        world.ThrowIfFailed();
+        string unfinished = Unfinished(world);
+        if (unfinished.Length > 0) world.Fail($"nothing is left to happen, and these wait:\n{unfinished}");
+        foreach (Task dial in world.Dials)
+        {
+            if (!dial.IsCompleted) world.Fail("a ConnectAsync never completed");
+            if (dial.IsFaulted && !world.MayFail) world.Fail($"a dial failed: {dial.Exception!.InnerException!.Message}");
+        }
+
+        if (!world.MayFail) JudgeLinks(world);
+    }
+
+    private static string Unfinished(RingWorld world)
+    {
+        List<string> names = [];
+        foreach (RingSession session in world.Sessions)
+        {
+            if (!session.IsOver) names.Add(session.ToString());
+        }
+
+        foreach (RingPeer peer in world.Engine.Peers)
+        {
+            if (!peer.IsOver) names.Add(peer.ToString());
+        }
+
+        return string.Join("\n", names);
+    }
+
+    // Nothing broke, and nobody broke off: every byte that was to be sent has come.
+    private static void JudgeLinks(RingWorld world)
+    {
+        foreach (RingLink link in world.Links)
+        {
+            if (!link.IsGraceful) continue;
+            Judge(link.ToServer, link.Client.ToSend, "to the server");
+            Judge(link.ToClient, link.Server.Style == EndStyle.Echo ? link.Client.ToSend : link.Server.ToSend, "to the client");
+        }
+
+        void Judge(ByteTrack track, int planned, string where)
+        {
+            if (track.Sent != planned) world.Fail($"track {track.Key} {where}: {track.Sent} of {planned} bytes were sent");
+            if (track.Received != planned) world.Fail($"track {track.Key} {where}: {track.Received} of {planned} bytes have come");
+        }
+    }
+
+    private static void StopServer(RingWorld world, TimeSpan deadline)
+    {
+        world.Log($"the server stops, deadline {deadline.TotalMilliseconds} ms");
+        world.MayFail = true;
+        Drive(world, world.Server.StopAsync(deadline).AsTask(), "StopAsync");
+        if (world.Server.SessionCount != 0) world.Fail($"{world.Server.SessionCount} sessions after the stop");
+    }
+
+    private static void Drive(RingWorld world, Task task, string what)
+    {
+        long limit = world.Trace.Steps + StepLimit;
+        while (!task.IsCompleted)
+        {
+            world.ThrowIfFailed();
+            if (!world.Engine.RunOne() && !task.IsCompleted) world.Fail($"{what}: nothing is left to happen\n{Unfinished(world)}");
+            else if (world.Trace.Steps > limit) world.Fail($"{what}: not done after {StepLimit} steps\n{Unfinished(world)}");
+        }
+
+        world.ThrowIfFailed();
+        task.GetAwaiter().GetResult();
+    }
+
+    private static void Judge(RingWorld world)
+    {
+        world.ThrowIfFailed();
+        foreach (RingSession session in world.Sessions)
+        {
+            if (!session.IsOver) world.Fail($"{session} never heard of its end");
+            if (session.BytesPending != 0) world.Fail($"{session} has {session.BytesPending} bytes pending after its end");
+        }
+
+        foreach (Loop loop in world.Engine.Loops)
+        {
+            if (!loop.IsStopped) world.Fail($"{loop} runs on");
+            if (loop.ResidentCount != 0) world.Fail($"{loop} has {loop.ResidentCount} residents");
+            if (loop.Blocks.Outstanding != 0) world.Fail($"{loop} misses {loop.Blocks.Outstanding} blocks");
+            if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed) world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed {loop.Counters.ConnectionsClosed}");
+            if (loop.Counters.StaleCompletions != 0) world.Fail($"{loop} got {loop.Counters.StaleCompletions} completions of nobody");
+        }
+
+        if (world.Kernel.OpenCount != 0) world.Fail($"descriptors {world.Kernel.OpenNumbers} are open");
+        if (world.Kernel.Operations != 0) world.Fail($"{world.Kernel.Operations} operations run on");
+    }
+}

@@ -1,0 +1,275 @@
+using System.Net;
+
+namespace Whimbrel.Simulation.Uring;
+
+// An end of a connection on the engine: does what its plan says, and checks that each callback is due and each byte right.
+internal sealed class RingSession : Session
+{
+    private const int SmallPieceBytes = 2_000;
+
+    private readonly RingWorld _world;
+    private readonly bool _isDialled;
+    private RingLink? _link;
+    private EndPlan _plan = null!;
+    private ByteTrack _outgoing = null!;
+    private ByteTrack _incoming = null!;
+    private Life _life;
+    private int _left;
+    private int _callbacks;
+    private bool _isPaused;
+    private bool _hasEnded;
+    private bool _hasFinished;
+    private bool _peerHasFinished;
+    private bool _isTimed;
+    private RingSession? _next;
+
+    internal RingSession(RingWorld world, bool isDialled)
+    {
+        _world = world;
+        _isDialled = isDialled;
+        Number = world.Sessions.Count;
+        world.Sessions.Add(this);
+    }
+
+    private enum Life
+    {
+        New,
+        Connecting,
+        Connected,
+        Ended,
+        Failed,
+    }
+
+    internal int Number { get; }
+
+    internal bool IsOver => _life is Life.Ended or Life.Failed or Life.New;
+
+    internal RingLink? Link => _link;
+
+    public override string ToString() => $"session {Number} ({_life}, {_plan?.Style}, {_left} to send, {_incoming?.Received} of {_incoming?.Sent} received{(_isPaused ? ", paused" : "")}{(_peerHasFinished ? ", peer has finished" : "")}{(_hasFinished ? ", has finished" : "")}{(_hasEnded ? ", has ended" : "")})";
+
+    // ------------------------------------------------------------------ callbacks
+
+    private void Enter(string name, Life legal)
+    {
+        if (_world.Prints) _world.Log($"{this}.{name}");
+        if (_world.Running is { } running) _world.Fail($"{name} of {this} inside {running}");
+        if (!Loop.IsCurrent) _world.Fail($"{name} of {this} off its loop");
+        if (_life != legal) _world.Fail($"{name} of {this} came when it was {_life}");
+        if (_hasEnded && name is "OnUnread" or "OnTimer" or "OnPeerFinished" && _hasEnded) _world.Fail($"{name} of {this} came after it had closed");
+        _world.Running = name;
+        _callbacks++;
+    }
+
+    private void Leave() => _world.Running = null;
+
+    protected override void OnConnecting()
+    {
+        Enter("OnConnecting", Life.New);
+        _life = Life.Connecting;
+        Leave();
+    }
+
+    protected override void OnConnected()
+    {
+        Enter("OnConnected", _link is null ? Life.Connecting : Life.New);
+        _life = Life.Connected;
+        if (_link is null)
+        {
+            _link = _world.LinkOf((IPEndPoint)(_isDialled ? LocalEndPoint! : RemoteEndPoint!));
+            _plan = _isDialled ? _link.Client : _link.Server;
+            (_outgoing, _incoming) = _isDialled ? (_link.ToServer, _link.ToClient) : (_link.ToClient, _link.ToServer);
+            _left = _plan.Style == EndStyle.Echo ? 0 : _plan.ToSend;
+        }
+
+        GoOn();
+        Leave();
+    }
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        Enter("OnUnread", Life.Connected);
+        int taken = unread.Length;
+        if (_isPaused) _world.Fail($"{this}: delivery while paused");
+        _incoming.Check(unread);
+        if (_plan.Style == EndStyle.Echo) taken = Echo(unread);
+        else _incoming.Take(unread);
+        // What was lent must still be the same.
+        if (taken > 0 && !_hasEnded) _incoming.CheckTaken(unread[..taken]);
+        if (!_hasEnded && _plan.AbortAfter >= 0 && _callbacks > _plan.AbortAfter) EndNow();
+        else if (!_hasEnded && !_isPaused && (taken < unread.Length || _world.Dice.Chance(_world.PausePerMille))) Pause();
+        else if (!_hasEnded && !_isPaused && !_plan.SendsFromElsewhere && _world.Dice.Chance(_world.HandOverPerMille)) HandOverToNext();
+        else GoOn();
+        Leave();
+        return taken;
+    }
+
+    // From where it lies: the engine may leave it there until it is sent.
+    private int Echo(ReadOnlySpan<byte> unread)
+    {
+        SendResult result = Send(unread);
+        // More than the queue may ever hold goes piece by piece.
+        if (result == SendResult.Full && unread.Length > SmallPieceBytes) result = Send(unread = unread[..SmallPieceBytes]);
+        if (result == SendResult.Queued)
+        {
+            _outgoing.WasSent(unread.Length);
+            _incoming.Take(unread);
+            return unread.Length;
+        }
+
+        if (result == SendResult.Full)
+        {
+            Pause();
+            return 0;
+        }
+
+        // The peer takes nothing more: the end comes after what it still sent.
+        if (!MayFail) _world.Fail($"{this}: an echo gave {result}");
+        _incoming.Take(unread);
+        return unread.Length;
+    }
+
+    private bool MayFail => _world.MayFail || !_link!.IsGraceful;
+
+    protected override void OnPeerFinished()
+    {
+        Enter("OnPeerFinished", Life.Connected);
+        if (_isPaused) _world.Fail($"{this}: the end while paused");
+        if (_peerHasFinished) _world.Fail($"{this}: the end twice");
+        _peerHasFinished = true;
+        _incoming.End();
+        GoOn();
+        // What it could not send back yet is offered again at the resume.
+        if (!_hasEnded && !_isPaused && _incoming.Received < _incoming.Offered) Pause();
+        Leave();
+    }
+
+    protected override void OnTimer(LoopTimer timer)
+    {
+        Enter("OnTimer", Life.Connected);
+        _isTimed = false;
+        if (_isPaused)
+        {
+            _isPaused = false;
+            ResumeReceiving();
+        }
+
+        if (_plan.AbortAfter >= 0 && _callbacks > _plan.AbortAfter) EndNow();
+        else GoOn();
+        Leave();
+    }
+
+    protected override void OnError(Exception exception) => _world.Fail($"{this}: {exception}");
+
+    protected override void OnConnectFailed(CloseReason reason)
+    {
+        Enter("OnConnectFailed", Life.Connecting);
+        _life = Life.Failed;
+        Judge(reason);
+        Leave();
+    }
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        Enter("OnDisconnected", Life.Connected);
+        _life = Life.Ended;
+        if (reason.Cause == CloseCause.HandedOver)
+        {
+            if (_next is null) _world.Fail($"{this} was handed over without asking");
+        }
+        else
+        {
+            Judge(reason);
+        }
+
+        Leave();
+    }
+
+    private void Judge(CloseReason reason)
+    {
+        if (_world.Prints) _world.Log($"{this} ended: {reason.Cause} {reason.ErrorCode}");
+        if (reason.Cause == CloseCause.None) _world.Fail($"{this} ended without a reason");
+        if (reason.Cause is CloseCause.SystemError or CloseCause.ResourceLimit && !_world.MayFail) _world.Fail($"{this} ended with {reason}");
+    }
+
+    // ------------------------------------------------------------------ what it does
+
+    private void GoOn()
+    {
+        if (_hasEnded || _next is not null) return;
+        if (_left > 0)
+        {
+            if (_plan.SendsFromElsewhere && !_hasFinished) _world.Elsewhere(() => SendSome(300));
+            else SendSome(1000);
+        }
+
+        EndWhenDue();
+        if (!_hasEnded && _left > 0 && !_isTimed) SetTimer();
+    }
+
+    private void SetTimer()
+    {
+        _isTimed = true;
+        StartTimer(TimeSpan.FromMilliseconds(_world.Dice.Next(4)));
+    }
+
+    private void SendSome(int perMille)
+    {
+        while (_left > 0 && _life == Life.Connected && !_hasEnded)
+        {
+            int length = Math.Min(_left, _world.Dice.Next(1, _plan.PieceBytes + 1));
+            SendResult result = Send(_outgoing.NextToSend(length));
+            if (_world.Prints) _world.Log($"{this} sends {length}: {result}");
+            if (result == SendResult.Full) _plan.PieceBytes = Math.Min(_plan.PieceBytes, SmallPieceBytes);
+            if (result != SendResult.Queued) return;
+            _outgoing.WasSent(length);
+            _left -= length;
+            if (!_world.Dice.Chance(perMille - 200)) return;
+        }
+    }
+
+    private void EndWhenDue()
+    {
+        if (_left > 0 || _hasEnded) return;
+        switch (_plan.Style)
+        {
+            case EndStyle.Finish when !_hasFinished:
+                _hasFinished = true;
+                FinishSending();
+                break;
+            case EndStyle.Close when _incoming.Received >= _plan.Expected || _peerHasFinished:
+            case EndStyle.Follow or EndStyle.Echo when _peerHasFinished && _incoming.Received == _incoming.Offered:
+                _hasEnded = true;
+                Close();
+                break;
+        }
+    }
+
+    private void EndNow()
+    {
+        if (_world.Prints) _world.Log($"{this} aborts");
+        _hasEnded = true;
+        Abort();
+    }
+
+    private void Pause()
+    {
+        _isPaused = true;
+        PauseReceiving();
+        if (!_isTimed) SetTimer();
+    }
+
+    private void HandOverToNext()
+    {
+        _next = new RingSession(_world, _isDialled)
+        {
+            _link = _link,
+            _plan = _plan,
+            _outgoing = _outgoing,
+            _incoming = _incoming,
+            _left = _left,
+            _hasFinished = _hasFinished,
+        };
+        HandOver(_next);
+    }
+}

@@ -1,0 +1,46 @@
+using System.Net;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation.Uring;
+
+// What a descriptor number stands for.
+internal sealed class SimDescriptor
+{
+    internal int Number { get; set; }
+
+    internal MemorySocket? Socket { get; init; }
+
+    internal MemoryListening? Listening { get; init; }
+
+    // Of an eventfd.
+    internal bool IsWake { get; init; }
+
+    internal ulong WakeCount { get; set; }
+
+    // Of a dial that is under way: when the answer comes (never: long.MaxValue), and which.
+    internal long AnswerAtMs { get; set; }
+
+    internal int DialError { get; init; }
+
+    // A fast open: the peer is asked with the first bytes.
+    internal bool IsAsked { get; set; } = true;
+
+    internal IPEndPoint? Local { get; init; }
+
+    // A receive would give something: bytes, the end or an error.
+    internal bool IsReadable => IsReadShut || Socket!.IsReadable;
+
+    internal bool IsNonBlocking { get; set; }
+
+    internal bool ResetsOnClose { get; set; }
+
+    internal bool IsReadShut { get; set; }
+
+    internal bool IsWriteShut { get; set; }
+
+    // The reset was told once: from then on a receive finds the end, as in Linux.
+    internal bool ResetWasTold { get; set; }
+
+    // Operations of any ring that refer to it.
+    internal int InFlight { get; set; }
+}

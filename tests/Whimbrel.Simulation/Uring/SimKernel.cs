@@ -1,0 +1,215 @@
+using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation.Uring;
+
+// What the rings of one scenario share: descriptors, the network behind them, and the clock. Numbers are given out as a
+// kernel does, the lowest free one: whoever uses a number that is not his any more meets another's socket.
+internal sealed class SimKernel(Dice dice, RingFaults faults, int wireBytes)
+{
+    private const int FirstNumber = 3;
+    private const int FirstPort = 40_000;
+
+    private readonly List<SimDescriptor?> _table = [];
+    private readonly List<MemoryListening> _listening = [];
+    private OracleException? _violation;
+    private int _nextPort = FirstPort;
+    private int _nextSocket = 1;
+
+    internal Dice Dice { get; } = dice;
+
+    internal RingFaults Faults { get; set; } = faults;
+
+    internal SimulationTrace Trace { get; } = new();
+
+    internal long NowMs { get; set; } = 1_000;
+
+    // Most descriptors that may be open at once.
+    internal int DescriptorLimit { get; set; } = int.MaxValue;
+
+    internal int OpenCount { get; private set; }
+
+    // Operations without their last completion, of all rings.
+    internal int Operations { get; set; }
+
+    // How often a fault of each kind was put in.
+    internal Dictionary<string, long>? Tally { get; set; }
+
+    internal bool Chance(int perMille, string what)
+    {
+        if (!Dice.Chance(perMille)) return false;
+        if (Tally is not null) Tally[what] = Tally.GetValueOrDefault(what) + 1;
+        return true;
+    }
+
+    // Kept: a fence around user code may swallow the exception, the run must not.
+    internal OracleException Violation(string what) => _violation ??= new OracleException(what);
+
+    internal void ThrowIfViolated()
+    {
+        if (_violation is not null) throw _violation;
+    }
+
+    // ------------------------------------------------------------------ descriptors
+
+    // The number, or -EMFILE. A ring is made in any case: its loop has nothing to go on with else.
+    internal int Open(SimDescriptor descriptor, bool isRing = false)
+    {
+        if (OpenCount >= DescriptorLimit && !isRing) return -Errno.EMFILE;
+        int index = _table.IndexOf(null);
+        if (index < 0)
+        {
+            index = _table.Count;
+            _table.Add(null);
+        }
+
+        _table[index] = descriptor;
+        OpenCount++;
+        return descriptor.Number = index + FirstNumber;
+    }
+
+    internal SimDescriptor Get(int number, string who)
+    {
+        int index = number - FirstNumber;
+        return (uint)index < (uint)_table.Count && _table[index] is { } descriptor ? descriptor : throw Violation($"{who}: descriptor {number} is not open");
+    }
+
+    internal void Close(int number, string who)
+    {
+        SimDescriptor descriptor = Get(number, who);
+        if (descriptor.InFlight > 0) throw Violation($"{who}: descriptor {number} is closed with {descriptor.InFlight} operations running");
+        _table[number - FirstNumber] = null;
+        OpenCount--;
+        Trace.Add("close", number, descriptor.ResetsOnClose ? 1 : 0);
+        if (descriptor.Listening is { } listening) StopListening(listening);
+        descriptor.Socket?.Close(descriptor.ResetsOnClose);
+    }
+
+    // The next moment at which something happens by itself.
+    internal long NextDueMs
+    {
+        get
+        {
+            long due = long.MaxValue;
+            foreach (SimDescriptor? descriptor in _table)
+            {
+                if (descriptor is not null && descriptor.AnswerAtMs > NowMs) due = Math.Min(due, descriptor.AnswerAtMs);
+            }
+
+            return due;
+        }
+    }
+
+    internal string OpenNumbers => string.Join(", ", _table.Where(static d => d is not null).Select(static d => d!.Number));
+
+    // ------------------------------------------------------------------ the network
+
+    internal MemoryListening Listen(IPEndPoint endPoint)
+    {
+        if (endPoint.Port == 0) endPoint = new IPEndPoint(endPoint.Address, _nextPort++);
+        MemoryListening listening = new(endPoint, 4096, isShared: false);
+        _listening.Add(listening);
+        return listening;
+    }
+
+    // Those that wait go with it.
+    private void StopListening(MemoryListening listening)
+    {
+        _listening.Remove(listening);
+        while (listening.Waiting.TryDequeue(out MemorySocket? socket)) socket.Close(reset: true);
+    }
+
+    // Nobody new comes in.
+    internal void RefuseNewcomers(MemoryListening listening) => _listening.Remove(listening);
+
+    // The dialling end of a connection that waits to be accepted; null when nobody listens there.
+    internal MemorySocket? Connect(EndPoint target, EndPoint? local = null)
+    {
+        MemoryListening? listening = _listening.Find(l => l.EndPoint.Equals(target));
+        if (listening is null) return null;
+        (MemorySocket dialling, MemorySocket accepted) = MemorySocket.Pair(_nextSocket, wireBytes, local ?? NewLocal(), target);
+        _nextSocket += 2;
+        listening.Waiting.Enqueue(accepted);
+        return dialling;
+    }
+
+    private IPEndPoint NewLocal() => new(IPAddress.Loopback, _nextPort++);
+
+    internal int Dial(Connector connector, out bool pending)
+    {
+        pending = true;
+        bool isLost = Chance(Faults.DialError, "dial that fails");
+        if (isLost && Dice.Chance(300)) return -Dice.Pick(Errno.ENETUNREACH, Errno.EMFILE, Errno.EADDRNOTAVAIL);
+        if (OpenCount >= DescriptorLimit) return -Errno.EMFILE;
+        IPEndPoint local = connector.LocalEndPoint as IPEndPoint ?? NewLocal();
+        if (!isLost && connector.MayDefer)
+        {
+            // Nobody is asked yet, as with TCP_FASTOPEN_CONNECT and a known cookie.
+            pending = false;
+            MemorySocket? deferred = Connect(connector.Target, local);
+            SimDescriptor open = deferred is null
+                ? new SimDescriptor { Local = local, DialError = Errno.ECONNREFUSED, AnswerAtMs = NowMs + 1, IsNonBlocking = true }
+                : new SimDescriptor { Socket = deferred, Local = local, IsAsked = false, AnswerAtMs = long.MaxValue, IsNonBlocking = true };
+            pending = deferred is null;
+            return Open(open);
+        }
+
+        MemorySocket? socket = isLost ? null : Connect(connector.Target, local);
+        long answerAt = isLost && Dice.Chance(500) ? long.MaxValue : Dice.Chance(500) ? NowMs : NowMs + Dice.Next(3);
+        int number = Open(new SimDescriptor { Socket = socket, Local = local, DialError = socket is null ? Errno.ECONNREFUSED : 0, AnswerAtMs = answerAt, IsNonBlocking = true });
+        pending = socket is null || answerAt > NowMs || Dice.Chance(700);
+        Trace.Add("dial", number, pending ? 1 : 0);
+        return number;
+    }
+
+    // ------------------------------------------------------------------ direct calls
+
+    internal ShedResult Shed(int number)
+    {
+        SimDescriptor listener = Get(number, "Shed");
+        if (Chance(Faults.Passing, "no reserve")) return ShedResult.Failed;
+        if (!listener.Listening!.Waiting.TryDequeue(out MemorySocket? socket)) return ShedResult.NobodyWaits;
+        Trace.Add("shed", number, socket.Id);
+        socket.Close(reset: true);
+        return ShedResult.Shed;
+    }
+
+    internal int AcceptNow(int number)
+    {
+        SimDescriptor listener = Get(number, "AcceptNow");
+        if (Chance(Faults.Passing, "interrupted accept")) return -Dice.Pick(Errno.EINTR, Errno.ECONNABORTED);
+        if (listener.Listening!.Waiting.Count == 0) return -Errno.EAGAIN;
+        if (OpenCount >= DescriptorLimit) return -Errno.EMFILE;
+        return Accept(listener.Listening);
+    }
+
+    internal int Accept(MemoryListening listening) =>
+        Open(new SimDescriptor { Socket = listening.Waiting.Dequeue(), IsNonBlocking = Chance(Faults.Passing, "socket that does not wait") });
+
+    internal void FinishSend(int number)
+    {
+        SimDescriptor descriptor = Get(number, "FinishSend");
+        Trace.Add("fin", number, 0);
+        if (descriptor.AnswerAtMs > NowMs) throw Violation($"FinishSend: descriptor {number} has no answer yet, and its bytes would be lost");
+        descriptor.IsWriteShut = true;
+        descriptor.Socket?.FinishSending();
+    }
+
+    internal bool OpenDeferred(int number)
+    {
+        SimDescriptor descriptor = Get(number, "OpenDeferred");
+        Ask(descriptor);
+        return descriptor.AnswerAtMs <= NowMs;
+    }
+
+    // The first bytes, or the wish to send nothing, ask the peer of a fast open.
+    internal void Ask(SimDescriptor descriptor)
+    {
+        if (descriptor.IsAsked) return;
+        descriptor.IsAsked = true;
+        descriptor.AnswerAtMs = NowMs + Dice.Next(3);
+    }
+}

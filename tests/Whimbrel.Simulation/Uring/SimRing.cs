@@ -1,0 +1,294 @@
+using System.Net;
+using System.Runtime.InteropServices;
+using Whimbrel.Connections;
+using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Simulation.Uring;
+
+// A ring without a kernel: the unchanged loop's operations are carried out on the descriptors of SimKernel, in an order and
+// with answers that the seed chooses. It checks what the head of Ring.cs and the remarks of UringLoop promise, and
+// throws when one is broken. What an operation does is in SimRing.Operations.cs.
+// Safe: the queues are one piece of memory of this object, which lives until Free; every index is masked with their size.
+internal sealed unsafe partial class SimRing : Ring
+{
+    private const int WordBytes = 64;
+    private const int BadRing = 53; // EBADR
+
+    private readonly SimKernel _kernel;
+    private readonly byte* _memory;
+    private readonly uint* _submitTail;
+    private readonly SimDescriptor _wake = new() { IsWake = true };
+    private readonly List<SimOperation> _running = [];
+    private readonly Stack<SimOperation> _spare = new();
+    private readonly List<Told> _late = [];
+    private readonly Queue<CompletionEntry> _overflow = new();
+    private readonly Queue<int> _buffers = new();
+    private readonly bool[] _isOurs;
+    private readonly int _bufferBytes;
+    private readonly HashSet<ulong> _over = [];
+    private ushort _bufferHead;
+    private int _breaksIn = -1;
+    private bool _isClosed;
+
+    private readonly record struct Told(SimOperation Operation, int Result, uint Flags, bool IsLast);
+
+    internal SimRing(SimKernel kernel, uint submitEntries, uint completeEntries, int bufferCount, int bufferBytes, bool canLimitReceive)
+        : base(bufferCount, bufferBytes)
+    {
+        _kernel = kernel;
+        _bufferBytes = bufferBytes;
+        _isOurs = new bool[bufferCount];
+        CanLimitReceive = canLimitReceive;
+        int entryBytes = (int)submitEntries * sizeof(SubmissionEntry);
+        nuint bytes = (nuint)(WordBytes + entryBytes + ((int)completeEntries * sizeof(CompletionEntry)));
+        _memory = (byte*)NativeMemory.AllocZeroed(bytes);
+        uint* words = (uint*)_memory;
+        _submitHead = words;
+        _submitTailShared = _submitTail = words + 1;
+        _completeHeadShared = words + 2;
+        _completeTail = words + 3;
+        _entries = (SubmissionEntry*)(_memory + WordBytes);
+        _submitMask = submitEntries - 1;
+        _completions = (CompletionEntry*)(_memory + WordBytes + entryBytes);
+        _completeMask = completeEntries - 1;
+        _kernel.Open(_wake, isRing: true);
+        if (kernel.Chance(kernel.Faults.Break, "ring that breaks")) _breaksIn = kernel.Dice.Next(1, 40);
+    }
+
+    internal override bool CanLimitReceive { get; }
+
+    internal override int WakeDescriptor => _wake.Number;
+
+    // The loop waits in its last enter, and nothing came.
+    internal bool IsAsleep { get; private set; }
+
+    // A real wait would end, or has not begun.
+    internal bool IsReady
+    {
+        get
+        {
+            if (!IsAsleep || _late.Count > 0 || _overflow.Count > 0) return true;
+            foreach (SimOperation operation in _running)
+            {
+                if (CanGoOn(operation)) return true;
+            }
+
+            return false;
+        }
+    }
+
+    // ------------------------------------------------------------------ enter
+
+    private protected override int Enter(uint submit, uint complete, bool takesEvents, long timeoutMs)
+    {
+        if (_isClosed) throw _kernel.Violation("an enter on a ring that was closed");
+        if (submit != *_submitTail - *_submitHead || submit > _submitMask + 1) throw _kernel.Violation($"an enter with {submit} of {*_submitTail - *_submitHead} operations");
+        if (*_completeTail - *_completeHeadShared > _completeMask + 1) throw _kernel.Violation("more completions taken than there were");
+        if (complete > 0 && !takesEvents) throw _kernel.Violation("an enter that waits and takes no events");
+        IsAsleep = false;
+        TakeBuffers(*(ushort*)((byte*)_bufferRing + UringAbi.BufferRingTailOffset));
+        if (Refuse() is not 0 and int error) return -error;
+        uint count = submit;
+        if (submit > 0 && _kernel.Chance(_kernel.Faults.ShortSubmit, "short submit")) count = (uint)_kernel.Dice.Next((int)submit + 1);
+        for (uint i = 0; i < count; i++)
+        {
+            SubmissionEntry entry = _entries[*_submitHead & _submitMask];
+            *_submitHead += 1;
+            Start(in entry);
+        }
+
+        if (takesEvents) Progress();
+        Tell();
+        if (complete == 0 || count < submit || *_completeTail != *_completeHeadShared) return (int)count;
+        IsAsleep = true;
+        if (count > 0) return (int)count;
+        return _kernel.Dice.Chance(500) ? -Errno.ETIME : -Errno.EINTR;
+    }
+
+    // The error of an enter that does nothing, or 0.
+    private int Refuse()
+    {
+        if (_breaksIn >= 0 && _breaksIn-- == 0)
+        {
+            _breaksIn = 0;
+            _kernel.Trace.Add("ring-breaks", 0, _running.Count);
+            return _kernel.Dice.Pick(BadRing, Errno.ENXIO, Errno.EBADF);
+        }
+
+        if (_overflow.Count > 0 && _kernel.Chance(300, "busy with overflow")) return Errno.EBUSY;
+        if (!_kernel.Chance(_kernel.Faults.EnterError, "enter that fails")) return 0;
+        return _kernel.Dice.Pick(Errno.EINTR, Errno.EAGAIN, Errno.EBUSY, Errno.ENOMEM);
+    }
+
+    // The loop gave buffers back since the last enter.
+    private void TakeBuffers(ushort tail)
+    {
+        for (; _bufferHead != tail; _bufferHead++)
+        {
+            ProvidedBuffer* buffer = _bufferRing + (_bufferHead & (BufferCount - 1));
+            if (buffer->Id >= BufferCount || buffer->Address != (ulong)BufferAt(buffer->Id) || buffer->Length != (uint)_bufferBytes) throw _kernel.Violation($"buffer {buffer->Id} was given back wrong");
+            if (_isOurs[buffer->Id]) throw _kernel.Violation($"buffer {buffer->Id} was given back twice");
+            _isOurs[buffer->Id] = true;
+            _buffers.Enqueue(buffer->Id);
+            // Whoever still reads it, or sends from it, finds rubbish.
+            new Span<byte>(BufferAt(buffer->Id), _bufferBytes).Fill(0xDD);
+        }
+    }
+
+    // Puts decided completions where the loop sees them: in order for each operation, in any order else.
+    private void Tell()
+    {
+        while (_overflow.Count > 0 && HasRoom) Write(_overflow.Dequeue());
+        while (_late.Count > 0)
+        {
+            if (_kernel.Chance(_kernel.Faults.Late, "late completion")) return;
+            int index = 0;
+            if (_late.Count > 1 && _kernel.Chance(_kernel.Faults.Reorder, "reordered completion"))
+            {
+                SimOperation any = _late[_kernel.Dice.Next(_late.Count)].Operation;
+                while (!ReferenceEquals(_late[index].Operation, any)) index++;
+            }
+
+            Told told = _late[index];
+            _late.RemoveAt(index);
+            CompletionEntry entry = new() { UserData = told.Operation.Mark, Result = told.Result, Flags = told.Flags };
+            _kernel.Trace.Add("told", (int)(entry.UserData >> 56), entry.Result);
+            if (told.Result == -Errno.ECONNRESET && told.Operation.Descriptor is { } descriptor) descriptor.ResetWasTold = true;
+            if (told.IsLast) Forget(told.Operation);
+            if (_overflow.Count == 0 && HasRoom) Write(entry);
+            else Overflow(entry);
+        }
+    }
+
+    private bool HasRoom => *_completeTail - *_completeHeadShared <= _completeMask;
+
+    // Places left once all that is decided is told.
+    private int Room => (int)(_completeMask + 1 - (*_completeTail - *_completeHeadShared)) - _late.Count - _overflow.Count;
+
+    private void Write(CompletionEntry entry)
+    {
+        _completions[*_completeTail & _completeMask] = entry;
+        *_completeTail += 1;
+    }
+
+    private void Overflow(CompletionEntry entry)
+    {
+        _overflow.Enqueue(entry);
+        _kernel.Chance(1000, "overflow");
+    }
+
+    private void Forget(SimOperation operation)
+    {
+        _running.Remove(operation);
+        _kernel.Operations--;
+        if (operation.Descriptor is { } descriptor) descriptor.InFlight--;
+        operation.Reset();
+        _spare.Push(operation);
+    }
+
+    // ------------------------------------------------------------------ direct calls
+
+    internal override void Wake()
+    {
+        if (_isClosed) throw _kernel.Violation("a wake of a ring that was closed");
+        _wake.WakeCount++;
+    }
+
+    internal override int Listen(Listener listener, out EndPoint bound)
+    {
+        bound = listener.EndPoint;
+        int number = _kernel.Open(new SimDescriptor { Listening = _kernel.Listen((IPEndPoint)listener.EndPoint) });
+        if (number >= 0) bound = _kernel.Get(number, "Listen").Listening!.EndPoint;
+        return number;
+    }
+
+    internal override int Dial(Connector connector, out bool pending) => _kernel.Dial(connector, out pending);
+
+    internal override void MakeBlocking(int fd) => _kernel.Get(fd, "MakeBlocking").IsNonBlocking = false;
+
+    internal override int DialErrorOf(int fd) => _kernel.Get(fd, "DialErrorOf").DialError;
+
+    internal override bool OpenDeferred(int fd) => _kernel.OpenDeferred(fd);
+
+    internal override EndPoint? LocalEndPointOf(int fd)
+    {
+        SimDescriptor descriptor = _kernel.Get(fd, "LocalEndPointOf");
+        return descriptor.Local ?? descriptor.Socket?.LocalEndPoint;
+    }
+
+    internal override PeerAddress PeerAddressOf(int fd) => _kernel.Get(fd, "PeerAddressOf").Socket!.RemoteAddress;
+
+    internal override void FinishSend(int fd) => _kernel.FinishSend(fd);
+
+    internal override void FinishReceive(int fd) => _kernel.Get(fd, "FinishReceive").IsReadShut = true;
+
+    internal override void BreakOff(int fd)
+    {
+        SimDescriptor descriptor = _kernel.Get(fd, "BreakOff");
+        if (descriptor.Socket is null) throw _kernel.Violation($"descriptor {fd} is broken off, and it is no connection");
+        _kernel.Trace.Add("break-off", fd, 0);
+        descriptor.Socket.Reset();
+    }
+
+    internal override void ResetOnClose(int fd) => _kernel.Get(fd, "ResetOnClose").ResetsOnClose = true;
+
+    internal override void Close(int fd) => _kernel.Close(fd, "Close");
+
+    internal override void DeletePath(string path) => throw _kernel.Violation($"the path {path} is deleted, and nobody has made it");
+
+    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => _kernel.RefuseNewcomers(_kernel.Get(listener, "RefuseNewcomers").Listening!);
+
+    internal override int AcceptNow(int listener) => _kernel.AcceptNow(listener);
+
+    internal override ShedResult Shed(int listener) => _kernel.Shed(listener);
+
+    // ------------------------------------------------------------------ the end
+
+    internal override void Close(bool isIdle)
+    {
+        if (_isClosed) throw _kernel.Violation("a ring was closed twice");
+        _kernel.Trace.Add("ring-closes", _running.Count, isIdle ? 1 : 0);
+        if (isIdle)
+        {
+            TakeBuffersOfTheEnd();
+            if (_running.Count > 0) throw _kernel.Violation($"the ring was closed with {_running.Count} operations running: {string.Join(", ", _running.Select(static o => (RingOperation)(o.Mark >> 56)))}");
+            if (_late.Count + _overflow.Count + Ready > 0) throw _kernel.Violation("the ring was closed with completions that nobody took");
+        }
+        else if (_breaksIn != 0)
+        {
+            throw _kernel.Violation("the ring was given up, and it was well");
+        }
+
+        // As a kernel does with a ring that is closed: what runs is cancelled, and nobody is told. What was accepted and never
+        // told is lost with it; the simulation gives it back, so that its peer does not wait.
+        foreach (Told told in _late) CloseLost(told.Operation.Mark, told.Result);
+        foreach (CompletionEntry entry in _overflow) CloseLost(entry.UserData, entry.Result);
+        _late.Clear();
+        _overflow.Clear();
+        while (_running.Count > 0) Forget(_running[^1]);
+        _isClosed = true;
+        _kernel.Close(_wake.Number, "the end of the ring");
+    }
+
+    private void CloseLost(ulong mark, int result)
+    {
+        if ((RingOperation)(mark >> 56) != RingOperation.Accept || result < 0) return;
+        _kernel.Get(result, "the end of the ring").ResetsOnClose = true;
+        _kernel.Close(result, "the end of the ring");
+    }
+
+    private void TakeBuffersOfTheEnd()
+    {
+        TakeBuffers(_bufferTail);
+        int missing = _isOurs.Count(static isOurs => !isOurs);
+        if (missing > 0) throw _kernel.Violation($"{missing} receive buffers were not given back");
+    }
+
+    // After the scenario: a ring that was given up keeps its memory for blocks that are lent.
+    internal void Free()
+    {
+        NativeMemory.Free(_memory);
+        FreeMemory();
+    }
+}

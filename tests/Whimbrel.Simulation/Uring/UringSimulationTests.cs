@@ -1,0 +1,67 @@
+using System.Diagnostics;
+using System.Globalization;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Simulation.Uring;
+
+// The unchanged io_uring engine on rings without a kernel. A seed that fails is printed with its last steps; WHIMBREL_SEED=n
+// runs one seed and prints all of it; ./test --deep runs many more. A seed that has found a defect becomes a test with a name.
+public sealed class UringSimulationTests
+{
+    // A fixed number, so that every machine runs the same ones.
+    private const int Seeds = 200_000;
+    private const int DeepSeeds = 3_000_000;
+
+    private static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+
+    private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
+
+    private static void NeedsPointers()
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "the structures of io_uring are those of Linux on x64 or arm64");
+        SynchronizationContext.SetSynchronizationContext(null);
+    }
+
+    [Fact]
+    public void Every_seed_keeps_every_promise()
+    {
+        NeedsPointers();
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
+        {
+            Print(RingScenario.Run(one, Print).ToString());
+            return;
+        }
+
+        int seeds = IsDeep ? DeepSeeds : Seeds;
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"), CultureInfo.InvariantCulture, out int some)) seeds = some;
+        long steps = 0;
+        long sessions = 0;
+        Dictionary<string, long> tally = [];
+        Stopwatch watch = Stopwatch.StartNew();
+        for (int seed = 0; seed < seeds; seed++)
+        {
+            RingScenario.Outcome outcome = RingScenario.Run(seed, tally: tally);
+            steps += outcome.Steps;
+            sessions += outcome.Sessions;
+        }
+
+        Print($"{seeds} seeds, {sessions} sessions, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
+        foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal)) Print($"{count,12:n0} {what}");
+    }
+
+    [Fact]
+    public void The_same_seed_gives_the_same_run()
+    {
+        NeedsPointers();
+        HashSet<ulong> hashes = [];
+        for (int seed = 0; seed < 1_000; seed++)
+        {
+            RingScenario.Outcome first = RingScenario.Run(seed);
+            Assert.Equal(first, RingScenario.Run(seed));
+            hashes.Add(first.TraceHash);
+        }
+
+        // Different seeds do different things.
+        Assert.True(hashes.Count > 990, $"{hashes.Count} different runs of 1,000 seeds");
+    }
+}
