@@ -37,7 +37,9 @@ public class MemoryEngine : Engine
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
         Seed = seed;
         Random = new Random(seed);
-        _network = new MemoryNetwork(faults ?? new MemoryFaults(), Random);
+        faults ??= new MemoryFaults();
+        _network = new MemoryNetwork(faults, Random);
+        Datagrams = new MemoryDatagrams(faults, Random, () => _nowMs);
         // Near the points where 32-bit millisecond clocks overflow, in two of three runs.
         _nowMs = Random.Next(3) switch { 0 => 1_000, 1 => int.MaxValue - 2_000L, _ => uint.MaxValue - 2_000L };
         WallClock = new DateTimeOffset(2000, 1, 1, 0, 0, 0, TimeSpan.Zero);
@@ -78,6 +80,8 @@ public class MemoryEngine : Engine
     internal override bool CanSharePorts => true;
 
     internal Random Random { get; }
+
+    internal MemoryDatagrams Datagrams { get; }
 
     internal SimulationTrace Trace { get; } = new();
 
@@ -159,9 +163,32 @@ public class MemoryEngine : Engine
     public MemoryPeerListener Listen(EndPoint endPoint) =>
         new(_network, _network.Listen(endPoint, 4096) ?? throw new IOException($"{endPoint} is taken."));
 
-    /// <summary>No way leads to this address: dials to it fail at once.</summary>
+    /// <summary>No way leads to this address: dials and datagrams to it fail at once.</summary>
     /// <param name="endPoint">The address.</param>
-    public void AddUnreachable(EndPoint endPoint) => _network.AddUnreachable(endPoint);
+    public void AddUnreachable(EndPoint endPoint)
+    {
+        _network.AddUnreachable(endPoint);
+        Datagrams.AddUnreachable(endPoint);
+    }
+
+    /// <summary>Makes a raw datagram socket.</summary>
+    /// <param name="endPoint">Where it is bound; port 0 takes a free one.</param>
+    /// <exception cref="IOException">The address is taken.</exception>
+    public MemoryDatagramPeer OpenDatagrams(EndPoint endPoint)
+    {
+        EndPoint bound = Datagrams.Resolve(endPoint, joins: false, isReused: true) ?? throw new IOException($"{endPoint} is taken.");
+        MemoryDatagramSocket socket = new(Datagrams.NextId(), bound, isShared: false, isReused: true) { HasLoopback = true, IsBroadcaster = true };
+        Datagrams.Add(socket);
+        return new MemoryDatagramPeer(Datagrams, socket);
+    }
+
+    /// <summary>Two interfaces: "lo", number 1, has 127.0.0.1 and ::1; "memory0" is number 2.</summary>
+    internal override int InterfaceIndexOf(string name) => name switch
+    {
+        "lo" or "127.0.0.1" or "::1" => 1,
+        "memory0" => 2,
+        _ => throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md.")),
+    };
 
     /// <summary>Gives a host name addresses. Of names that were not added only <c>localhost</c> has any ([::1], 127.0.0.1).</summary>
     /// <param name="name">The name; case does not matter.</param>
@@ -273,7 +300,9 @@ public class MemoryEngine : Engine
                 if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
             }
 
-            return due;
+            // Datagrams on their way move the clock too; those that have arrived are no reason to.
+            long arrival = Datagrams.NextArrivalMs;
+            return arrival > _nowMs ? Math.Min(due, arrival) : due;
         }
     }
 

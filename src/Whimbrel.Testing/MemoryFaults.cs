@@ -30,6 +30,27 @@ public sealed record MemoryFaults
     /// <summary>An accept fails: out of descriptors, or the peer was gone.</summary>
     public int AcceptError { get; init; }
 
+    /// <summary>A datagram is lost on its way. Unix datagrams are not.</summary>
+    public int DatagramLoss { get; init; }
+
+    /// <summary>A datagram arrives twice.</summary>
+    public int DatagramDuplicate { get; init; }
+
+    /// <summary>A datagram arrives before others that were sent earlier.</summary>
+    public int DatagramReorder { get; init; }
+
+    /// <summary>A datagram takes 1 ms up to <see cref="DatagramDelayMs"/> of virtual time; others may overtake it.</summary>
+    public int DatagramDelay { get; init; }
+
+    /// <summary>Longest delay of a datagram, in milliseconds of virtual time. Default 50.</summary>
+    public int DatagramDelayMs { get; init; } = 50;
+
+    /// <summary>Longest datagram that the network takes, in bytes; a longer one fails to be sent. Default 65,507.</summary>
+    public int DatagramMtuBytes { get; init; } = DatagramOptions.MaxDatagramBytes;
+
+    /// <summary>Receive buffer of a datagram socket, in bytes; each datagram takes 256 beside its own. What has no room is dropped and counted. Default 1 MiB.</summary>
+    public int DatagramBufferBytes { get; init; } = 1024 * 1024;
+
     /// <summary>Bytes that a connection holds in each direction between sender and receiver. Default 64 KiB.</summary>
     public int WireBytes { get; init; } = 64 * 1024;
 }

@@ -2,6 +2,7 @@ using System.Net;
 using System.Runtime.InteropServices;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Testing;
@@ -11,7 +12,7 @@ namespace Whimbrel.Testing;
 /// throws when one is broken. It lends received bytes in a block of exactly their size and overwrites it afterwards.
 /// </summary>
 // Safe: blocks are read only through the pointers and lengths of queued blocks, on the thread that owns them.
-internal sealed unsafe class MemoryLoop : Loop
+internal sealed unsafe partial class MemoryLoop : Loop
 {
     private const int MaxReceive = 64 * 1024;
     private const int MaxTakenBytes = 128 * 1024;
@@ -33,6 +34,7 @@ internal sealed unsafe class MemoryLoop : Loop
         internal bool IsDialPending;
         internal bool IsClosing;
         internal bool EndTaken;
+        internal MemoryDatagramSocket? Datagrams;
 
         /// <summary>Taken from the wire, delivered later: a completion under way when receiving is stopped.</summary>
         internal Queue<byte[]>? Taken;
@@ -47,6 +49,8 @@ internal sealed unsafe class MemoryLoop : Loop
     }
 
     private MemoryFaults Faults => _network.Faults;
+
+    private MemoryDatagrams Datagrams => _engine.Datagrams;
 
     private bool Chance(int perMille) => perMille > 0 && _engine.Random.Next(1000) < perMille;
 
@@ -71,6 +75,7 @@ internal sealed unsafe class MemoryLoop : Loop
         if (!slot.IsAttached) return false;
         if (slot.IsClosing) return true;
         if (slot.Taken is { Count: > 0 }) return true;
+        if (slot.Datagrams is { } datagrams) return IsReady(ref slot, datagrams);
         if (slot.Listening is { } listening) return slot.IsReceiving && listening.Waiting.Count > 0;
         if (slot.IsDialPending) return slot.Socket is not null || ResidentAt(index) is Connector { } c && !_network.IsBlackHole(c.Target);
         return (slot.IsReceiving && slot.Socket!.IsReadable) || (slot.IsSending && slot.Socket!.IsWritable);
@@ -130,6 +135,9 @@ internal sealed unsafe class MemoryLoop : Loop
                 break;
             case Connection connection:
                 DeliverConnection(connection, index);
+                break;
+            case DatagramResident socket:
+                DeliverDatagrams(socket, index);
                 break;
         }
     }
@@ -224,6 +232,9 @@ internal sealed unsafe class MemoryLoop : Loop
                 slot.IsDialPending = true;
                 _engine.Trace.Add("dial", connector.Slot, 0);
                 break;
+            case DatagramResident socket:
+                AttachDatagrams(socket);
+                break;
         }
     }
 
@@ -286,6 +297,7 @@ internal sealed unsafe class MemoryLoop : Loop
         slot.Taken = null;
         if (slot.Listening is { } listening) _network.StopListening(listening);
         slot.Socket?.Close(resident.ResetOnClose);
+        if (slot.Datagrams is { } datagrams) Datagrams.Remove(datagrams);
         _engine.Trace.Add("close", slot.Socket?.Id ?? 0, resident.ResetOnClose ? 1 : 0);
         if (!Chance(Faults.LateClose)) CompleteDetach(resident);
     }

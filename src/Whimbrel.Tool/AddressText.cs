@@ -8,6 +8,12 @@ internal static class AddressText
     /// <summary>Null, and what is wrong, for text that is no address.</summary>
     internal static NetworkAddress? Read(string text, out string? mistake)
     {
+        if (DatagramText.IsDatagrams(text))
+        {
+            mistake = $"'{text}' means datagrams: that is for whimbrel serve udp, whimbrel connect and whimbrel join.";
+            return null;
+        }
+
         bool hasScheme = text.Contains("://", StringComparison.Ordinal) || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase);
         return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text, out NetworkAddress? address, out mistake) ? address : null;
     }

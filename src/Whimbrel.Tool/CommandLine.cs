@@ -9,12 +9,12 @@ namespace Whimbrel.Tool;
 /// <summary>The words of the tool: commands, options, what their values may be, and how to say what would be right.</summary>
 internal static class CommandLine
 {
-    private const int DefaultPort = 1111;
+    internal const int DefaultPort = 1111;
     private const int MaxBroadcastBytes = 32 * 1024;
 
     private static readonly string s_engines = string.Join('|', Enum.GetNames<EngineKind>()).ToLowerInvariant();
     private static readonly string s_schemes = string.Join('|', Enum.GetNames<AcceptScheme>()).ToLowerInvariant();
-    private static readonly string s_kinds = string.Join('|', Enum.GetNames<ServeKind>()).ToLowerInvariant();
+    private static readonly string s_kinds = $"{string.Join('|', Enum.GetNames<ServeKind>()).ToLowerInvariant()}|{DatagramCommandLine.Kinds}";
 
     private static readonly Option<string?> s_listen = Listen("--listen", "ADDRESS", "Where to listen: ADDR:PORT such as 0.0.0.0:1111 or *:1111, or tcp://ADDR:PORT, or unix:PATH.", "");
     private static readonly Option<int?> s_port = Value("--port", "N", $"Listen at 127.0.0.1 and this port; 0 takes a free one. Default {DefaultPort}.", "a port from 0 to 65535", static text => Number(text, 0, IPEndPoint.MaxPort));
@@ -32,6 +32,19 @@ internal static class CommandLine
 
     private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
     private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Whose garbage collector to look at: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
+    private static readonly Option<int?> s_probedPort = Value("--port", "N", "Also see whether a server could listen at this port, by doing so for a moment.", "a port from 1 to 65535", static text => Number(text, 1, IPEndPoint.MaxPort));
+    private static readonly Option<bool> s_udp = new("--udp") { Description = "Datagrams: each line is one. So does an address that begins with udp://." };
+
+    // For the commands on datagrams, which are in a file of their own.
+    internal static Option<int?> Port => s_port;
+
+    internal static Option<string?> Unix => s_unix;
+
+    internal static Option<EngineKind?> Engine => s_engine;
+
+    internal static Option<double?> For => s_for;
+
+    internal static string Engines => s_engines;
 
     internal static RootCommand Create()
     {
@@ -46,6 +59,7 @@ internal static class CommandLine
             Serve(),
             Connect(),
             Doctor(),
+            DatagramCommandLine.Join(),
         };
         return root;
     }
@@ -59,12 +73,12 @@ internal static class CommandLine
     }
 
     /// <summary>How a command is used, in one line.</summary>
-    internal static string UsageOf(Command command) => command.Name switch
+    internal static string UsageOf(Command command) => DatagramCommandLine.UsageOf(command) ?? command.Name switch
     {
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
-        "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT or whimbrel connect unix:PATH",
+        "connect" => "whimbrel connect HOST:PORT, whimbrel connect tcp://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
-        "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll]",
+        "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
         _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, or whimbrel doctor (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
@@ -80,17 +94,15 @@ internal static class CommandLine
         ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands."),
         ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
         ServeOne(ServeKind.Groups, "For measurements: clients join groups and broadcast to them, in messages of 32 bytes."),
+        DatagramCommandLine.ServeUdp(),
+        DatagramCommandLine.ServeMulticast(),
     };
 
     private static Command ServeOne(ServeKind kind, string description, params Option[] more)
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
         foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_accept, s_scheduling, s_stats, s_for, .. more]) command.Add(option);
-        command.Validators.Add(static result =>
-        {
-            int places = (IsGiven(result, s_listen) ? 1 : 0) + (IsGiven(result, s_port) ? 1 : 0) + (IsGiven(result, s_unix) ? 1 : 0);
-            if (places > 1) result.AddError("Give one of --listen, --port and --unix.");
-        });
+        command.Validators.Add(static result => AllowOnePlace(result, s_listen));
         if (kind == ServeKind.Push)
         {
             command.Validators.Add(static result =>
@@ -116,7 +128,7 @@ internal static class CommandLine
 
     private static Command Connect()
     {
-        Command command = new("connect", "Sends the lines of stdin and prints what comes back. Ctrl-C or the end of the input closes.") { s_address, s_unix, s_engine };
+        Command command = new("connect", "Sends the lines of stdin and prints what comes back. Ctrl-C or the end of the input closes.") { s_address, s_unix, s_udp, s_engine };
         command.Validators.Add(static result =>
         {
             bool hasAddress = result.GetResult(s_address) is { Tokens.Count: > 0 };
@@ -124,34 +136,50 @@ internal static class CommandLine
             {
                 result.AddError(hasAddress ? "Give an address or --unix, not both." : "An address is missing.");
             }
-            else if (hasAddress && AddressText.ReadForDialling(result.GetValue(s_address)!, out string? mistake) is null)
+            else if (hasAddress)
             {
-                result.AddError(mistake!);
+                string text = result.GetValue(s_address)!;
+                string? mistake;
+                NetworkAddress? address = IsDatagrams(result.GetValue(s_udp), text) ? DatagramText.ReadForSending(text, out mistake) : AddressText.ReadForDialling(text, out mistake);
+                if (address is null) result.AddError(mistake!);
             }
         });
-        command.SetAction(static parsed => ConnectCommand.RunAsync(
-            parsed.GetValue(s_unix) ?? AddressText.Read(parsed.GetValue(s_address)!, out _)!.ToString(),
-            parsed.GetValue(s_engine) ?? EngineKind.Auto));
+        command.SetAction(static parsed =>
+        {
+            string text = parsed.GetValue(s_unix) ?? parsed.GetValue(s_address)!;
+            EngineKind engine = parsed.GetValue(s_engine) ?? EngineKind.Auto;
+            return IsDatagrams(parsed.GetValue(s_udp), text)
+                ? ConnectDatagramsCommand.RunAsync(DatagramText.ReadForSending(text, out _)!, new DatagramSettings(engine, Stats: false, Duration: null))
+                : ConnectCommand.RunAsync(AddressText.Read(text, out _)!.ToString(), engine);
+        });
         return command;
     }
 
     private static Command Doctor()
     {
-        Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app };
-        command.SetAction(static parsed => DoctorCommand.Run(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_json)));
+        Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app, s_probedPort };
+        command.SetAction(static parsed => DoctorCommand.RunAsync(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_probedPort), parsed.GetValue(s_json)));
         return command;
     }
 
+    private static bool IsDatagrams(bool isAsked, string address) => isAsked || DatagramText.IsDatagrams(address);
+
     // ------------------------------------------------------------------ values
 
-    private static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
+    internal static void AllowOnePlace(CommandResult result, Option listen)
+    {
+        int places = (IsGiven(result, listen) ? 1 : 0) + (IsGiven(result, s_port) ? 1 : 0) + (IsGiven(result, s_unix) ? 1 : 0);
+        if (places > 1) result.AddError("Give one of --listen, --port and --unix.");
+    }
+
+    internal static bool IsGiven(CommandResult result, Option option) => result.GetResult(option) is { Implicit: false };
 
     // From the token: to ask for the value of an option that has an error throws, and that error is told anyway.
     private static int NumberOr(int otherwise, CommandResult result, Option option) =>
         result.GetResult(option) is { Tokens: [{ Value: var text }] } && Number(text, 1, MaxBroadcastBytes) is { } number ? number : otherwise;
 
     /// <summary>An option whose value is read by <paramref name="parse"/>; null from there means wrong, and the message says what is right.</summary>
-    private static Option<T> Value<T>(string name, string placeholder, string description, string right, Func<string, T> parse) => new(name)
+    internal static Option<T> Value<T>(string name, string placeholder, string description, string right, Func<string, T> parse) => new(name)
     {
         Description = description,
         HelpName = placeholder,
@@ -165,20 +193,25 @@ internal static class CommandLine
     };
 
     /// <summary>An option whose value is an address, given without the <paramref name="scheme"/>. Its value is the whole text of the address.</summary>
-    private static Option<string?> Listen(string name, string placeholder, string description, string scheme) => new(name)
+    private static Option<string?> Listen(string name, string placeholder, string description, string scheme) => Address(name, placeholder, description, scheme, AddressText.ReadForListening);
+
+    internal delegate NetworkAddress? AddressReader(string text, out string? mistake);
+
+    /// <summary>The same, read by another form of addresses.</summary>
+    internal static Option<string?> Address(string name, string placeholder, string description, string scheme, AddressReader read) => new(name)
     {
         Description = description,
         HelpName = placeholder,
         CustomParser = argument =>
         {
             string text = argument.Tokens.Count > 0 ? argument.Tokens[0].Value : "";
-            NetworkAddress? address = AddressText.ReadForListening(scheme + text, out string? mistake);
+            NetworkAddress? address = read(scheme + text, out string? mistake);
             if (address is null) argument.AddError($"{name}: {mistake}");
             return address?.ToString();
         },
     };
 
-    private static int? Number(string text, int least, int most) =>
+    internal static int? Number(string text, int least, int most) =>
         int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int number) && number >= least && number <= most ? number : null;
 
     private static T? Word<T>(string text)

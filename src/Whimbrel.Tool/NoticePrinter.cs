@@ -8,24 +8,24 @@ internal sealed class NoticePrinter : IAsyncDisposable
     /// <summary>Turns from here on are worth a notice to the user of a tool: compiling the first callbacks takes 20 to 40 ms and would be told at every start.</summary>
     internal const int BlockedLoopMs = 100;
 
-    private readonly Channel<Notice> _notices = Channel.CreateBounded<Notice>(new BoundedChannelOptions(1000) { FullMode = BoundedChannelFullMode.DropWrite });
+    private readonly Channel<string> _lines = Channel.CreateBounded<string>(new BoundedChannelOptions(1000) { FullMode = BoundedChannelFullMode.DropWrite });
     private readonly Task _printing;
 
     internal NoticePrinter() => _printing = Task.Run(PrintAsync);
 
-    internal void Add(Notice notice) => _notices.Writer.TryWrite(notice);
+    internal void Add(Notice notice) => Tell($"notice: {notice.Message} See docs/symptoms/{notice.Page}");
+
+    /// <summary>Any other line.</summary>
+    internal void Tell(string line) => _lines.Writer.TryWrite(line);
 
     public async ValueTask DisposeAsync()
     {
-        _notices.Writer.TryComplete();
+        _lines.Writer.TryComplete();
         await _printing;
     }
 
     private async Task PrintAsync()
     {
-        await foreach (Notice notice in _notices.Reader.ReadAllAsync())
-        {
-            await Console.Error.WriteLineAsync($"notice: {notice.Message} See docs/symptoms/{notice.Page}");
-        }
+        await foreach (string line in _lines.Reader.ReadAllAsync()) await Console.Error.WriteLineAsync(line);
     }
 }

@@ -18,6 +18,16 @@ internal static class PushMessage
         BinaryPrimitives.WriteUInt64LittleEndian(message[24..], Word(sequence, 2));
     }
 
+    /// <summary>The number of a message that <see cref="Write"/> made; false for any other bytes.</summary>
+    internal static bool TryRead(ReadOnlySpan<byte> message, out ulong sequence)
+    {
+        sequence = message.Length >= MinSize ? BinaryPrimitives.ReadUInt64LittleEndian(message) : 0;
+        return message.Length >= MinSize
+            && BinaryPrimitives.ReadUInt64LittleEndian(message[8..]) == Word(sequence, 0)
+            && BinaryPrimitives.ReadUInt64LittleEndian(message[16..]) == Word(sequence, 1)
+            && BinaryPrimitives.ReadUInt64LittleEndian(message[24..]) == Word(sequence, 2);
+    }
+
     private static ulong Word(ulong sequence, ulong index) => Mix(sequence ^ (0x9E3779B97F4A7C15 * (index + 1)));
 
     // The finaliser of splitmix64.

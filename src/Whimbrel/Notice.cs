@@ -15,14 +15,14 @@ public enum NoticeKind
     /// <summary>A callback that has no session to end threw.</summary>
     UserException,
 
+    /// <summary>The system refused something that the library goes on without.</summary>
+    System,
+
     /// <summary>A TLS handshake of a server failed.</summary>
     TlsHandshake,
 
     /// <summary>A certificate has expired, or its changed file could not be loaded.</summary>
     Certificate,
-
-    /// <summary>The system refused something that the library goes on without.</summary>
-    System,
 }
 
 /// <summary>

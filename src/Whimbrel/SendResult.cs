@@ -12,6 +12,6 @@ public enum SendResult
     /// <summary>Nothing was taken: the connection is closing or closed. It never opens again.</summary>
     Closed,
 
-    /// <summary>Nothing was taken: the session's own <c>OnSending</c> said no. The next send is asked again.</summary>
+    /// <summary>Nothing was taken: the session's own <c>OnSending</c> said no, or a datagram would have been more than <see cref="DatagramOptions.AnswerLimit"/> allows. The next send is asked again.</summary>
     Refused,
 }

@@ -27,6 +27,9 @@ public sealed class LinuxAbiTests
         Assert.Equal(16, Unsafe.SizeOf<RingDescriptorUpdate>());
         Assert.Equal(64, Unsafe.SizeOf<CancelRegistration>());
         Assert.Equal(8, Unsafe.SizeOf<ProbedOpcode>());
+        Assert.Equal(64, Unsafe.SizeOf<MultiMessage>());
+        Assert.Equal(16, Unsafe.SizeOf<ControlHeader>());
+        Assert.Equal(16, Unsafe.SizeOf<ExtendedError>());
     }
 
     [Fact]
@@ -38,6 +41,10 @@ public sealed class LinuxAbiTests
         Assert.Equal(16, Marshal.OffsetOf<MessageHeader>(nameof(MessageHeader.Vectors)));
         Assert.Equal(24, Marshal.OffsetOf<MessageHeader>(nameof(MessageHeader.VectorCount)));
         Assert.Equal(48, Marshal.OffsetOf<MessageHeader>(nameof(MessageHeader.Flags)));
+        Assert.Equal(56, Marshal.OffsetOf<MultiMessage>(nameof(MultiMessage.Length)));
+        Assert.Equal(8, Marshal.OffsetOf<ControlHeader>(nameof(ControlHeader.Level)));
+        Assert.Equal(4, Marshal.OffsetOf<ExtendedError>(nameof(ExtendedError.Origin)));
+        Assert.Equal(8, Marshal.OffsetOf<ExtendedError>(nameof(ExtendedError.Details)));
     }
 
     [Fact]

@@ -19,11 +19,28 @@ public sealed unsafe class UringProbeTests
 
         internal byte MissingOpcode { get; init; }
 
+        /// <summary>Also number 0, which is an opcode.</summary>
+        internal bool HidesOpcode { get; init; }
+
         internal int BufferRingError { get; init; }
 
         internal uint MissingFeatures { get; init; }
 
         internal ulong DeafTo { get; init; }
+
+        internal uint RefusedRegister { get; init; }
+
+        /// <summary>The completion with this mark is changed before the probe sees it.</summary>
+        internal ulong Changed { get; init; }
+
+        internal int ChangedResult { get; init; }
+
+        /// <summary>Only the flag that says that more will come is taken away.</summary>
+        internal bool EndsOnly { get; init; }
+
+        private byte* _queues;
+        private UringParameters _made;
+        private uint _seen;
 
         internal override int Setup(uint entries, UringParameters* parameters)
         {
@@ -32,20 +49,53 @@ public sealed unsafe class UringProbeTests
             if (error != 0) return -error;
             int fd = base.Setup(entries, parameters);
             parameters->Features &= ~MissingFeatures;
+            if (Changed == 0 || fd < 0) return fd;
+            // The queues are shared memory: a second mapping shows the same completions.
+            const int readWrite = 3;
+            const int shared = 1;
+            _made = *parameters;
+            _queues = (byte*)Syscall.Map(null, Bytes, readWrite, shared, fd, UringAbi.IORING_OFF_SQ_RING);
+            Assert.NotEqual(-1, (nint)_queues);
             return fd;
         }
 
         internal override int Register(int fd, uint operation, void* argument, uint count)
         {
             if (operation == UringAbi.IORING_REGISTER_PBUF_RING && BufferRingError != 0) return -BufferRingError;
+            if (operation == RefusedRegister && RefusedRegister != 0) return -Errno.EPERM;
             int result = base.Register(fd, operation, argument, count);
-            if (operation == UringAbi.IORING_REGISTER_PROBE && MissingOpcode != 0) ((ProbedOpcode*)((byte*)argument + 16))[MissingOpcode].Flags = 0;
+            if (operation == UringAbi.IORING_REGISTER_PROBE && (MissingOpcode != 0 || HidesOpcode)) ((ProbedOpcode*)((byte*)argument + 16))[MissingOpcode].Flags = 0;
             return result;
         }
 
         // The operations are taken and never done.
-        internal override int Enter(int fd, uint submit, uint complete, uint flags, WaitArgument* argument) =>
-            DeafTo == 0 ? base.Enter(fd, submit, complete, flags, argument) : -Errno.EINTR;
+        internal override int Enter(int fd, uint submit, uint complete, uint flags, WaitArgument* argument)
+        {
+            if (DeafTo != 0) return -Errno.EINTR;
+            int result = base.Enter(fd, submit, complete, flags, argument);
+            if (_queues is not null) ChangeCompletions();
+            return result;
+        }
+
+        private nuint Bytes => _made.Completion.Entries + (_made.CompletionEntries * (nuint)sizeof(CompletionEntry));
+
+        private void ChangeCompletions()
+        {
+            CompletionEntry* entries = (CompletionEntry*)(_queues + _made.Completion.Entries);
+            uint tail = Volatile.Read(ref *(uint*)(_queues + _made.Completion.Tail));
+            for (; _seen != tail; _seen++)
+            {
+                CompletionEntry* entry = entries + (_seen & (_made.CompletionEntries - 1));
+                if (entry->UserData != Changed) continue;
+                entry->Flags &= ~UringAbi.IORING_CQE_F_MORE;
+                if (!EndsOnly) entry->Result = ChangedResult;
+            }
+        }
+
+        internal void Unmap()
+        {
+            if (_queues is not null) Syscall.Unmap(_queues, Bytes);
+        }
     }
 
     [Theory]
@@ -117,6 +167,110 @@ public sealed unsafe class UringProbeTests
         Assert.Equal((false, Errno.EPERM), (refused.IsOffered, refused.Error));
         refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.EIO });
         Assert.Contains("registering a ring of buffers", refused.Reason, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(UringAbi.IORING_OP_NOP)]
+    [InlineData(UringAbi.IORING_OP_POLL_ADD)]
+    [InlineData(UringAbi.IORING_OP_SENDMSG)]
+    [InlineData(UringAbi.IORING_OP_ACCEPT)]
+    [InlineData(UringAbi.IORING_OP_ASYNC_CANCEL)]
+    [InlineData(UringAbi.IORING_OP_CLOSE)]
+    [InlineData(UringAbi.IORING_OP_READ)]
+    [InlineData(UringAbi.IORING_OP_SEND)]
+    [InlineData(UringAbi.IORING_OP_RECV)]
+    public void Each_operation_that_the_kernel_lacks_is_named(byte opcode)
+    {
+        NeedsUring();
+        Answering calls = new(static (_, _) => 0) { MissingOpcode = opcode, HidesOpcode = true };
+        UringSupport support = UringProbe.Run(calls);
+        Assert.Equal((false, $"this kernel lacks the io_uring operations {opcode}"), (support.IsOffered, support.Reason));
+    }
+
+    [Theory]
+    [InlineData(UringAbi.IORING_FEAT_SINGLE_MMAP)]
+    [InlineData(UringAbi.IORING_FEAT_NODROP)]
+    [InlineData(UringAbi.IORING_FEAT_SUBMIT_STABLE)]
+    [InlineData(UringAbi.IORING_FEAT_FAST_POLL)]
+    [InlineData(UringAbi.IORING_FEAT_EXT_ARG)]
+    public void Each_feature_that_the_kernel_lacks_is_named(uint feature)
+    {
+        NeedsUring();
+        UringSupport support = UringProbe.Run(new Answering(static (_, _) => 0) { MissingFeatures = feature });
+        Assert.False(support.IsOffered);
+        Assert.Contains($"too old: features 0x", support.Reason, StringComparison.Ordinal);
+        Assert.EndsWith($" without 0x{feature:x}", support.Reason, StringComparison.Ordinal);
+    }
+
+    /// <summary>The marks are those of the self-test's operations: a kernel says that it can, and does another thing.</summary>
+    [Theory]
+    [InlineData(2UL, 3, "io_uring does not send here")]
+    [InlineData(2UL, -Errno.EPERM, "io_uring does not send here")]
+    [InlineData(1UL, 3, "a receive of io_uring brought the wrong bytes")]
+    [InlineData(1UL, -Errno.EIO, "a receive of io_uring brought the wrong bytes")]
+    [InlineData(4UL, -Errno.EOPNOTSUPP, "io_uring does not send messages here")]
+    [InlineData(5UL, -Errno.ENOENT, "io_uring does not cancel here")]
+    [InlineData(6UL, -Errno.EINVAL, "io_uring does not poll here")]
+    [InlineData(7UL, 4, "io_uring does not read here")]
+    [InlineData(9UL, -Errno.EBADF, "io_uring does not close here")]
+    [InlineData(10UL, -Errno.EINVAL, "a multishot accept of io_uring does not work here")]
+    public void Each_step_of_the_self_test_that_fails_is_named(ulong mark, int result, string reason)
+    {
+        NeedsUring();
+        Answering calls = new(static (_, _) => 0) { Changed = mark, ChangedResult = result };
+        UringSupport support = UringProbe.Run(calls);
+        calls.Unmap();
+        Assert.Equal((false, reason), (support.IsOffered, support.Reason));
+    }
+
+    [Theory]
+    [InlineData(3UL, "a multishot receive of io_uring ended by itself")]
+    [InlineData(10UL, "a multishot accept of io_uring does not work here")]
+    public void A_multishot_that_ends_after_one_fails_the_self_test(ulong mark, string reason)
+    {
+        NeedsUring();
+        Assert.SkipUnless(UringProbe.Here.CanLimitReceive || mark != 3, "the receive of this mark needs Linux 6.16");
+        Answering calls = new(static (_, _) => 0) { Changed = mark, EndsOnly = true };
+        UringSupport support = UringProbe.Run(calls);
+        calls.Unmap();
+        Assert.Equal((false, reason), (support.IsOffered, support.Reason));
+    }
+
+    [Fact]
+    public void Where_the_sysctl_forbids_it_the_reason_names_the_sysctl()
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        // kernel.io_uring_disabled answers EPERM at the set-up; root is not bound by 1.
+        Assert.Contains("kernel.io_uring_disabled", UringProbe.Run(new Answering(static (_, _) => Errno.EPERM)).Reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void At_the_limit_of_locked_memory_the_reason_names_the_limit()
+    {
+        NeedsUring();
+        // At the set-up, where smaller rings are tried first, and at the registration of the buffers.
+        List<uint> tried = [];
+        Assert.Contains("locked-memory limit (ulimit -l)", UringProbe.Run(new Answering((entries, _) =>
+        {
+            tried.Add(entries);
+            return Errno.ENOMEM;
+        })).Reason, StringComparison.Ordinal);
+        Assert.True(tried.Count > 1, "it was asked for once only");
+        UringSupport refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.ENOMEM });
+        Assert.Equal((false, Errno.ENOMEM), (refused.IsOffered, refused.Error));
+        Assert.Contains("locked-memory limit (ulimit -l)", refused.Reason, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_ring_that_cannot_be_enabled_is_not_offered_and_one_that_cannot_be_registered_is()
+    {
+        NeedsUring();
+        UringSupport support = UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_ENABLE_RINGS });
+        Assert.Equal((false, "io_uring does not send here"), (support.IsOffered, support.Reason));
+        support = UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_RING_FDS });
+        Assert.True(support.IsOffered, support.Reason);
+        support = UringProbe.Run(new Answering(static (_, _) => 0) { RefusedRegister = UringAbi.IORING_REGISTER_PROBE });
+        Assert.Equal((false, "this kernel lacks the io_uring operations the probe itself (error 1)"), (support.IsOffered, support.Reason));
     }
 
     [Fact]

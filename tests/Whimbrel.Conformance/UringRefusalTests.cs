@@ -1,3 +1,5 @@
+using System.Collections.Concurrent;
+using System.Diagnostics.Tracing;
 using Whimbrel.Engines;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
@@ -99,6 +101,30 @@ public sealed class UringRefusalTests
             "io_uring is forbidden here (EPERM): kernel.io_uring_disabled is 2, which is nobody. Using the epoll engine: everything works, with many connections at more CPU per message. "
             + "To allow it: sysctl -w kernel.io_uring_disabled=0. To silence this: WHIMBREL_ENGINE=epoll.",
             told.Message);
+    }
+
+    [Fact]
+    public void The_event_source_tells_the_engine_with_its_reason_and_the_notice()
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        using Listener listener = new();
+        Run(new Engine(new EngineOptions { Loops = 1 }, static asked => EngineSelector.Choose(asked, null, static () => UringSupport.No(Errno.EPERM, "by the test of events", "nothing"))));
+        Assert.Contains("EngineStarted epoll, by the test of events; to allow it: nothing, 1", listener.Events);
+        string told = Assert.Single(listener.Events, static e => e.StartsWith("Notice System, by the test of events. Using the epoll engine", StringComparison.Ordinal));
+        Assert.EndsWith("no-io-uring.md", told, StringComparison.Ordinal);
+    }
+
+    private sealed class Listener : EventListener
+    {
+        internal ConcurrentQueue<string> Events { get; } = new();
+
+        protected override void OnEventSourceCreated(EventSource eventSource)
+        {
+            if (eventSource.Name == "Whimbrel") EnableEvents(eventSource, EventLevel.Informational);
+        }
+
+        // Other tests' engines are heard too. Before the constructor has run there is no queue yet.
+        protected override void OnEventWritten(EventWrittenEventArgs eventData) => Events?.Enqueue($"{eventData.EventName} {string.Join(", ", eventData.Payload ?? [])}");
     }
 
     [Theory]

@@ -126,7 +126,7 @@ public sealed class TextTests
     public void The_environment_chooses_the_engine_when_nobody_else_does(string word, EngineKind expected)
     {
         Assert.SkipUnless(KernelProbe.HasEpoll || expected != EngineKind.Epoll, "no epoll here");
-        Assert.Equal((expected, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, word));
+        Assert.Equal(new EngineChoice(expected, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, word));
     }
 
     [Theory]
@@ -158,7 +158,7 @@ public sealed class TextTests
     [Fact]
     public void What_options_ask_for_goes_before_the_environment()
     {
-        Assert.Equal((EngineKind.Portable, "asked for by EngineOptions.Kind"), EngineSelector.Choose(EngineKind.Portable, "nonsense"));
+        Assert.Equal(new EngineChoice(EngineKind.Portable, "asked for by EngineOptions.Kind"), EngineSelector.Choose(EngineKind.Portable, "nonsense"));
     }
 
     [Fact]

@@ -54,8 +54,8 @@ public class DocumentTests
     [Fact]
     public void Every_symptom_page_is_named_by_a_message()
     {
-        var sources = Repository.Sources("src/Whimbrel/").ToList();
-        Assert.SkipUnless(sources.Count > 0, "src/Whimbrel holds no code yet");
+        var sources = Repository.Sources("src/").ToList();
+        Assert.SkipUnless(sources.Count > 0, "src holds no code yet");
         Judge.None(Documents.Symptoms(Repository.Paths.Where(p => p.StartsWith("docs/symptoms/", StringComparison.Ordinal)), sources));
     }
 

@@ -11,6 +11,12 @@ public sealed class BenchTests
     [InlineData("c-uring")]
     [InlineData("whimbrel-portable")]
     [InlineData("asio")]
+    [InlineData("c-udp")]
+    [InlineData("c-udp-gso")]
+    [InlineData("socket-udp")]
+    [InlineData("whimbrel-udp-epoll")]
+    [InlineData("whimbrel-udp-uring")]
+    [InlineData("whimbrel-udp-portable")]
     public async Task Every_byte_of_a_short_benchmark_is_right(string peer)
     {
         if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();

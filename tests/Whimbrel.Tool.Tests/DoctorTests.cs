@@ -1,3 +1,5 @@
+using System.Globalization;
+using System.Net;
 using System.Runtime.InteropServices;
 using System.Text.Json;
 using Whimbrel.Tool.Doctor;
@@ -260,7 +262,24 @@ public sealed class DoctorTests
         Assert.Equal(14, JsonDocument.Parse(string.Join('\n', json)).RootElement.GetProperty("findings").GetArrayLength());
     }
 
+    [Fact]
+    public async Task A_port_is_free_or_told_with_its_holder()
+    {
+        await using var holder = await RunningTool.Serve("echo", "--listen", "*:0");
+        int port = ((IPEndPoint)holder.EndPoint).Port;
+        Finding taken = await PortCheck.OfAsync(port);
+        Assert.Equal((Verdict.Advice, "port"), (taken.Verdict, taken.Name));
+        Assert.Contains($":{port}: already in use by 'dotnet' (pid {holder.Id})", taken.Text, StringComparison.Ordinal);
+        Assert.EndsWith($"ss -ltnp 'sport = :{port}' shows", taken.Fix, StringComparison.Ordinal);
+        var (code, output, _) = await RunningTool.Run(null, "doctor", "--port", port.ToString(CultureInfo.InvariantCulture));
+        Assert.Equal(1, code);
+        Assert.Contains(output, line => line.StartsWith("advice  port ", StringComparison.Ordinal) && line.Contains($"(pid {holder.Id})", StringComparison.Ordinal));
+        await holder.StopAsync();
+        Assert.Equal(Finding.Ok("port", $"{port} is free on all IPv4 addresses"), await PortCheck.OfAsync(port));
+    }
+
     [Theory]
+    [InlineData("--port takes a port from 1 to 65535, not '0'.", "--port", "0")]
     [InlineData("--loops takes a number from 1 to 256, not '0'.", "--loops", "0")]
     [InlineData("--app takes a program that has a .runtimeconfig.json beside it, not 'nothing.dll'.", "--app", "nothing.dll")]
     [InlineData("'--fix' is not known here.", "--fix")]
@@ -269,6 +288,6 @@ public sealed class DoctorTests
         var (code, output, errors) = await RunningTool.Run(null, ["doctor", .. arguments]);
         Assert.Equal(2, code);
         Assert.Empty(output);
-        Assert.Equal($"whimbrel: {expected} Right would be: whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll]", Assert.Single(errors));
+        Assert.Equal($"whimbrel: {expected} Right would be: whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]", Assert.Single(errors));
     }
 }

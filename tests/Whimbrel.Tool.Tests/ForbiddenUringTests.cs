@@ -7,29 +7,33 @@ namespace Whimbrel.Tool.Tests;
 /// <summary>The tool in a process to which a seccomp filter, like those of containers, forbids io_uring.</summary>
 public sealed class ForbiddenUringTests
 {
-    // The filter: load the number of the system call; io_uring_setup (425) gives the error, all others are allowed.
+    private const int SetupCall = 425;
+    private const int EnterCall = 426;
+    private const int RegisterCall = 427;
+
+    // The filter: load the number of the system call; the one that is forbidden gives the error, all others are allowed.
     private const string Forbid = """
         import ctypes, os, struct, sys
-        error = int(sys.argv[1])
-        code = b''.join(struct.pack('HBBI', *i) for i in [(0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050000 | error), (0x06, 0, 0, 0x7fff0000)])
+        error, call = int(sys.argv[1]), int(sys.argv[2])
+        code = b''.join(struct.pack('HBBI', *i) for i in [(0x20, 0, 0, 0), (0x15, 0, 1, call), (0x06, 0, 0, 0x00050000 | error), (0x06, 0, 0, 0x7fff0000)])
         held = ctypes.create_string_buffer(code, len(code))
         class Program(ctypes.Structure): _fields_ = [('length', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
         program = Program(4, ctypes.addressof(held))
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, ctypes.byref(program), 0, 0) != 0: sys.exit(77)
-        os.execvp(sys.argv[2], sys.argv[2:])
+        os.execvp(sys.argv[3], sys.argv[3:])
         """;
 
-    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine) => RunAsync(errno, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
+    private static Task<(int ExitCode, string Output)> ServeAsync(int errno, string engine, int call = SetupCall) => RunAsync(errno, call, "serve", "echo", "--port", "0", "--for", "1", "--engine", engine);
 
-    private static async Task<(int ExitCode, string Output)> RunAsync(int errno, params string[] arguments)
+    private static async Task<(int ExitCode, string Output)> RunAsync(int errno, int call, params string[] arguments)
     {
         Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp is Linux's");
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
         Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "setting the filter needs python3");
         ProcessStartInfo start = new(
             "python3",
-            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
+            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,
@@ -44,11 +48,13 @@ public sealed class ForbiddenUringTests
     }
 
     [Theory]
-    [InlineData(1, "io_uring is forbidden here (EPERM)")]
-    [InlineData(38, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
-    public async Task Asked_for_it_says_why_it_cannot_run(int errno, string reason)
+    [InlineData(1, SetupCall, "io_uring is forbidden here (EPERM)")]
+    [InlineData(38, SetupCall, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
+    [InlineData(1, EnterCall, "io_uring does not send here")]
+    [InlineData(1, RegisterCall, "io_uring is forbidden here (EPERM)")]
+    public async Task Asked_for_it_says_why_it_cannot_run(int errno, int call, string reason)
     {
-        (int exitCode, string output) = await ServeAsync(errno, "uring");
+        (int exitCode, string output) = await ServeAsync(errno, "uring", call);
         Assert.Equal(1, exitCode);
         Assert.Contains($"whimbrel: The io_uring engine, asked for by EngineOptions.Kind, cannot run: {reason}", output, StringComparison.Ordinal);
         Assert.Contains("docs/symptoms/no-io-uring.md", output, StringComparison.Ordinal);
@@ -60,6 +66,11 @@ public sealed class ForbiddenUringTests
         (int exitCode, string output) = await ServeAsync(1, "auto");
         Assert.Equal(0, exitCode);
         Assert.Contains("(engine epoll, ", output, StringComparison.Ordinal);
+        // One line: why, and how to allow it. It is the only notice about it.
+        string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
+        Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
+        Assert.Contains("To allow it: ", told, StringComparison.Ordinal);
+        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. See docs/symptoms/no-io-uring.md", told, StringComparison.Ordinal);
     }
 
     [Theory]
@@ -67,7 +78,7 @@ public sealed class ForbiddenUringTests
     [InlineData(38, "this kernel has no io_uring, or a sandbox hides it (ENOSYS)")]
     public async Task The_doctor_shows_the_reason_and_what_would_allow_it(int errno, string reason)
     {
-        (int exitCode, string output) = await RunAsync(errno, "doctor");
+        (int exitCode, string output) = await RunAsync(errno, SetupCall, "doctor");
         Assert.Equal(1, exitCode);
         Assert.Contains($"advice  io_uring         {reason}", output, StringComparison.Ordinal);
         // A real filter, seen by the process itself; where the setting forbids it too, the setting is named first.

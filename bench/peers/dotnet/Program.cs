@@ -1,5 +1,6 @@
 // The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
-// Start here; each server is in the file of its name. All echo; two can also push, and Kestrel has groups. `bench/run` sets
+// Start here; each server is in the file of its name. All echo; two can also push, Kestrel has groups,
+// and those whose name says udp speak datagrams. `bench/run` sets
 // DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
 
 using System.Globalization;
@@ -7,14 +8,14 @@ using System.Net;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|whimbrel-ENGINE-stream|whimbrel-ENGINE-async [--push | --groups] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso] [--push | --groups | --multicast] [--port N]";
 
 if (args.Length == 0)
 {
     return Fail(Usage);
 }
 
-var (port, push, groups) = (0, false, false);
+var (port, push, groups, multicast) = (0, false, false, false);
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
@@ -24,6 +25,10 @@ for (var i = 1; i < args.Length; i++)
     else if (args[i] == "--groups")
     {
         groups = true;
+    }
+    else if (args[i] == "--multicast")
+    {
+        multicast = true;
     }
     else if (args[i] != "--port" || ++i == args.Length
         || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
@@ -59,6 +64,12 @@ switch (name, push)
         return 0;
     case ("saea" or "saea-inline", false):
         SaeaEcho.Run(port, Tell);
+        return 0;
+    case ("socket-udp", false):
+        await (multicast ? SocketUdp.MulticastAsync(port, Tell) : SocketUdp.EchoAsync(port, Tell));
+        return 0;
+    case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+        await WhimbrelMulticast.RunAsync(kind, port, segmentation: more is not ["nogso"], Tell);
         return 0;
     case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
         await (name.EndsWith("-stream", StringComparison.Ordinal) ? WhimbrelStreamEcho.RunAsync(kind, port, Tell) : WhimbrelAsyncEcho.RunAsync(kind, port, Tell));

@@ -1,5 +1,3 @@
-using System.Buffers.Binary;
-
 namespace Whimbrel.Bench.Peers;
 
 /// <summary>
@@ -9,7 +7,6 @@ namespace Whimbrel.Bench.Peers;
 /// </summary>
 internal sealed class PushLog
 {
-    private const int MessageSize = 32;
     private const int Size = 1024 * 1024;     // what W3 lets a session have pending
     private const int Batch = 1024;           // messages per append
     private const int SendLimit = 64 * 1024;  // bytes per send
@@ -125,33 +122,19 @@ internal sealed class PushLog
             slowest = Math.Min(slowest, Volatile.Read(ref client.At));
         }
 
-        return clients.Length > 0 && _head - slowest <= Size - (Batch * MessageSize);
+        return clients.Length > 0 && _head - slowest <= Size - (Batch * Message.Size);
     }
 
     private void Append(int count)
     {
-        var sequence = (ulong)_head / MessageSize;
+        var sequence = (ulong)_head / Message.Size;
         var position = (int)(_head % Size);
-        for (var i = 0; i < count; i++, sequence++, position = (position + MessageSize) % Size)
+        for (var i = 0; i < count; i++, sequence++, position = (position + Message.Size) % Size)
         {
-            var message = _ring.AsSpan(position, MessageSize);
-            BinaryPrimitives.WriteUInt64LittleEndian(message, sequence);
-            for (var k = 0; k < 3; k++)
-            {
-                BinaryPrimitives.WriteUInt64LittleEndian(message[(8 * (k + 1))..], Mix(sequence ^ (0x9E3779B97F4A7C15 * (ulong)(k + 1))));
-            }
+            Message.Write(_ring.AsSpan(position, Message.Size), sequence);
         }
 
-        Volatile.Write(ref _head, _head + (count * MessageSize));
-    }
-
-    private static ulong Mix(ulong z)
-    {
-        z ^= z >> 30;
-        z *= 0xBF58476D1CE4E5B9;
-        z ^= z >> 27;
-        z *= 0x94D049BB133111EB;
-        return z ^ (z >> 31);
+        Volatile.Write(ref _head, _head + (count * Message.Size));
     }
 
     private sealed class Client

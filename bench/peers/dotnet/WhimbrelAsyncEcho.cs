@@ -22,17 +22,26 @@ internal sealed class WhimbrelAsyncEcho : Session
 
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {
-        var count = Math.Min(unread.Length, _answer.Length);
-        unread[..count].CopyTo(_answer);
-        // Nothing may come while the answer waits for room; most of the time there is room, and nothing to stop.
-        var answer = AnswerAsync(count);
-        if (!answer.IsCompleted)
+        // All of it: what is left comes again with more bytes or after a pause, and the peer may be waiting for these.
+        for (var taken = 0; ;)
         {
-            PauseReceiving();
-            _ = ResumeAfterAsync(answer);
-        }
+            var count = Math.Min(unread.Length - taken, _answer.Length);
+            unread.Slice(taken, count).CopyTo(_answer);
+            taken += count;
+            // Nothing may come while the answer waits for room; most of the time there is room, and nothing to stop.
+            var answer = AnswerAsync(count);
+            if (!answer.IsCompleted)
+            {
+                PauseReceiving();
+                _ = ResumeAfterAsync(answer);
+                return taken;
+            }
 
-        return count;
+            if (taken == unread.Length)
+            {
+                return taken;
+            }
+        }
     }
 
     private async ValueTask AnswerAsync(int count) => await SendAsync(_answer.AsMemory(0, count));

@@ -6,6 +6,7 @@ namespace Whimbrel.Tool.Doctor;
 internal static class CpuChecks
 {
     private const string GroupsPath = "/proc/self/cgroup";
+    private const string Page = "docs/symptoms/cpu-limit.md";
     private const string ClockPath = "/sys/devices/system/clocksource/clocksource0/";
 
     // Read from user space, without a system call.
@@ -34,7 +35,7 @@ internal static class CpuChecks
         string text2 = string.Create(CultureInfo.InvariantCulture, $"{limit:0.##} cpus by cgroup; {count}");
         if (loops <= limit) return Finding.Ok("cpu limit", text2);
         return loops == 1
-            ? Finding.Advice("cpu limit", $"{text2}, which is stopped when it has used its share of a period", "docker update --cpus 1 CONTAINER, or a cpu limit of 1 in the pod")
+            ? Finding.Advice("cpu limit", $"{text2}, which is stopped when it has used its share of a period", $"docker update --cpus 1 CONTAINER, or a cpu limit of 1 in the pod; see {Page}")
             : Finding.Advice("cpu limit", $"{text2}, and all are stopped when they have used the share of a period together", Loops(Math.Max(1, (int)limit)));
     }
 
@@ -51,7 +52,7 @@ internal static class CpuChecks
             better is null ? "a machine or a hypervisor with a steady TSC; the kernel rejected it here (dmesg | grep -i tsc)" : $"echo {better} > {ClockPath}current_clocksource");
     }
 
-    private static string Loops(int count) => $"EngineOptions.Loops = {count} (in this tool --loops {count})";
+    private static string Loops(int count) => $"EngineOptions.Loops = {count} (in this tool --loops {count}); see {Page}";
 
     /// <summary>Each quota above the process, with its file: its own group's and those of all groups around it.</summary>
     private static IEnumerable<(string Path, string Text)> Quotas(SystemTree system, string groups)

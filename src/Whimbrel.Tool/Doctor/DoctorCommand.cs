@@ -10,12 +10,13 @@ namespace Whimbrel.Tool.Doctor;
 /// </summary>
 internal static class DoctorCommand
 {
-    internal static int Run(int loops, string? app, bool asJson)
+    internal static async Task<int> RunAsync(int loops, string? app, int? port, bool asJson)
     {
         string? runtimeConfig = app is null ? null : File.ReadAllText(app);
         GarbageCollector? collector = GarbageCollector.Of(Environment.GetEnvironmentVariable, app is null ? "" : Path.GetFileName(app), runtimeConfig);
         List<Finding> findings = Examination.Of(new Examined(new SystemTree(""), Engine.SupportFor, Environment.ProcessorCount, loops == 0 ? Environment.ProcessorCount : loops, collector));
-        Console.Out.Write(asJson ? Json(findings) : Text(findings));
+        if (port is { } number) findings.Add(await PortCheck.OfAsync(number));
+        await Console.Out.WriteAsync(asJson ? Json(findings) : Text(findings));
         return ExitCodeOf(findings);
     }
 

@@ -1,3 +1,4 @@
+using System.Runtime.InteropServices;
 using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 using Whimbrel.Tls;
@@ -14,6 +15,7 @@ namespace Whimbrel.Connections;
 /// <see cref="TlsLink.Held"/>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together; who comes
 /// later waits for the next. Long ones are made on the pool. (4) A handshake that fails is OnConnectFailed, or for an upgrade the end.
 /// </remarks>
+// Safe: a block's memory is this connection's from Take to PutOnWire, and the output never passes its capacity.
 internal sealed unsafe partial class Connection : IPlainSink
 {
     private const string SymptomPage = "tls-handshake.md";
@@ -234,6 +236,8 @@ internal sealed unsafe partial class Connection : IPlainSink
     bool IPlainSink.Take(ReadOnlySpan<byte> plain)
     {
         Deliver(plain);
+        // The layer's own memory, which nobody reads again (contract 13).
+        Loop.PoisonLent(MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(plain), plain.Length));
         return _state == ConnectionState.Open && _gate == ReceiveGate.None && !_offerPending;
     }
 

@@ -8,6 +8,7 @@ namespace Whimbrel.Connections;
 /// a stretch of it, in as few records as can be, into the wire queue, which is what engines send. Plaintext counts as pending until the
 /// system took the records that carry it.
 /// </summary>
+// Safe: a block of the queue is read between Start and End while it is queued; the output never passes its block's capacity.
 internal sealed unsafe partial class Connection
 {
     /// <summary>Plaintext encrypted at a time: enough for one system call, little enough to stay in the cache.</summary>

@@ -126,7 +126,7 @@ internal static unsafe class SocketFactory
 
     /// <summary>Deletes the path when it is a socket that nobody answers at: its process has ended.</summary>
     // Safe: `address` holds an encoded Unix address of `length` bytes.
-    private static bool RemoveStalePath(EndPoint endPoint, byte* address, uint length)
+    internal static bool RemoveStalePath(EndPoint endPoint, byte* address, uint length)
     {
         string path = endPoint.ToString()!;
         if (path.StartsWith('@')) return false;
@@ -203,7 +203,7 @@ internal static unsafe class SocketFactory
         if (OperatingSystem.IsLinux()) RefuseNewcomers((int)listener.Handle, endPoint);
     }
 
-    private static bool IsStale(EndPoint endPoint)
+    internal static bool IsStale(EndPoint endPoint)
     {
         if (OperatingSystem.IsLinux() && !IsSocketFile(endPoint.ToString()!)) return false;
         using Socket probe = CreateSocket(endPoint);

@@ -198,7 +198,7 @@ internal unsafe ref struct SocketOptions
 
     private static int Seconds(TimeSpan time) => (int)time.TotalSeconds;
 
-    private static int SetRaw(RawSocket socket, int level, int name, int value) => SetRaw(socket, level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
+    internal static int SetRaw(RawSocket socket, int level, int name, int value) => SetRaw(socket, level, name, new ReadOnlySpan<byte>(&value, sizeof(int)));
 
     /// <summary>setsockopt. 0 or an error number: on Linux the kernel's own, also for the portable engine, whose exceptions know fewer.</summary>
     internal static int SetRaw(RawSocket socket, int level, int name, ReadOnlySpan<byte> value)

@@ -46,6 +46,9 @@ internal static class ErrorText
         SocketError.OperationAborted => Errno.ECANCELED,
         SocketError.WouldBlock => Errno.EAGAIN,
         SocketError.InvalidArgument => Errno.EINVAL,
+        SocketError.MessageSize => Errno.EMSGSIZE,
+        SocketError.ProtocolOption => Errno.ENOPROTOOPT,
+        SocketError.OperationNotSupported => Errno.EOPNOTSUPP,
         _ => 5, // EIO: something the table does not know
     };
 }

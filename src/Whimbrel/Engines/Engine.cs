@@ -171,6 +171,9 @@ public class Engine : IAsyncDisposable
     /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>
     internal virtual void StartLookup(HostLookup lookup) => Offload(static l => ((HostLookup)l!).Run(), lookup);
 
+    /// <summary>The number of the network interface of that name or address. Asks the system: off the loops. Throws <see cref="NetworkException"/> when there is none.</summary>
+    internal virtual int InterfaceIndexOf(string name) => MulticastGroup.IndexOf(name);
+
     /// <summary>Blocks the calling thread, which is no loop's, until the task has ended, however. False when the time passed before.</summary>
     internal virtual bool Wait(Task task, TimeSpan timeout) => Task.WaitAny([task], timeout) == 0;
 

@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
@@ -314,6 +315,9 @@ public abstract partial class Loop
                 break;
             case Listener listener:
                 listener.Stop();
+                break;
+            case DatagramResident socket:
+                socket.Abort();
                 break;
         }
     }

@@ -1,6 +1,7 @@
 using System.Diagnostics;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 using Whimbrel.Tls;
@@ -60,6 +61,7 @@ public abstract partial class Loop
     private TlsScratch? _tls;
     private long _handshakeTicks;
     private bool _isStopped;
+    private DatagramResident? _activeSocket; // whose handler is in a callback now
 
     private protected Loop(Engine engine, int index)
     {
@@ -135,6 +137,12 @@ public abstract partial class Loop
 
     /// <summary>Send the connection's queue: <c>AdvanceSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
     internal abstract void StartSend(Connection connection);
+
+    /// <summary>Send the socket's queue: <c>AdvanceSend</c> and <c>FailSend</c> for progress, <c>CompleteSend</c> when the next may start.</summary>
+    internal abstract void StartSend(DatagramResident socket);
+
+    /// <summary>Join or leave a multicast group, on the interface of that number. 0 or an error number.</summary>
+    internal abstract int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
@@ -250,7 +258,9 @@ public abstract partial class Loop
     internal void NoteSuspect()
     {
         string? callback = ActiveCallback;
-        if (ActiveConnection?.Session is { } session && callback is not null) Suspect = $"{callback} (session {session.Id:x})";
+        if (callback is null) return;
+        if (ActiveConnection?.Session is { } session) Suspect = $"{callback} (session {session.Id:x})";
+        else if (_activeSocket is { } socket) Suspect = $"{callback} (datagrams at {socket.EndPoint})";
     }
 
     private void CheckBusyTime()
@@ -325,8 +335,16 @@ public abstract partial class Loop
     /// <summary>A session's callback begins. The memory engine throws when one is running already.</summary>
     internal void EnterCallback(Connection connection, string name)
     {
-        if (ActiveConnection is not null) NestedCallback(ActiveCallback!, name);
+        if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
         ActiveConnection = connection;
+        ActiveCallback = name;
+    }
+
+    /// <summary>The same for a handler of datagrams.</summary>
+    internal void EnterCallback(DatagramResident socket, string name)
+    {
+        if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
+        _activeSocket = socket;
         ActiveCallback = name;
     }
 
@@ -336,12 +354,23 @@ public abstract partial class Loop
         ActiveCallback = null;
     }
 
+    /// <summary>The end of a handler's callback.</summary>
+    internal void LeaveHandler()
+    {
+        _activeSocket = null;
+        ActiveCallback = null;
+    }
+
     private protected virtual void NestedCallback(string running, string starting) =>
         Debug.Fail($"{starting} began inside {running}");
 
     /// <summary>Poisons a block after the callback it was lent to. Debug builds, and always in the memory engine.</summary>
     [Conditional("DEBUG")]
     private protected static void Poison(Span<byte> block) => block.Fill(0xDD);
+
+    /// <summary>The same for a received datagram.</summary>
+    [Conditional("DEBUG")]
+    internal static void PoisonReceived(Span<byte> datagram) => Poison(datagram);
 
     /// <summary>The same for a block that a strand lent. The pool's thread.</summary>
     internal virtual void PoisonLent(Span<byte> block) => Poison(block);

@@ -1,6 +1,7 @@
 using System.Buffers;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 
 namespace Whimbrel.Engines;
 
@@ -20,6 +21,8 @@ internal enum DataKind : byte
     LeaveAll,
     Broadcast,
     BroadcastGate,
+    Datagrams,
+    DatagramOperation,
 }
 
 internal struct DataItem
@@ -32,7 +35,7 @@ internal struct DataItem
     internal object? Payload;
     internal object? Extra;
 
-    /// <summary>Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013).</summary>
+    /// <summary>Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013). Of datagrams: bytes of each.</summary>
     internal int FirstMessage;
     internal int Messages;
 }
@@ -133,6 +136,47 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         if (above) caller!.HoldActiveSession();
         WakeIfSleeping();
         return SendResult.Queued;
+    }
+
+    /// <summary>
+    /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has reserved them on the socket.
+    /// A caller on another loop may go above the limit as with sends, but is not held: it has no reading to stop.
+    /// </summary>
+    internal SendResult PostDatagrams(DatagramResident socket, int datagramBytes, in DatagramPeer peer, ReadOnlySpan<byte> data)
+    {
+        Span<byte> head = stackalloc byte[DatagramPeer.PackedBytes];
+        peer.Pack(head);
+        int length = head.Length + data.Length;
+        int limit = Loop.Current is null ? LimitBytes : LoopFactor * LimitBytes;
+        lock (_gate)
+        {
+            if (_isClosed) return SendResult.Closed;
+            if (_sendBytes > 0 && _sendBytes + length > limit)
+            {
+                Refused++;
+                return SendResult.Full;
+            }
+
+            int offset = _arena.Append(head, data);
+            _sendBytes += length;
+            Add() = new DataItem { Kind = DataKind.Datagrams, Payload = socket, Extra = peer.Name, Offset = offset, Length = length, FirstMessage = datagramBytes };
+        }
+
+        WakeIfSleeping();
+        return SendResult.Queued;
+    }
+
+    /// <summary>A datagram that waits for room in its caller's memory: never refused while the loop lives.</summary>
+    internal bool PostDatagramOperation(DatagramResident socket, DatagramSendOperation operation)
+    {
+        lock (_gate)
+        {
+            if (_isClosed) return false;
+            Add() = new DataItem { Kind = DataKind.DatagramOperation, Payload = socket, Extra = operation };
+        }
+
+        WakeIfSleeping();
+        return true;
     }
 
     /// <summary>An item without bytes of its own: never refused while the loop lives.</summary>
@@ -388,6 +432,13 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.BroadcastGate:
                 item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
+                break;
+            case DataKind.Datagrams:
+                ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Offset, item.Length);
+                ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..], item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
+                break;
+            case DataKind.DatagramOperation:
+                ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
                 break;
         }
     }

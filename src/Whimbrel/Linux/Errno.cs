@@ -21,6 +21,7 @@ internal static class Errno
     internal const int ENOSYS = 38;
     internal const int ETIME = 62;
     internal const int EPROTO = 71;
+    internal const int EMSGSIZE = 90;
     internal const int ENOPROTOOPT = 92;
     internal const int EOPNOTSUPP = 95;
     internal const int EAFNOSUPPORT = 97;

@@ -44,6 +44,15 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "sendmsg")]
     internal static extern nint SendMessage(int fd, MessageHeader* message, int flags);
 
+    [DllImport("libc", EntryPoint = "recvmsg")]
+    internal static extern nint ReceiveMessage(int fd, MessageHeader* message, int flags);
+
+    [DllImport("libc", EntryPoint = "recvmmsg")]
+    internal static extern int ReceiveMessages(int fd, MultiMessage* messages, uint count, int flags, void* timeout);
+
+    [DllImport("libc", EntryPoint = "sendmmsg")]
+    internal static extern int SendMessages(int fd, MultiMessage* messages, uint count, int flags);
+
     [DllImport("libc", EntryPoint = "shutdown")]
     internal static extern int Shutdown(int fd, int how);
 

@@ -28,6 +28,19 @@ internal static unsafe class LoopRoom
         Assert.SkipWhen(error != 0, $"No network of its own to be had here (error {error}).");
     }
 
+    /// <summary>A network that has a name, made with the command ip: another host as far as the loop can see.</summary>
+    internal static void EnterNetwork(Rig rig, string name)
+    {
+        SkipUnlessRoot();
+        rig.Engine.Start();
+        rig.OnLoop(rig.Engine.GetLoop(0), () =>
+        {
+            // The handle only: this file has no position.
+            using Microsoft.Win32.SafeHandles.SafeFileHandle network = File.OpenHandle($"/var/run/netns/{name}");
+            Assert.Equal(0, setns((int)network.DangerousGetHandle(), CLONE_NEWNET));
+        });
+    }
+
     internal static void SetSysctl(Rig rig, string name, string value) =>
         rig.OnLoop(rig.Engine.GetLoop(0), () => File.WriteAllText("/proc/sys/net/ipv4/" + name, value));
 
@@ -73,6 +86,9 @@ internal static unsafe class LoopRoom
 
     [DllImport("libc")]
     private static extern int unshare(int flags);
+
+    [DllImport("libc")]
+    private static extern int setns(int fd, int kind);
 
     [DllImport("libc")]
     private static extern int ioctl(int fd, nuint request, void* argument);

@@ -11,6 +11,7 @@ public static class TestCertificates
     private static readonly Lazy<X509Certificate2> s_otherRoot = new(() => MakeRoot("CN=Another test root"));
     private static readonly Lazy<X509Certificate2> s_intermediate = new(() => MakeIntermediate(s_root.Value));
     private static readonly Lazy<X509Certificate2> s_server = new(() => Make("chat.test", "chat.test", "localhost", "127.0.0.1"));
+    private static readonly Lazy<X509Certificate2> s_slow = new(() => Make("slow", "chat.test", rsaBits: 3072));
     private static readonly Lazy<X509Certificate2> s_client = new(() => Make("a client", forServers: false));
 
     /// <summary>Everything else was issued by it or below it.</summary>
@@ -24,6 +25,9 @@ public static class TestCertificates
 
     /// <summary>For chat.test, localhost and 127.0.0.1.</summary>
     public static X509Certificate2 Server => s_server.Value;
+
+    /// <summary>With an RSA key so long that handshakes are made off the loop. Making one takes seconds.</summary>
+    public static X509Certificate2 Slow => s_slow.Value;
 
     public static X509Certificate2 Client => s_client.Value;
 

@@ -1,4 +1,5 @@
 using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Uring;
@@ -58,6 +59,8 @@ internal sealed class RingEngine : Engine
 
     private SimRing OpenRing(int index)
     {
+        // Instead of one that broke; a start that fails is another test's.
+        if (IsStarted && _kernel.Chance(_kernel.Faults.NoRing, "no other ring")) throw new NetworkException(new NetworkError(Errno.ENOMEM, ErrorCategory.System, "No ring, by the test."));
         SimRing ring = new(_kernel, _shape.SubmitEntries, _shape.CompleteEntries, _shape.Buffers, _shape.BufferBytes, _shape.CanLimitReceive);
         _rings.Add(ring);
         return _current[index] = ring;

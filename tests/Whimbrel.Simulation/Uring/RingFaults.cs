@@ -52,4 +52,7 @@ internal sealed record RingFaults
 
     // The ring answers EBADR or EFAULT from one enter on.
     public int Break { get; init; }
+
+    // There is no other ring for now.
+    public int NoRing { get; init; }
 }

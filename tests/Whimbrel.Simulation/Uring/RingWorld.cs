@@ -42,6 +42,7 @@ internal sealed class RingWorld
             AcceptError = isHarsh ? Dice.Pick(0, 50, 300) : 0,
             DialError = isHarsh ? Dice.Pick(0, 200) : 0,
             Break = isHarsh ? Dice.Pick(0, 0, 0, 300) : 0,
+            NoRing = 50,
         };
         bool isBulk = Dice.Chance(40);
         bool isCrowd = !isBulk && Dice.Chance(30);

@@ -1,5 +1,4 @@
 using System.Net;
-using System.Runtime.InteropServices;
 using Whimbrel.Connections;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
@@ -9,15 +8,12 @@ namespace Whimbrel.Simulation.Uring;
 // A ring without a kernel: the unchanged loop's operations are carried out on the descriptors of SimKernel, in an order and
 // with answers that the seed chooses. It checks what the head of Ring.cs and the remarks of UringLoop promise, and
 // throws when one is broken. What an operation does is in SimRing.Operations.cs.
-// Safe: the queues are one piece of memory of this object, which lives until Free; every index is masked with their size.
-internal sealed unsafe partial class SimRing : Ring
+// Safe: buffers are written between being given back and being told of.
+internal sealed unsafe partial class SimRing : PlainRing
 {
-    private const int WordBytes = 64;
     private const int BadRing = 53; // EBADR
 
     private readonly SimKernel _kernel;
-    private readonly byte* _memory;
-    private readonly uint* _submitTail;
     private readonly SimDescriptor _wake = new() { IsWake = true };
     private readonly List<SimOperation> _running = [];
     private readonly Stack<SimOperation> _spare = new();
@@ -27,31 +23,18 @@ internal sealed unsafe partial class SimRing : Ring
     private readonly bool[] _isOurs;
     private readonly int _bufferBytes;
     private readonly HashSet<ulong> _over = [];
-    private ushort _bufferHead;
     private int _breaksIn = -1;
     private bool _isClosed;
 
     private readonly record struct Told(SimOperation Operation, int Result, uint Flags, bool IsLast);
 
     internal SimRing(SimKernel kernel, uint submitEntries, uint completeEntries, int bufferCount, int bufferBytes, bool canLimitReceive)
-        : base(bufferCount, bufferBytes)
+        : base(submitEntries, completeEntries, bufferCount, bufferBytes)
     {
         _kernel = kernel;
         _bufferBytes = bufferBytes;
         _isOurs = new bool[bufferCount];
         CanLimitReceive = canLimitReceive;
-        int entryBytes = (int)submitEntries * sizeof(SubmissionEntry);
-        nuint bytes = (nuint)(WordBytes + entryBytes + ((int)completeEntries * sizeof(CompletionEntry)));
-        _memory = (byte*)NativeMemory.AllocZeroed(bytes);
-        uint* words = (uint*)_memory;
-        _submitHead = words;
-        _submitTailShared = _submitTail = words + 1;
-        _completeHeadShared = words + 2;
-        _completeTail = words + 3;
-        _entries = (SubmissionEntry*)(_memory + WordBytes);
-        _submitMask = submitEntries - 1;
-        _completions = (CompletionEntry*)(_memory + WordBytes + entryBytes);
-        _completeMask = completeEntries - 1;
         _kernel.Open(_wake, isRing: true);
         if (kernel.Chance(kernel.Faults.Break, "ring that breaks")) _breaksIn = kernel.Dice.Next(1, 40);
     }
@@ -83,24 +66,23 @@ internal sealed unsafe partial class SimRing : Ring
     private protected override int Enter(uint submit, uint complete, bool takesEvents, long timeoutMs)
     {
         if (_isClosed) throw _kernel.Violation("an enter on a ring that was closed");
-        if (submit != *_submitTail - *_submitHead || submit > _submitMask + 1) throw _kernel.Violation($"an enter with {submit} of {*_submitTail - *_submitHead} operations");
-        if (*_completeTail - *_completeHeadShared > _completeMask + 1) throw _kernel.Violation("more completions taken than there were");
+        if (submit != Handed || submit > _submitMask + 1) throw _kernel.Violation($"an enter with {submit} of {Handed} operations");
+        if (Held > _completeMask + 1) throw _kernel.Violation("more completions taken than there were");
         if (complete > 0 && !takesEvents) throw _kernel.Violation("an enter that waits and takes no events");
         IsAsleep = false;
-        TakeBuffers(*(ushort*)((byte*)_bufferRing + UringAbi.BufferRingTailOffset));
+        TakeBuffers(all: false);
         if (Refuse() is not 0 and int error) return -error;
         uint count = submit;
         if (submit > 0 && _kernel.Chance(_kernel.Faults.ShortSubmit, "short submit")) count = (uint)_kernel.Dice.Next((int)submit + 1);
         for (uint i = 0; i < count; i++)
         {
-            SubmissionEntry entry = _entries[*_submitHead & _submitMask];
-            *_submitHead += 1;
+            SubmissionEntry entry = TakeEntry();
             Start(in entry);
         }
 
         if (takesEvents) Progress();
         Tell();
-        if (complete == 0 || count < submit || *_completeTail != *_completeHeadShared) return (int)count;
+        if (complete == 0 || count < submit || Held > 0) return (int)count;
         IsAsleep = true;
         if (count > 0) return (int)count;
         return _kernel.Dice.Chance(500) ? -Errno.ETIME : -Errno.EINTR;
@@ -121,19 +103,14 @@ internal sealed unsafe partial class SimRing : Ring
         return _kernel.Dice.Pick(Errno.EINTR, Errno.EAGAIN, Errno.EBUSY, Errno.ENOMEM);
     }
 
-    // The loop gave buffers back since the last enter.
-    private void TakeBuffers(ushort tail)
+    private protected override void BufferReturned(in ProvidedBuffer buffer)
     {
-        for (; _bufferHead != tail; _bufferHead++)
-        {
-            ProvidedBuffer* buffer = _bufferRing + (_bufferHead & (BufferCount - 1));
-            if (buffer->Id >= BufferCount || buffer->Address != (ulong)BufferAt(buffer->Id) || buffer->Length != (uint)_bufferBytes) throw _kernel.Violation($"buffer {buffer->Id} was given back wrong");
-            if (_isOurs[buffer->Id]) throw _kernel.Violation($"buffer {buffer->Id} was given back twice");
-            _isOurs[buffer->Id] = true;
-            _buffers.Enqueue(buffer->Id);
-            // Whoever still reads it, or sends from it, finds rubbish.
-            new Span<byte>(BufferAt(buffer->Id), _bufferBytes).Fill(0xDD);
-        }
+        if (buffer.Id >= BufferCount || buffer.Address != (ulong)BufferAt(buffer.Id) || buffer.Length != (uint)_bufferBytes) throw _kernel.Violation($"buffer {buffer.Id} was given back wrong");
+        if (_isOurs[buffer.Id]) throw _kernel.Violation($"buffer {buffer.Id} was given back twice");
+        _isOurs[buffer.Id] = true;
+        _buffers.Enqueue(buffer.Id);
+        // Whoever still reads it, or sends from it, finds rubbish.
+        new Span<byte>(BufferAt(buffer.Id), _bufferBytes).Fill(0xDD);
     }
 
     // Puts decided completions where the loop sees them: in order for each operation, in any order else.
@@ -161,16 +138,8 @@ internal sealed unsafe partial class SimRing : Ring
         }
     }
 
-    private bool HasRoom => *_completeTail - *_completeHeadShared <= _completeMask;
-
     // Places left once all that is decided is told.
-    private int Room => (int)(_completeMask + 1 - (*_completeTail - *_completeHeadShared)) - _late.Count - _overflow.Count;
-
-    private void Write(CompletionEntry entry)
-    {
-        _completions[*_completeTail & _completeMask] = entry;
-        *_completeTail += 1;
-    }
+    private int Room => (int)(_completeMask + 1 - Held) - _late.Count - _overflow.Count;
 
     private void Overflow(CompletionEntry entry)
     {
@@ -280,15 +249,8 @@ internal sealed unsafe partial class SimRing : Ring
 
     private void TakeBuffersOfTheEnd()
     {
-        TakeBuffers(_bufferTail);
+        TakeBuffers(all: true);
         int missing = _isOurs.Count(static isOurs => !isOurs);
         if (missing > 0) throw _kernel.Violation($"{missing} receive buffers were not given back");
-    }
-
-    // After the scenario: a ring that was given up keeps its memory for blocks that are lent.
-    internal void Free()
-    {
-        NativeMemory.Free(_memory);
-        FreeMemory();
     }
 }

@@ -105,8 +105,8 @@ public sealed class TlsCertificateTests : IDisposable
         foreach (string file in (string[])[asDer, asPem])
         {
             TlsTrust trust = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [file] }, isServer: false);
-            Assert.Contains("was revoked", trust.Judge(bad, null, "chat.test"), StringComparison.Ordinal);
-            Assert.Null(trust.Judge(good, null, "chat.test"));
+            Assert.Contains("was revoked", trust.Judge(bad, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+            Assert.Null(trust.Judge(good, (X509Certificate2Collection?)null, "chat.test"));
         }
 
         Assert.Throws<CryptographicException>(() => new TlsTrust(new TlsOptions { RevocationLists = [Put("no.crl", "no list")] }, isServer: false));

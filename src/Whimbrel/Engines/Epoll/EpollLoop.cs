@@ -2,6 +2,7 @@ using System.Net;
 using System.Runtime.InteropServices;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -14,7 +15,7 @@ namespace Whimbrel.Engines.Epoll;
 /// </summary>
 // Safe: every pointer here is memory of this loop (events, receive buffer) or of a queued block, and no system call
 // keeps one after it has returned.
-internal sealed unsafe class EpollLoop : Loop
+internal sealed unsafe partial class EpollLoop : Loop
 {
     private const int EventCount = 256;
     private const int ReceiveBytes = 64 * 1024;
@@ -118,6 +119,9 @@ internal sealed unsafe class EpollLoop : Loop
                 break;
             case Connector connector:
                 Dialled(connector);
+                break;
+            case DatagramResident socket:
+                DeliverDatagrams(socket, mask, slot, generation);
                 break;
         }
     }
@@ -249,6 +253,9 @@ internal sealed unsafe class EpollLoop : Loop
             case Connector connector:
                 AttachConnector(connector, ref slot);
                 break;
+            case DatagramResident socket:
+                AttachDatagrams(socket, ref slot);
+                break;
         }
     }
 
@@ -342,11 +349,14 @@ internal sealed unsafe class EpollLoop : Loop
         Syscall.Close(fd);
         FreeSlot(resident);
         if (resident is Listener { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) SocketFactory.DeletePath(unix.ToString());
+        if (resident is DatagramResident { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) SocketFactory.DeletePath(own.ToString());
         resident.CompleteClose();
     }
 
     private protected override void CloseQueue()
     {
+        _datagrams?.Free();
+        _datagrams = null;
         if (_reserveFd >= 0) Syscall.Close(_reserveFd);
         Syscall.Close(_epoll);
         // Last: its number must not be reused while another thread may still wake us.

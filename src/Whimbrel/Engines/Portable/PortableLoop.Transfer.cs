@@ -1,6 +1,7 @@
 using System.Net.Sockets;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Engines.Portable;
@@ -33,6 +34,7 @@ internal sealed unsafe partial class PortableLoop
         slot.IsWanted = true;
         if (slot.IsReading) return;
         if (resident is Listener listener) StartAccept(listener);
+        else if (resident is DatagramResident socket) ReceiveDatagrams(socket);
         else if (slot.HeldError != 0) ReadOn((Connection)resident);
         else ReceiveNext((Connection)resident);
     }

@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Sockets;
 using System.Runtime.InteropServices;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -48,6 +49,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         internal bool IsDetaching;
         internal bool IsDeferred; // fast open: the peer has not answered yet
         internal bool FinishesLater; // FinishSend came meanwhile
+        internal PortableDatagrams? Datagrams; // of a datagram socket
     }
 
     internal PortableLoop(Engine engine, int index)
@@ -156,6 +158,9 @@ internal sealed unsafe partial class PortableLoop : Loop
             case OperationKind.Open:
                 OpenDeferred((Connection)operation.Resident, operation);
                 break;
+            case OperationKind.Datagrams:
+                DeliverDatagrams((DatagramResident)operation.Resident, operation);
+                break;
         }
     }
 
@@ -171,6 +176,7 @@ internal sealed unsafe partial class PortableLoop : Loop
             else accepted.Dispose();
         }
         else if (operation.Kind == OperationKind.Open) operation.Dispose();
+        else if (operation.Kind == OperationKind.Datagrams) _slots[operation.Slot].Datagrams!.Abandon(operation);
     }
 
     /// <summary>Counts an operation as running. The caller starts it, and lists it when it completed at once.</summary>
@@ -210,6 +216,9 @@ internal sealed unsafe partial class PortableLoop : Loop
                 break;
             case Connector connector:
                 AttachConnector(connector);
+                break;
+            case DatagramResident socket:
+                AttachDatagrams(socket);
                 break;
         }
     }
@@ -388,10 +397,12 @@ internal sealed unsafe partial class PortableLoop : Loop
     {
         ref PortableSlot slot = ref _slots[resident.Slot];
         PortableOperation operation = slot.Operation!;
+        slot.Datagrams?.Dispose();
         slot = default;
         if (operation.Kind == OperationKind.Receive) ReturnOperation(_freeReceives, operation);
         else operation.Dispose();
         FreeSlot(resident);
+        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) File.Delete(unix.ToString());
         resident.CompleteClose();
     }
 

@@ -14,6 +14,9 @@ internal enum OperationKind : byte
 
     /// <summary>An empty send that ends when the peer of a deferred connect has answered.</summary>
     Open,
+
+    /// <summary>Not a call of its own but the place of one in the list: datagrams were received, or one was sent.</summary>
+    Datagrams,
 }
 
 /// <summary>

@@ -1,4 +1,5 @@
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Uring;
@@ -18,9 +19,10 @@ internal sealed unsafe partial class UringLoop
         ref UringSlot slot = ref _slots[resident.Slot];
         slot.IsWanted = true;
         if (!NeedsReceive(resident.Slot)) return;
-        if (resident is Listener listener)
+        if (resident is not Connection)
         {
-            StartAccept(listener);
+            if (resident is Listener listener) StartAccept(listener);
+            else ArmReady((DatagramResident)resident);
             return;
         }
 

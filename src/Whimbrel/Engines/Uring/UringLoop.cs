@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -24,6 +25,7 @@ internal sealed unsafe partial class UringLoop : Loop
 {
     private const int EndTries = 200;
     private const int EndTryMs = 10;
+    private const int OpenAgainMs = 10;
 
     private readonly Func<Ring> _open;
 
@@ -36,6 +38,9 @@ internal sealed unsafe partial class UringLoop : Loop
     private Ring _ring = null!;
     private UringSlot[] _slots = new UringSlot[64];
     private bool _isWakeArmed;
+
+    // The error of a ring that can be used no more, while there is no other.
+    private int _brokenBy;
 
     internal UringLoop(Engine engine, int index, Func<Ring> open)
         : base(engine, index)
@@ -75,7 +80,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (_stopped.Count > 0) CancelStopped();
         if (_parked.Count > 0) Unpark();
         if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
-        int error = _ring.SubmitAndWait(timeoutMs);
+        int error = _brokenBy != 0 ? _brokenBy : _ring.SubmitAndWait(timeoutMs);
         Woke();
         if (error != 0) RingBroke(error);
         // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
@@ -94,7 +99,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private protected override void Submit()
     {
         if (_stopped.Count > 0) CancelStopped();
-        if (_ring.Submit() is not 0 and int error) RingBroke(error);
+        if (_brokenBy == 0 && _ring.Submit() is not 0 and int error) RingBroke(error);
     }
 
     private void ArmWake()
@@ -134,6 +139,9 @@ internal sealed unsafe partial class UringLoop : Loop
                 break;
             case RingOperation.Send:
                 Sent((Connection)resident, slot, entry.Result);
+                break;
+            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable or RingOperation.CancelReady or RingOperation.CancelWritable:
+                DeliverDatagrams((DatagramResident)resident, slot, operation, entry.Result);
                 break;
             case RingOperation.Accept:
                 Accepted((Listener)resident, slot, entry.Result);
@@ -231,6 +239,9 @@ internal sealed unsafe partial class UringLoop : Loop
                 break;
             case Connector connector:
                 AttachConnector(connector, ref slot);
+                break;
+            case DatagramResident socket:
+                AttachDatagrams(socket, ref slot);
                 break;
         }
     }
@@ -336,6 +347,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (s.IsDetaching) return;
         s.IsDetaching = true;
         s.IsWanted = false;
+        if (resident is DatagramResident) CancelDatagrams(resident);
         if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
@@ -360,13 +372,16 @@ internal sealed unsafe partial class UringLoop : Loop
         if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _ring.Close(_slots[slot].Fd);
         FreeSlot(resident);
         if (resident is Listener { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) _ring.DeletePath(unix.ToString());
+        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) _ring.DeletePath(own.ToString());
         resident.CompleteClose();
     }
 
     private protected override void CloseQueue()
     {
-        bool isIdle = !_isWakeArmed || EndWake();
+        bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
+        _brokenBy = 0;
+        FreeDatagrams();
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
@@ -408,7 +423,7 @@ internal sealed unsafe partial class UringLoop : Loop
             Deliver(in entry);
         }
 
-        Ring fresh = _open();
+        if (TryOpenAnother(error) is not { } fresh) return;
         for (int slot = 0; slot < _slots.Length; slot++)
         {
             // Before the old one ends: its sends must not find blocks that belong to others by then. A descriptor whose close
@@ -436,6 +451,24 @@ internal sealed unsafe partial class UringLoop : Loop
             "no-io-uring.md"));
     }
 
+    /// <summary>Null when the system has none now: the next turn asks again, and until then everything on this loop stands still.</summary>
+    private Ring? TryOpenAnother(int error)
+    {
+        try
+        {
+            Ring fresh = _open();
+            _brokenBy = 0;
+            return fresh;
+        }
+        catch (NetworkException e)
+        {
+            if (_brokenBy == 0) Engine.Note(new Notice(NoticeKind.System, $"{this}: io_uring does not go on: {ErrorText.Of(error)}. {e.Error.Message} It is tried again until there is one.", "no-io-uring.md"));
+            _brokenBy = error;
+            Thread.Sleep(OpenAgainMs);
+            return null;
+        }
+    }
+
     /// <summary>Descriptors whose close never reached the kernel. Of those that did, the number is free.</summary>
     private void CloseUntaken(Ring broken)
     {
@@ -458,6 +491,7 @@ internal sealed unsafe partial class UringLoop : Loop
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
         else if (resident is Connector connector) connector.CompleteAttach(Errno.EIO);
         else if (NeedsReceive(slot)) StartReceive(resident);
+        if (resident is DatagramResident { IsSendInFlight: true } socket && resident.Slot == slot && !_slots[slot].IsDetaching) ArmWritable(socket);
     }
 
     // ------------------------------------------------------------------ accept
@@ -535,6 +569,10 @@ internal enum RingOperation : byte
     CancelSend,
     CancelPoll,
     Close,
+    DatagramsReady,
+    DatagramsWritable,
+    CancelReady,
+    CancelWritable,
 }
 
 /// <summary>The operations that a slot has running, by bit.</summary>
@@ -551,6 +589,10 @@ internal enum OperationSet : ushort
     CancelSend = 1 << RingOperation.CancelSend,
     CancelPoll = 1 << RingOperation.CancelPoll,
     Close = 1 << RingOperation.Close,
+    DatagramsReady = 1 << RingOperation.DatagramsReady,
+    DatagramsWritable = 1 << RingOperation.DatagramsWritable,
+    CancelReady = 1 << RingOperation.CancelReady,
+    CancelWritable = 1 << RingOperation.CancelWritable,
 }
 
 /// <summary>Engine data of one resident.</summary>

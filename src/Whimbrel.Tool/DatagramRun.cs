@@ -1,0 +1,75 @@
+using System.Diagnostics;
+using System.Globalization;
+
+namespace Whimbrel.Tool;
+
+/// <summary>What the commands on datagrams share: an engine, signals, the line a second, the totals.</summary>
+internal static class DatagramRun
+{
+    internal delegate Task<int> Body(Engine engine, StopSignals stop, Action<string> tell);
+
+    /// <summary>Runs a command on an engine of its own. Failures become one line on stderr and an exit code.</summary>
+    internal static async Task<int> GuardAsync(DatagramSettings settings, int loops, Body body)
+    {
+        await using NoticePrinter notices = new();
+        using StopSignals stop = new();
+        using MeasurementSignals signals = new();
+        try
+        {
+            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            return await body(engine, stop, notices.Tell);
+        }
+        catch (OperationCanceledException)
+        {
+            notices.Tell("cancelled");
+        }
+        catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException)
+        {
+            notices.Tell($"whimbrel: {e.Message}");
+        }
+
+        return ExitCode.Failed;
+    }
+
+    /// <summary>Returns when somebody asks for the end, the time is over, or what is waited for has come; then the socket is stopped.</summary>
+    internal static async Task UntilStopAsync(DatagramSocket socket, DatagramSettings settings, StopSignals stop, params Task[] others)
+    {
+        using CancellationTokenSource ending = new();
+        Task stats = settings.Stats ? PrintStatsAsync(socket, ending.Token) : Task.CompletedTask;
+        Task time = settings.Duration is { } duration ? Task.Delay(duration, ending.Token) : Task.Delay(Timeout.Infinite, ending.Token);
+        await Task.WhenAny([stop.Asked, time, .. others]);
+        await ending.CancelAsync();
+        await stats;
+        await socket.StopAsync();
+    }
+
+    internal static void PrintTotals(DatagramSocket socket, string more)
+    {
+        DatagramCounters c = socket.ReadCounters();
+        Console.Out.WriteLine($"total: {c.DatagramsReceived} datagrams in, {c.BytesReceived} bytes in, {c.DatagramsSent} datagrams out, {c.BytesSent} bytes out, {c.Overflowed} dropped by the system, {c.Refused + c.Failed} not sent{more}");
+    }
+
+    private static async Task PrintStatsAsync(DatagramSocket socket, CancellationToken ending)
+    {
+        using PeriodicTimer timer = new(TimeSpan.FromSeconds(1));
+        long last = Stopwatch.GetTimestamp();
+        DatagramCounters before = socket.ReadCounters();
+        try
+        {
+            while (await timer.WaitForNextTickAsync(ending))
+            {
+                DatagramCounters now = socket.ReadCounters();
+                double seconds = Stopwatch.GetElapsedTime(last).TotalSeconds;
+                last = Stopwatch.GetTimestamp();
+                await Console.Error.WriteLineAsync(string.Create(
+                    CultureInfo.InvariantCulture,
+                    $"{(now.DatagramsReceived - before.DatagramsReceived) / seconds:0} datagrams/s in, {(now.DatagramsSent - before.DatagramsSent) / seconds:0} datagrams/s out, {(now.BytesReceived - before.BytesReceived) / seconds / 1e6:0.0} MB/s in, {(now.BytesSent - before.BytesSent) / seconds / 1e6:0.0} MB/s out, {now.Overflowed} dropped by the system"));
+                before = now;
+            }
+        }
+        catch (OperationCanceledException)
+        {
+            // It ends.
+        }
+    }
+}

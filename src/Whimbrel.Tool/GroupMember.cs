@@ -1,0 +1,47 @@
+namespace Whimbrel.Tool;
+
+/// <summary>Prints what is sent to a group and counts it, by sender where messages are numbered. On its loop; the counts for any thread.</summary>
+internal sealed class GroupMember(JoinSettings settings, LinePrinter lines, Action<string> tell) : DatagramHandler
+{
+    // Whoever can send can invent senders: those beyond are counted together.
+    private const int MaxSources = 1000;
+
+    private readonly Dictionary<DatagramPeer, ulong> _expected = [];
+    private readonly TaskCompletionSource _gotAll = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private long _count;
+    private long _missing;
+    private int _sources;
+
+    /// <summary>Completes with the last datagram that was asked for.</summary>
+    internal Task GotAll => _gotAll.Task;
+
+    internal long Count => Volatile.Read(ref _count);
+
+    /// <summary>Numbers of messages that never came, or have not come yet.</summary>
+    internal long Missing => Volatile.Read(ref _missing);
+
+    internal int Sources => Volatile.Read(ref _sources);
+
+    protected override void OnJoined(MulticastGroup group) => tell($"joined {group}");
+
+    protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
+    {
+        if (settings.Count > 0 && _count == settings.Count) return;
+        NoteSource(datagram, in peer);
+        if (!settings.Quiet) lines.Add($"{peer} {datagram.Length} bytes: {DatagramText.Describe(datagram)}");
+        Volatile.Write(ref _count, _count + 1);
+        if (_count == settings.Count) _gotAll.TrySetResult();
+    }
+
+    private void NoteSource(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
+    {
+        bool isKnown = _expected.TryGetValue(peer, out ulong expected);
+        if (!isKnown && _expected.Count == MaxSources) return;
+        bool isNumbered = PushMessage.TryRead(datagram, out ulong sequence);
+        // A late one was counted as missing when the one behind it came; so is nothing before the first.
+        if (isNumbered && expected != 0 && sequence > expected) Volatile.Write(ref _missing, _missing + (long)(sequence - expected));
+        else if (isNumbered && expected != 0 && sequence < expected) Volatile.Write(ref _missing, Math.Max(0, _missing - 1));
+        _expected[peer] = isNumbered ? Math.Max(expected, sequence + 1) : expected;
+        Volatile.Write(ref _sources, _expected.Count);
+    }
+}

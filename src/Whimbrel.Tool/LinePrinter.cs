@@ -1,0 +1,56 @@
+using System.Threading.Channels;
+
+namespace Whimbrel.Tool;
+
+/// <summary>
+/// Lines of a loop for stdout, which it must not wait for: they are written by a task of their own. When 10,000 wait, newer ones are
+/// not printed, and counted. Add on any thread.
+/// </summary>
+internal sealed class LinePrinter : IAsyncDisposable
+{
+    private const int Capacity = 10_000;
+
+    private readonly Channel<string> _lines = Channel.CreateBounded<string>(new BoundedChannelOptions(Capacity) { SingleReader = true });
+    private readonly TaskCompletionSource _nobodyReads = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly Task _printing;
+    private long _unprinted;
+
+    internal LinePrinter() => _printing = Task.Run(PrintAsync);
+
+    /// <summary>Lines that were not printed because too many waited.</summary>
+    internal long Unprinted => Volatile.Read(ref _unprinted);
+
+    /// <summary>Completes when whoever read our output has gone, as head does.</summary>
+    internal Task NobodyReads => _nobodyReads.Task;
+
+    internal void Add(string line)
+    {
+        if (!_lines.Writer.TryWrite(line)) Interlocked.Increment(ref _unprinted);
+    }
+
+    /// <summary>Returns when all is written.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        _lines.Writer.TryComplete();
+        await _printing;
+    }
+
+    private async Task PrintAsync()
+    {
+        await using StreamWriter output = new(Console.OpenStandardOutput());
+        try
+        {
+            while (await _lines.Reader.WaitToReadAsync())
+            {
+                while (_lines.Reader.TryRead(out string? line)) await output.WriteLineAsync(line);
+                // All that is there in one write, and at once when nothing more is.
+                await output.FlushAsync();
+            }
+        }
+        catch (IOException)
+        {
+            _lines.Writer.TryComplete();
+            _nobodyReads.TrySetResult();
+        }
+    }
+}

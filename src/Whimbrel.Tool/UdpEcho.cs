@@ -1,0 +1,20 @@
+namespace Whimbrel.Tool;
+
+/// <summary>Sends back what it receives, one datagram for one; with a rate, to each source only so many a second.</summary>
+internal sealed class UdpEcho(int sourceRate) : DatagramHandler
+{
+    private readonly SourceRateLimit? _limit = sourceRate > 0 ? new SourceRateLimit(sourceRate, burst: sourceRate) : null;
+
+    /// <summary>Datagrams that were not answered because their source had asked for too much. Any thread.</summary>
+    internal long Limited => Volatile.Read(ref _limited);
+
+    private long _limited;
+
+    protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
+    {
+        // A sender without a name (Unix) cannot be answered.
+        if (peer.IsNobody) return;
+        if (_limit is not null && !_limit.TryTake(peer, Loop.TimeMs)) Volatile.Write(ref _limited, _limited + 1);
+        else Send(datagram, peer);
+    }
+}

@@ -1,0 +1,369 @@
+using System.Buffers.Binary;
+using System.Runtime.InteropServices;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>Why a batch of sends ended.</summary>
+internal enum BatchEnd
+{
+    /// <summary>The queue is empty.</summary>
+    Empty,
+
+    /// <summary>The turn's share was sent.</summary>
+    Share,
+
+    /// <summary>The system takes no more for now.</summary>
+    WouldBlock,
+}
+
+/// <summary>
+/// Datagrams by recvmmsg and sendmmsg, for the Linux engines: many in one call, runs of one size to one peer as one segmented
+/// message, coalesced ones split again. The memory of one loop, for all its datagram sockets; nothing in it outlives a call. Next to
+/// read: <see cref="Receive"/>, then <see cref="Send"/>.
+/// </summary>
+// Safe: every pointer is memory of this object or of a queued datagram, and no system call keeps one after it has returned.
+internal sealed unsafe class DatagramBatch
+{
+    private const int Messages = 64;
+    private const int ReceiveBytes = 64 * 1024;
+
+    /// <summary>Not a power of two: buffers at the same place of the cache would push each other out of it.</summary>
+    private const int ReceiveStride = ReceiveBytes + (3 * 64);
+    private const int NameBytes = SocketAbi.MaxAddressBytes;
+    private const int ControlBytes = 64;
+    private const int ErrorControlBytes = 256;
+    private const int ErrorsPerTurn = 64;
+
+    /// <summary>Datagrams that one socket may send before the others have their turn.</summary>
+    private const int SendShare = 1024;
+
+    private readonly UnixNames _names = new();
+    private readonly int[] _entries = new int[Messages];
+    private byte* _memory;
+    private byte* _buffers;
+    private MultiMessage* _receives;
+    private MultiMessage* _sends;
+    private byte* _receiveNames;
+    private byte* _receiveControls;
+    private byte* _sendNames;
+    private byte* _sendControls;
+    private nuint _room; // bytes that each message has
+    private int _used; // messages that the last call wrote over
+
+    internal DatagramBatch()
+    {
+        int headers = 2 * Messages * (sizeof(MultiMessage) + sizeof(IoVector) + NameBytes + ControlBytes);
+        _memory = (byte*)NativeMemory.AlignedAlloc((nuint)headers, 64);
+        NativeMemory.Clear(_memory, (nuint)headers);
+        byte* at = _memory;
+        _receives = (MultiMessage*)at;
+        at += Messages * sizeof(MultiMessage);
+        _sends = (MultiMessage*)at;
+        at += Messages * sizeof(MultiMessage);
+        IoVector* vectors = (IoVector*)at;
+        at += 2 * Messages * sizeof(IoVector);
+        _receiveNames = at;
+        at += Messages * NameBytes;
+        _sendNames = at;
+        at += Messages * NameBytes;
+        _receiveControls = at;
+        at += Messages * ControlBytes;
+        _sendControls = at;
+        _buffers = (byte*)NativeMemory.AlignedAlloc(Messages * ReceiveStride, 4096);
+        for (int i = 0; i < Messages; i++)
+        {
+            vectors[i].Base = _buffers + (i * ReceiveStride);
+            _receives[i].Header.Name = _receiveNames + (i * NameBytes);
+            _receives[i].Header.Vectors = vectors + i;
+            _receives[i].Header.VectorCount = 1;
+            _receives[i].Header.Control = _receiveControls + (i * ControlBytes);
+            _sends[i].Header.Vectors = vectors + Messages + i;
+            _sends[i].Header.VectorCount = 1;
+        }
+    }
+
+    internal void Free()
+    {
+        NativeMemory.AlignedFree(_memory);
+        NativeMemory.AlignedFree(_buffers);
+        _memory = _buffers = null;
+    }
+
+    // ------------------------------------------------------------------ receive
+
+    /// <summary>One call, and what it brought. Completes the resident's receives.</summary>
+    internal void Receive(int fd, DatagramResident resident)
+    {
+        // Coalesced datagrams come as one, however small the limit of each is.
+        nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.Options.ReceiveLimitBytes, ReceiveBytes));
+        Reset(room);
+        int count = Syscall.ReceiveMessages(fd, _receives, Messages, SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC, null);
+        if (count < 0)
+        {
+            int error = Syscall.LastError;
+            if (error is Errno.EAGAIN or Errno.EINTR) return;
+            // With an error queue, this is only the announcement of what is there.
+            if (!resident.HasErrorQueue) resident.NoteReceiveError(error);
+            return;
+        }
+
+        _used = count;
+        for (int i = 0; i < count; i++) Deliver(ref _receives[i], resident, (int)room);
+        resident.ReceiveBatchEnded();
+    }
+
+    /// <summary>What the last call wrote over is set again; all of it when the room is another one.</summary>
+    private void Reset(nuint room)
+    {
+        int count = room == _room ? _used : Messages;
+        _room = room;
+        _used = 0;
+        for (int i = 0; i < count; i++)
+        {
+            ref MessageHeader header = ref _receives[i].Header;
+            header.Vectors->Length = room;
+            header.NameLength = NameBytes;
+            header.ControlLength = ControlBytes;
+            header.Flags = 0;
+        }
+    }
+
+    private void Deliver(ref MultiMessage message, DatagramResident resident, int room)
+    {
+        int length = (int)message.Length;
+        byte* data = message.Header.Vectors->Base;
+        DatagramPeer peer = DecodePeer(message.Header.Name, message.Header.NameLength);
+        int segment = 0;
+        if (message.Header.ControlLength >= (nuint)sizeof(ControlHeader)) segment = ReadControl(ref message.Header, resident);
+        if (segment <= 0 || length <= segment)
+        {
+            int here = Math.Min(length, room);
+            resident.CompleteReceive(new ReadOnlySpan<byte>(data, here), length, in peer);
+            Loop.PoisonReceived(new Span<byte>(data, here));
+            return;
+        }
+
+        for (int start = 0; start < length; start += segment)
+        {
+            int one = Math.Min(segment, length - start);
+            int here = Math.Clamp(room - start, 0, one);
+            resident.CompleteReceive(new ReadOnlySpan<byte>(data + start, here), one, in peer);
+            Loop.PoisonReceived(new Span<byte>(data + start, here));
+        }
+    }
+
+    /// <summary>The size of coalesced datagrams, or 0. Notes what the receive buffer has dropped.</summary>
+    private static int ReadControl(ref MessageHeader header, DatagramResident resident)
+    {
+        int segment = 0;
+        byte* at = (byte*)header.Control;
+        byte* end = at + header.ControlLength;
+        while (end - at >= sizeof(ControlHeader))
+        {
+            ControlHeader* control = (ControlHeader*)at;
+            if (control->Length < (nuint)sizeof(ControlHeader)) break;
+            if (control->Level == DatagramAbi.SOL_UDP && control->Type == DatagramAbi.UDP_GRO) segment = *(int*)(at + sizeof(ControlHeader));
+            else if (control->Level == SocketAbi.SOL_SOCKET && control->Type == DatagramAbi.SO_RXQ_OVFL) resident.NoteOverflow(*(uint*)(at + sizeof(ControlHeader)));
+            at += (nint)((control->Length + 7) & ~(nuint)7);
+        }
+
+        return segment;
+    }
+
+    private DatagramPeer DecodePeer(byte* name, uint length)
+    {
+        if (length < sizeof(ushort)) return default;
+        switch (*(ushort*)name)
+        {
+            case SocketAbi.AF_INET:
+                return DatagramPeer.V4(*(uint*)(name + 4), BinaryPrimitives.ReverseEndianness(*(ushort*)(name + 2)));
+            case SocketAbi.AF_INET6:
+                return DatagramPeer.V6(*(ulong*)(name + 8), *(ulong*)(name + 16), BinaryPrimitives.ReverseEndianness(*(ushort*)(name + 2)), *(uint*)(name + 24));
+            case SocketAbi.AF_UNIX when length > sizeof(ushort):
+                ReadOnlySpan<byte> path = new(name + sizeof(ushort), (int)Math.Min(length, NameBytes) - sizeof(ushort));
+                // An abstract name has all its bytes, a path ends at its zero.
+                if (path[0] != 0 && path.IndexOf((byte)0) is >= 0 and int end) path = path[..end];
+                return DatagramPeer.Unix(_names.Intern(path));
+            default:
+                return default;
+        }
+    }
+
+    // ------------------------------------------------------------------ errors of the network
+
+    /// <summary>Reads what ICMP told of datagrams that were sent: at most a turn's worth.</summary>
+    internal void ReadErrors(int fd, DatagramResident resident)
+    {
+        byte* control = stackalloc byte[ErrorControlBytes];
+        byte* name = stackalloc byte[NameBytes];
+        byte data;
+        for (int i = 0; i < ErrorsPerTurn; i++)
+        {
+            IoVector vector = new() { Base = &data, Length = 1 };
+            MessageHeader header = new() { Name = name, NameLength = NameBytes, Vectors = &vector, VectorCount = 1, Control = control, ControlLength = ErrorControlBytes };
+            nint length = Syscall.ReceiveMessage(fd, &header, DatagramAbi.MSG_ERRQUEUE | SocketAbi.MSG_DONTWAIT | DatagramAbi.MSG_TRUNC);
+            if (length < 0)
+            {
+                // What stands in the socket itself is its announcement: taken off, or it would be reported for ever.
+                int pending;
+                uint size = sizeof(int);
+                int rest = Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &pending, &size) == 0 ? pending : 0;
+                if (i == 0 && rest != 0 && !resident.HasErrorQueue) resident.NoteReceiveError(rest);
+                return;
+            }
+
+            NoteError(ref header, resident, (int)length);
+        }
+    }
+
+    private void NoteError(ref MessageHeader header, DatagramResident resident, int length)
+    {
+        byte* at = (byte*)header.Control;
+        byte* end = at + header.ControlLength;
+        while (end - at >= sizeof(ControlHeader))
+        {
+            ControlHeader* control = (ControlHeader*)at;
+            if (control->Length < (nuint)sizeof(ControlHeader)) return;
+            bool isError = (control->Level == SocketAbi.IPPROTO_IP && control->Type == DatagramAbi.IP_RECVERR)
+                || (control->Level == SocketAbi.IPPROTO_IPV6 && control->Type == DatagramAbi.IPV6_RECVERR);
+            if (isError)
+            {
+                ExtendedError* error = (ExtendedError*)(at + sizeof(ControlHeader));
+                // A local one was told by the send itself.
+                if (error->Origin is DatagramAbi.SO_EE_ORIGIN_ICMP or DatagramAbi.SO_EE_ORIGIN_ICMP6)
+                {
+                    DatagramPeer peer = header.NameLength > 0 ? DecodePeer(header.Name, header.NameLength) : resident.Remote;
+                    resident.NotePeerError(in peer, (int)error->Number, length, error->Number == Errno.EMSGSIZE ? (int)error->Details : 0);
+                }
+
+                return;
+            }
+
+            at += (nint)((control->Length + 7) & ~(nuint)7);
+        }
+    }
+
+    // ------------------------------------------------------------------ send
+
+    /// <summary>Sends from the head of the queue: whole datagrams, in order.</summary>
+    internal BatchEnd Send(int fd, DatagramResident resident)
+    {
+        DatagramQueue queue = resident.Queue;
+        int share = SendShare;
+        bool wasRetried = false;
+        while (queue.Count > 0)
+        {
+            if (share <= 0) return BatchEnd.Share;
+            int built = Build(resident, queue);
+            int sent = Syscall.SendMessages(fd, _sends, (uint)built, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
+            if (sent > 0)
+            {
+                int datagrams = 0;
+                for (int i = 0; i < sent; i++) datagrams += _entries[i];
+                resident.AdvanceSend(datagrams, 1);
+                share -= datagrams;
+                wasRetried = false;
+                continue;
+            }
+
+            int error = Syscall.LastError;
+            if (error == Errno.EINTR) continue;
+            if (error == Errno.EAGAIN) return BatchEnd.WouldBlock;
+            // It may have been the error of an earlier datagram, which this call has only reported, and so taken off.
+            if (!wasRetried)
+            {
+                wasRetried = true;
+                if (!resident.HasErrorQueue && resident.IsConnected && !resident.RetriesByTimer && error is Errno.ECONNREFUSED or Errno.EHOSTUNREACH or Errno.ENETUNREACH) resident.NoteReceiveError(error);
+                continue;
+            }
+
+            wasRetried = false;
+            if (_entries[0] > 1 && error is Errno.EINVAL or Errno.EMSGSIZE or Errno.EIO or Errno.EOPNOTSUPP)
+            {
+                // Its members are larger than the path takes in one piece, or the device cannot do it: from now on one by one.
+                resident.SegmentLimit = error is Errno.EINVAL or Errno.EMSGSIZE ? queue[0].Length - 1 : 0;
+                continue;
+            }
+
+            for (int i = _entries[0]; i > 0; i--, share--) resident.FailSend(error);
+        }
+
+        return BatchEnd.Empty;
+    }
+
+    /// <summary>Fills the messages with as much of the queue as there is room for. How many.</summary>
+    private int Build(DatagramResident resident, DatagramQueue queue)
+    {
+        int count = 0;
+        int next = 0;
+        while (count < Messages && next < queue.Count)
+        {
+            ref QueuedDatagram first = ref queue[next];
+            ref MultiMessage message = ref _sends[count];
+            message.Header.Vectors->Base = first.Data;
+            message.Header.Name = null;
+            message.Header.NameLength = 0;
+            if (!first.Peer.IsNobody && (!resident.IsConnected || first.Peer != resident.Remote))
+            {
+                message.Header.Name = _sendNames + (count * NameBytes);
+                message.Header.NameLength = DatagramSetup.Encode(in first.Peer, resident.IsV6, message.Header.Name);
+            }
+
+            int bytes = first.Length;
+            // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size. To members on this machine a
+            // run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
+            bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNobody) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
+            int run = bytes <= resident.SegmentLimit && bytes > 0 && !isAlone ? RunAt(queue, next, out bytes) : 1;
+            if (run == 1)
+            {
+                message.Header.Vectors->Length = (nuint)first.Length;
+                message.Header.Control = null;
+                message.Header.ControlLength = 0;
+            }
+            else
+            {
+                message.Header.Vectors->Length = (nuint)bytes;
+                WriteSegment(ref message.Header, count, first.Length);
+            }
+
+            _entries[count++] = run;
+            next += run;
+        }
+
+        return count;
+    }
+
+    /// <summary>How many entries from there on are for one peer, of one size but the last, and lie one behind the other.</summary>
+    private static int RunAt(DatagramQueue queue, int start, out int bytes)
+    {
+        ref QueuedDatagram first = ref queue[start];
+        int size = bytes = first.Length;
+        byte* end = first.Data + size;
+        int most = Math.Min(queue.Count - start, DatagramAbi.MaxSegments);
+        int run = 1;
+        while (run < most)
+        {
+            ref QueuedDatagram next = ref queue[start + run];
+            if (next.Data != end || next.Length > size || next.Length == 0 || bytes + next.Length > DatagramOptions.MaxDatagramBytes || next.Peer != first.Peer) break;
+            bytes += next.Length;
+            end += next.Length;
+            run++;
+            if (next.Length < size) break;
+        }
+
+        return run;
+    }
+
+    private void WriteSegment(ref MessageHeader header, int index, int size)
+    {
+        byte* at = _sendControls + (index * ControlBytes);
+        ControlHeader* control = (ControlHeader*)at;
+        control->Length = (nuint)(sizeof(ControlHeader) + sizeof(ushort));
+        control->Level = DatagramAbi.SOL_UDP;
+        control->Type = DatagramAbi.UDP_SEGMENT;
+        *(ushort*)(at + sizeof(ControlHeader)) = (ushort)size;
+        header.Control = at;
+        header.ControlLength = (nuint)(sizeof(ControlHeader) + 8);
+    }
+}

@@ -1,0 +1,31 @@
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>Native memory for queued datagrams. Its queue owns it.</summary>
+// Safe: see DatagramQueue.
+internal sealed unsafe class DatagramChunk
+{
+    internal DatagramChunk(int capacity)
+    {
+        Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
+        Capacity = capacity;
+    }
+
+    internal byte* Memory { get; private set; }
+
+    internal int Capacity { get; }
+
+    internal int Used { get; set; }
+
+    /// <summary>Entries whose bytes are here.</summary>
+    internal int Live { get; set; }
+
+    internal DatagramChunk? Next { get; set; }
+
+    internal void Free()
+    {
+        NativeMemory.Free(Memory);
+        Memory = null;
+    }
+}

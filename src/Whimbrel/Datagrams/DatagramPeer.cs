@@ -1,0 +1,212 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using Whimbrel.Datagrams;
+
+namespace Whimbrel;
+
+/// <summary>
+/// Where a datagram came from or goes to, as a value of 32 bytes: IP address, scope and port inline, a Unix path as an interned
+/// reference. May be stored, compared and used as a key; making one from what was received allocates nothing.
+/// </summary>
+/// <remarks>
+/// An IPv4 address that arrived at a dual-stack socket is given as IPv4, and may be sent to as such. <c>default</c> is nobody: a
+/// Unix sender without a name, or the peer of a connected socket.
+/// </remarks>
+public readonly struct DatagramPeer : IEquatable<DatagramPeer>
+{
+    internal const int PackedBytes = 24;
+
+    private readonly ulong _high;
+    private readonly ulong _low;
+    private readonly UnixName? _name;
+    private readonly uint _scope;
+    private readonly ushort _port;
+    private readonly byte _family; // 0 nobody, 4, 6, 1 Unix
+
+    private DatagramPeer(ulong high, ulong low, uint scope, ushort port, byte family, UnixName? name = null)
+    {
+        _high = high;
+        _low = low;
+        _scope = scope;
+        _port = port;
+        _family = family;
+        _name = name;
+    }
+
+    /// <summary>A peer at an IP address. One in the form ::ffff:a.b.c.d counts as IPv4.</summary>
+    /// <param name="address">IPv4 or IPv6; the scope of a link-local address is kept.</param>
+    /// <param name="port">0 up to 65,535. Nobody receives at port 0.</param>
+    public DatagramPeer(IPAddress address, int port)
+    {
+        ArgumentNullException.ThrowIfNull(address);
+        ArgumentOutOfRangeException.ThrowIfNegative(port);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(port, ushort.MaxValue);
+        Span<byte> bytes = stackalloc byte[16];
+        address.TryWriteBytes(bytes, out int count);
+        this = count == 4
+            ? V4(MemoryMarshal.Read<uint>(bytes), (ushort)port)
+            : V6(MemoryMarshal.Read<ulong>(bytes), MemoryMarshal.Read<ulong>(bytes[8..]), (ushort)port, (uint)address.ScopeId);
+    }
+
+    /// <summary>A peer at an end point: IP, Unix path or abstract name. Throws <see cref="ArgumentException"/> for any other kind.</summary>
+    /// <param name="endPoint">The end point.</param>
+    public DatagramPeer(EndPoint endPoint)
+    {
+        ArgumentNullException.ThrowIfNull(endPoint);
+        this = endPoint switch
+        {
+            IPEndPoint ip => new DatagramPeer(ip.Address, ip.Port),
+            UnixDomainSocketEndPoint unix => Unix(new UnixName(unix.ToString())),
+            _ => throw new ArgumentException($"{endPoint} ({endPoint.GetType().Name}) is no address of datagrams: give an IPEndPoint or a UnixDomainSocketEndPoint.", nameof(endPoint)),
+        };
+    }
+
+    /// <summary>True for <c>default</c>: a sender without a name, who cannot be answered.</summary>
+    public bool IsNobody => _family == 0;
+
+    /// <summary>InterNetwork, InterNetworkV6, Unix, or Unspecified for nobody.</summary>
+    public AddressFamily Family => _family switch
+    {
+        4 => AddressFamily.InterNetwork,
+        6 => AddressFamily.InterNetworkV6,
+        1 => AddressFamily.Unix,
+        _ => AddressFamily.Unspecified,
+    };
+
+    /// <summary>The port; 0 for a Unix peer.</summary>
+    public int Port => _port;
+
+    /// <summary>The scope (interface) of an IPv6 address; 0 where there is none.</summary>
+    public long ScopeId => _scope;
+
+    /// <summary>The path of a Unix peer, with '@' before an abstract name; null for others.</summary>
+    public string? Path => _name?.Text;
+
+    /// <summary>True when the address is an IP multicast group.</summary>
+    public bool IsMulticast => _family switch
+    {
+        4 => ((uint)_high & 0xF0) == 0xE0,
+        6 => (_high & 0xFF) == 0xFF,
+        _ => false,
+    };
+
+    internal UnixName? Name => _name;
+
+    internal bool IsV4 => _family == 4;
+
+    internal bool IsV6 => _family == 6;
+
+    internal uint V4Bytes => (uint)_high;
+
+    internal ulong HighBytes => _high;
+
+    internal ulong LowBytes => _low;
+
+    internal static DatagramPeer V4(uint networkOrder, ushort port) => new(networkOrder, 0, 0, port, 4);
+
+    internal static DatagramPeer V6(ulong high, ulong low, ushort port, uint scope)
+    {
+        // ::ffff:a.b.c.d, in the order of the bytes in memory.
+        if (high == 0 && (uint)low == 0xFFFF0000) return V4((uint)(low >> 32), port);
+        return new DatagramPeer(high, low, scope, port, 6);
+    }
+
+    internal static DatagramPeer Unix(UnixName name) => new(0, 0, 0, 0, 1, name);
+
+    /// <summary>Writes all but the Unix name, for the way through a mailbox.</summary>
+    internal void Pack(Span<byte> target)
+    {
+        MemoryMarshal.Write(target, _high);
+        MemoryMarshal.Write(target[8..], _low);
+        MemoryMarshal.Write(target[16..], _scope);
+        MemoryMarshal.Write(target[20..], _port);
+        MemoryMarshal.Write(target[22..], (ushort)_family);
+    }
+
+    internal static DatagramPeer Unpack(ReadOnlySpan<byte> source, UnixName? name) => new(
+        MemoryMarshal.Read<ulong>(source),
+        MemoryMarshal.Read<ulong>(source[8..]),
+        MemoryMarshal.Read<uint>(source[16..]),
+        MemoryMarshal.Read<ushort>(source[20..]),
+        (byte)MemoryMarshal.Read<ushort>(source[22..]),
+        name);
+
+    /// <summary>The same address with another port: with 0, a key for all that comes from one address.</summary>
+    /// <param name="port">0 up to 65,535.</param>
+    public DatagramPeer WithPort(int port)
+    {
+        ArgumentOutOfRangeException.ThrowIfNegative(port);
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(port, ushort.MaxValue);
+        return new DatagramPeer(_high, _low, _scope, (ushort)port, _family, _name);
+    }
+
+    /// <summary>Writes the bytes of the IP address in network order: 4 or 16. False when there is none, or no room.</summary>
+    /// <param name="target">Room for 16 bytes.</param>
+    /// <param name="count">Bytes written.</param>
+    public bool TryWriteAddress(Span<byte> target, out int count)
+    {
+        count = 0;
+        if (_family == 4 && target.Length >= 4)
+        {
+            MemoryMarshal.Write(target, (uint)_high);
+            count = 4;
+            return true;
+        }
+
+        if (_family != 6 || target.Length < 16) return false;
+        MemoryMarshal.Write(target, _high);
+        MemoryMarshal.Write(target[8..], _low);
+        count = 16;
+        return true;
+    }
+
+    /// <summary>The address as an end point; null for nobody. Allocates.</summary>
+    public EndPoint? ToEndPoint() => _family switch
+    {
+        0 => null,
+        1 => new UnixDomainSocketEndPoint(_name!.EndPointText),
+        _ => new IPEndPoint(ToAddress()!, _port),
+    };
+
+    /// <summary>The IP address; null for a Unix peer and for nobody. Allocates.</summary>
+    public IPAddress? ToAddress()
+    {
+        if (_family == 4) return new IPAddress((uint)_high);
+        if (_family != 6) return null;
+        Span<byte> bytes = stackalloc byte[16];
+        TryWriteAddress(bytes, out _);
+        return new IPAddress(bytes, _scope);
+    }
+
+    /// <inheritdoc/>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    public bool Equals(DatagramPeer other) =>
+        _high == other._high && _low == other._low && _scope == other._scope && _port == other._port && _family == other._family
+        && (ReferenceEquals(_name, other._name) || (_name is not null && _name.Equals(other._name)));
+
+    /// <inheritdoc/>
+    public override bool Equals(object? obj) => obj is DatagramPeer other && Equals(other);
+
+    /// <inheritdoc/>
+    public override int GetHashCode() => HashCode.Combine(_high, _low, _scope, _port, _name);
+
+    /// <summary>As <see cref="IPEndPoint"/> writes it, or the Unix path; "nobody" for <c>default</c>.</summary>
+    public override string ToString() => _family switch
+    {
+        0 => "nobody",
+        1 => _name!.Text,
+        _ => new IPEndPoint(ToAddress()!, _port).ToString(),
+    };
+
+    /// <summary>The same address and port.</summary>
+    /// <param name="left">One peer.</param>
+    /// <param name="right">The other.</param>
+    public static bool operator ==(DatagramPeer left, DatagramPeer right) => left.Equals(right);
+
+    /// <summary>Another address or port.</summary>
+    /// <param name="left">One peer.</param>
+    /// <param name="right">The other.</param>
+    public static bool operator !=(DatagramPeer left, DatagramPeer right) => !left.Equals(right);
+}

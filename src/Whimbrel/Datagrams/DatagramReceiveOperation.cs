@@ -1,0 +1,45 @@
+using Whimbrel.Engines;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>One ReceiveAsync that waits. The memory is the caller's; it is filled by the loop. Goes back to its inbox when its result was taken.</summary>
+internal sealed class DatagramReceiveOperation : Completion<ReceivedDatagram>
+{
+    private readonly DatagramInbox _inbox;
+    private CancellationToken _token;
+    private CancellationTokenRegistration _registration;
+
+    internal DatagramReceiveOperation(Engine engine, DatagramInbox inbox)
+        : base(engine)
+    {
+        _inbox = inbox;
+        Place = new LinkedListNode<DatagramReceiveOperation>(this);
+    }
+
+    internal Memory<byte> Target { get; set; }
+
+    /// <summary>Its place among those who wait, while it does. The inbox guards it.</summary>
+    internal LinkedListNode<DatagramReceiveOperation> Place { get; }
+
+    internal void WatchCancellation(CancellationToken token)
+    {
+        if (!token.CanBeCanceled) return;
+        _token = token;
+        _registration = token.UnsafeRegister(static state => ((DatagramReceiveOperation)state!).Cancel(), this);
+    }
+
+    private void Cancel()
+    {
+        if (_inbox.TryCancel(this)) SetException(new OperationCanceledException(_token));
+    }
+
+    private protected override void Consumed()
+    {
+        _registration.Dispose();
+        _registration = default;
+        _token = default;
+        Target = default;
+        Reset();
+        _inbox.Return(this);
+    }
+}

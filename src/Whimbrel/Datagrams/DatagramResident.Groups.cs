@@ -1,0 +1,115 @@
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>The multicast groups that the socket is a member of. Loop's thread; joins and leaves from elsewhere are control actions.</summary>
+internal sealed partial class DatagramResident
+{
+    private readonly List<(MulticastGroup Group, int Interface)> _groups = [];
+
+    /// <summary>Joined while the handler did not know its socket yet: told after OnStarted.</summary>
+    private int _groupsTold;
+
+    /// <summary>What it is a member of now. A copy; any thread that was told of the join sees it.</summary>
+    internal IReadOnlyList<MulticastGroup> Groups { get; private set; } = [];
+
+    /// <summary>Joins, tells the handler, completes. A control action, never inside a callback.</summary>
+    internal void Join(MulticastGroup group, int interfaceIndex, Completion<bool> done)
+    {
+        if (_life is not (Life.Bound or Life.Open))
+        {
+            done.SetException(new InvalidOperationException($"The socket is not started: it cannot join {group}."));
+            return;
+        }
+
+        if (_groups.Contains((group, interfaceIndex)))
+        {
+            done.SetException(new InvalidOperationException($"The socket is a member of {group} already."));
+            return;
+        }
+
+        int error = Loop.ChangeMembership(this, group, interfaceIndex, joins: true);
+        if (error != 0)
+        {
+            done.SetException(DatagramErrors.JoinFailure(group, error));
+            return;
+        }
+
+        _groups.Add((group, interfaceIndex));
+        GroupsChanged();
+        TellJoined();
+        done.SetResult(true);
+    }
+
+    /// <summary>Leaves, tells the handler, completes. A control action.</summary>
+    internal void LeaveGroup(MulticastGroup group, int interfaceIndex, Completion<bool> done)
+    {
+        int index = _groups.IndexOf((group, interfaceIndex));
+        if (_life is Life.Closed or Life.Made || index < 0)
+        {
+            done.SetException(new InvalidOperationException($"The socket is not a member of {group}: it cannot leave it. A group is left as it was joined, with the same interface and source."));
+            return;
+        }
+
+        // An interface that went away took the membership with it: then the system knows nothing of it, and all is well.
+        _ = Loop.ChangeMembership(this, group, interfaceIndex, joins: false);
+        _groups.RemoveAt(index);
+        if (index < _groupsTold) _groupsTold--;
+        GroupsChanged();
+        TellLeft(group);
+        done.SetResult(true);
+    }
+
+    private void GroupsChanged()
+    {
+        MulticastGroup[] groups = new MulticastGroup[_groups.Count];
+        for (int i = 0; i < groups.Length; i++) groups[i] = _groups[i].Group;
+        Groups = groups;
+    }
+
+    private void TellJoined()
+    {
+        if (!_toldOpen || _handler is not { } handler) return;
+        while (_groupsTold < _groups.Count)
+        {
+            MulticastGroup group = _groups[_groupsTold++].Group;
+            Enter("OnJoined");
+            try
+            {
+                handler.CallJoined(group);
+            }
+            catch (Exception e)
+            {
+                Threw(e);
+            }
+
+            Leave();
+        }
+    }
+
+    private void TellLeft(MulticastGroup group)
+    {
+        if (!_toldOpen || _handler is not { } handler) return;
+        Enter("OnLeft");
+        try
+        {
+            handler.CallLeft(group);
+        }
+        catch (Exception e)
+        {
+            Threw(e);
+        }
+
+        Leave();
+    }
+
+    /// <summary>The close has left them all.</summary>
+    private void TellAllLeft()
+    {
+        List<(MulticastGroup Group, int Interface)> left = [.. _groups];
+        _groups.Clear();
+        GroupsChanged();
+        foreach ((MulticastGroup group, _) in left) TellLeft(group);
+    }
+}

@@ -1,0 +1,474 @@
+using System.Diagnostics.CodeAnalysis;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>
+/// The send queue: whole datagrams, in order, within two limits. Sends on the loop are a copy; those of other threads reserve their
+/// place first, so that what was taken is never dropped for lack of room, and come through the mailbox. Calls that wait for room
+/// (<see cref="DatagramSendOperation"/>) are served first come first served.
+/// </summary>
+internal sealed partial class DatagramResident
+{
+    private const int RetryMs = 1;
+    private const int RetriesForOne = 100;
+
+    private readonly DatagramQueue _queue = new();
+    private DatagramSendOperation? _firstOperation;
+    private DatagramSendOperation? _lastOperation;
+    private int _operationCount; // also of those still in the mailbox; any thread
+    private long _foreignBytes; // reserved by other threads, not yet in the queue
+    private int _foreignCount;
+    private long _refusedHere;
+    private long _refusedElsewhere;
+    private int _inFlight; // heads that the engine may not lose
+    private bool _owesDrained;
+    private bool _refuses; // any thread reads
+    private LoopTimer? _retry;
+    private int _retries;
+    private bool _isStuck;
+    private DatagramPeer _stuckPeer;
+    private readonly AnswerBudget? _answers; // null: no limit
+
+    internal long Withheld;
+
+    /// <summary>A send was started and has not completed: the engine waits for the system.</summary>
+    internal bool IsSendInFlight { get; private set; }
+
+    /// <summary>Heads of the queue that an asynchronous call of the engine points at. They stay where they are.</summary>
+    internal int InFlightHeads
+    {
+        get => _inFlight;
+        set => _inFlight = value;
+    }
+
+    /// <summary>For the engine, during a send.</summary>
+    internal DatagramQueue Queue => _queue;
+
+    internal long Refused => Volatile.Read(ref _refusedHere) + Volatile.Read(ref _refusedElsewhere);
+
+    internal int PendingDatagrams => _queue.Count + Volatile.Read(ref _foreignCount);
+
+    internal long PendingBytes => _queue.Bytes + Volatile.Read(ref _foreignBytes);
+
+    private bool HasSends => _queue.Count > 0 || Volatile.Read(ref _foreignCount) > 0 || Volatile.Read(ref _operationCount) > 0;
+
+    // ------------------------------------------------------------------ any thread
+
+    internal SendResult Send(ReadOnlySpan<byte> data)
+    {
+        if (!IsConnected) ThrowNotConnected();
+        return Send(data, default);
+    }
+
+    internal SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer)
+    {
+        if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
+        if (peer.IsNobody && !IsConnected) ThrowNobody();
+        if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer);
+        if (!MayAnswer(in peer, 1, data.Length)) return SendResult.Refused;
+        if (!TryMakeRoom(data.Length, 1, out SendResult refusal))
+        {
+            _answers?.Refund(in peer, 1, data.Length);
+            return refusal;
+        }
+
+        _queue.Append(data, data.Length, in peer);
+        if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
+        return SendResult.Queued;
+    }
+
+    internal SendResult SendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
+    {
+        if (datagramBytes is < 1 or > DatagramOptions.MaxDatagramBytes) Throw.OutOfRange(nameof(datagramBytes), datagramBytes, $"1 to {DatagramOptions.MaxDatagramBytes}");
+        if (run.Length > Options.SendLimitBytes) Throw.OutOfRange(nameof(run), run.Length, $"at most SendLimitBytes, {Options.SendLimitBytes} bytes");
+        if (peer.IsNobody && !IsConnected) ThrowNobody();
+        if (run.Length == 0) return Volatile.Read(ref _refuses) ? SendResult.Closed : SendResult.Queued;
+        if (!Loop.IsCurrent) return SendForeign(run, datagramBytes, in peer);
+        int count = ((run.Length - 1) / datagramBytes) + 1;
+        if (!MayAnswer(in peer, count, run.Length)) return SendResult.Refused;
+        if (!TryMakeRoom(run.Length, count, out SendResult refusal))
+        {
+            _answers?.Refund(in peer, count, run.Length);
+            return refusal;
+        }
+
+        AppendRun(run, datagramBytes, in peer);
+        if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
+        return SendResult.Queued;
+    }
+
+    internal int SendMany(ReadOnlySpan<OutgoingDatagram> datagrams)
+    {
+        for (int i = 0; i < datagrams.Length; i++)
+        {
+            if (Send(datagrams[i].Data.Span, datagrams[i].Peer) != SendResult.Queued) return i;
+        }
+
+        return datagrams.Length;
+    }
+
+    private void AppendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
+    {
+        while (run.Length > datagramBytes)
+        {
+            _queue.Append(run[..datagramBytes], datagramBytes, in peer);
+            run = run[datagramBytes..];
+        }
+
+        _queue.Append(run, run.Length, in peer);
+    }
+
+    [DoesNotReturn]
+    private static void ThrowTooLong(int length) =>
+        Throw.OutOfRange("data", length, $"a datagram of at most {DatagramOptions.MaxDatagramBytes} bytes");
+
+    [DoesNotReturn]
+    private static void ThrowNobody() =>
+        throw new ArgumentException("The peer is nobody: a sender without a name cannot be answered, and only a connected socket (RemoteEndPoint) has a peer of its own.", "peer");
+
+    [DoesNotReturn]
+    private static void ThrowNotConnected() =>
+        throw new InvalidOperationException("The socket is not connected: give RemoteEndPoint in its options, or name the peer of each send.");
+
+    // ------------------------------------------------------------------ room
+
+    /// <summary>False when it is not taken, with the reason. Makes room where the policy says so.</summary>
+    private bool TryMakeRoom(int bytes, int count, out SendResult refusal)
+    {
+        if (_refuses || _life is Life.Made or Life.Closed)
+        {
+            refusal = SendResult.Closed;
+            return false;
+        }
+
+        refusal = SendResult.Full;
+        // Who waits was first. Those on their way from elsewhere count too.
+        if (Volatile.Read(ref _operationCount) == 0)
+        {
+            if (HasRoom(bytes, count)) return true;
+            if (Options.Overflow == DatagramOverflow.DropOldest && DropOldest(bytes, count)) return true;
+        }
+
+        _refusedHere += count;
+        _owesDrained = true;
+        return false;
+    }
+
+    private bool HasRoom(int bytes, int count) =>
+        PendingBytes + bytes <= Options.SendLimitBytes && PendingDatagrams + count <= Options.SendLimitDatagrams;
+
+    /// <summary>False when even an empty queue would not have the room; then nothing is dropped.</summary>
+    private bool DropOldest(int bytes, int count)
+    {
+        if (Volatile.Read(ref _foreignBytes) + bytes > Options.SendLimitBytes || Volatile.Read(ref _foreignCount) + count + _inFlight > Options.SendLimitDatagrams) return false;
+        while (!HasRoom(bytes, count))
+        {
+            if (_queue.Count <= _inFlight) return false;
+            _queue.RemoveBehind(_inFlight);
+            Displaced++;
+        }
+
+        return true;
+    }
+
+    // ------------------------------------------------------------------ answers to peers that are not verified
+
+    /// <summary>False, and counted, when it would be more than the peer may be sent.</summary>
+    private bool MayAnswer(in DatagramPeer peer, int count, int bytes)
+    {
+        if (_answers is null || peer.IsMulticast || _answers.TrySpend(in peer, count, bytes, Loop.TimeMs)) return true;
+        Withheld += count;
+        return false;
+    }
+
+    internal void Verify(in DatagramPeer peer)
+    {
+        RequireLoop(nameof(Verify));
+        _answers?.Verify(in peer, Loop.TimeMs);
+    }
+
+    internal void Forget(in DatagramPeer peer)
+    {
+        RequireLoop(nameof(Forget));
+        _answers?.Forget(in peer);
+    }
+
+    internal bool IsVerified(in DatagramPeer peer)
+    {
+        RequireLoop(nameof(IsVerified));
+        return _answers is null || _answers.IsVerified(in peer, Loop.TimeMs);
+    }
+
+    // ------------------------------------------------------------------ other threads
+
+    private SendResult SendForeign(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer, bool isFirstTry = false)
+    {
+        if (Volatile.Read(ref _refuses)) return SendResult.Closed;
+        int count = data.Length == 0 ? 1 : ((data.Length - 1) / datagramBytes) + 1;
+        // Reserved first: what was taken here must have room when it arrives.
+        long bytes = Interlocked.Add(ref _foreignBytes, data.Length);
+        int datagrams = Interlocked.Add(ref _foreignCount, count);
+        bool mayDrop = Options.Overflow == DatagramOverflow.DropOldest;
+        bool hasRoom = Volatile.Read(ref _operationCount) == 0
+            && bytes + (mayDrop ? 0 : _queue.Bytes) <= Options.SendLimitBytes
+            && datagrams + (mayDrop ? 0 : _queue.Count) <= Options.SendLimitDatagrams;
+        SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data) : SendResult.Full;
+        if (result == SendResult.Queued) return result;
+        ReleaseForeign(data.Length, count);
+        // A stop may have seen the place that was taken for a moment, and wait for what never comes.
+        if (Volatile.Read(ref _refuses)) Loop.PostControl(static (loop, resident, _, _) => loop.Schedule((DatagramResident)resident!), this);
+        if (result == SendResult.Full && !isFirstTry) Interlocked.Add(ref _refusedElsewhere, count);
+        return result;
+    }
+
+    private void ReleaseForeign(int bytes, int count)
+    {
+        Interlocked.Add(ref _foreignBytes, -bytes);
+        Interlocked.Add(ref _foreignCount, -count);
+    }
+
+    /// <summary>The mailbox brings what another thread sent.</summary>
+    internal void DrainDatagrams(ReadOnlySpan<byte> data, int datagramBytes, in DatagramPeer peer)
+    {
+        int count = data.Length == 0 ? 1 : ((data.Length - 1) / datagramBytes) + 1;
+        ReleaseForeign(data.Length, count);
+        if (_life is not (Life.Bound or Life.Open or Life.Draining) || _isDetaching)
+        {
+            Abandoned += count;
+            return;
+        }
+
+        if (!MayAnswer(in peer, count, data.Length))
+        {
+            // Its caller was told Queued: only the loop knows what may be answered.
+            AddNote(new DatagramFault(peer, DatagramErrors.Withheld, data.Length, 0), isPeerError: false);
+            return;
+        }
+
+        if (Options.Overflow == DatagramOverflow.DropOldest && !HasRoom(data.Length, count)) DropOldest(data.Length, count);
+        AppendRun(data, Math.Max(1, datagramBytes), in peer);
+        if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
+    }
+
+    // ------------------------------------------------------------------ waiting for room
+
+    internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, in DatagramPeer peer, CancellationToken cancellationToken)
+    {
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellationToken);
+        SendResult result = TrySend(data.Span, in peer);
+        if (result != SendResult.Full) return new ValueTask<SendResult>(result);
+        DatagramSendOperation operation = new(this, data, in peer);
+        ValueTask<SendResult> task = operation.Task;
+        Begin(operation);
+        operation.WatchCancellation(cancellationToken);
+        return task;
+    }
+
+    /// <summary>As Send, but a refusal is not one yet, and counts nowhere.</summary>
+    internal SendResult TrySend(ReadOnlySpan<byte> data, in DatagramPeer peer)
+    {
+        if (data.Length > DatagramOptions.MaxDatagramBytes) ThrowTooLong(data.Length);
+        if (peer.IsNobody && !IsConnected) ThrowNobody();
+        if (!Loop.IsCurrent) return SendForeign(data, data.Length, in peer, isFirstTry: true);
+        if (_refuses || _life is Life.Made or Life.Closed) return SendResult.Closed;
+        if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
+        if (!MayAnswer(in peer, 1, data.Length)) return SendResult.Refused;
+        if (!HasRoom(data.Length, 1) && !(Options.Overflow == DatagramOverflow.DropOldest && DropOldest(data.Length, 1)))
+        {
+            _answers?.Refund(in peer, 1, data.Length);
+            return SendResult.Full;
+        }
+
+        _queue.Append(data, data.Length, in peer);
+        if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
+        return SendResult.Queued;
+    }
+
+    /// <summary>Somebody waited for room in vain. Any thread.</summary>
+    internal void CountRefused() => Interlocked.Increment(ref _refusedElsewhere);
+
+    internal void Begin(DatagramSendOperation operation)
+    {
+        Interlocked.Increment(ref _operationCount);
+        if (Loop.IsCurrent) DrainOperation(operation);
+        else if (!Loop.Mailbox.PostDatagramOperation(this, operation)) EndOperation(operation, SendResult.Closed);
+    }
+
+    internal void DrainOperation(DatagramSendOperation operation)
+    {
+        if (operation.IsCancelRequested)
+        {
+            CancelOperation(operation);
+            return;
+        }
+
+        if (_life is not (Life.Bound or Life.Open or Life.Draining) || _isDetaching)
+        {
+            EndOperation(operation, SendResult.Closed);
+            return;
+        }
+
+        if (_lastOperation is null) _firstOperation = operation;
+        else _lastOperation.Next = operation;
+        _lastOperation = operation;
+        operation.IsListed = true;
+        Loop.Schedule(this);
+    }
+
+    private void PumpOperations()
+    {
+        while (_firstOperation is { } operation && HasRoom(operation.Data.Length, 1))
+        {
+            Unlist(operation, null);
+            bool mayAnswer = MayAnswer(in operation.Peer, 1, operation.Data.Length);
+            if (mayAnswer) _queue.Append(operation.Data.Span, operation.Data.Length, in operation.Peer);
+            EndOperation(operation, mayAnswer ? SendResult.Queued : SendResult.Refused);
+        }
+    }
+
+    /// <summary>Gives up a wait. The loop's thread.</summary>
+    internal void CancelOperation(DatagramSendOperation operation)
+    {
+        if (operation.IsListed)
+        {
+            DatagramSendOperation? before = null;
+            for (DatagramSendOperation? one = _firstOperation; one is not null && !ReferenceEquals(one, operation); one = one.Next) before = one;
+            Unlist(operation, before);
+        }
+
+        Interlocked.Decrement(ref _operationCount);
+        operation.EndCancelled();
+        Loop.Schedule(this);
+    }
+
+    private void Unlist(DatagramSendOperation operation, DatagramSendOperation? before)
+    {
+        if (before is null) _firstOperation = operation.Next;
+        else before.Next = operation.Next;
+        if (ReferenceEquals(_lastOperation, operation)) _lastOperation = before;
+        operation.Next = null;
+        operation.IsListed = false;
+    }
+
+    private void EndOperation(DatagramSendOperation operation, SendResult result)
+    {
+        Interlocked.Decrement(ref _operationCount);
+        operation.SetResult(result);
+    }
+
+    // ------------------------------------------------------------------ the engine's side
+
+    private void Flush()
+    {
+        IsSendInFlight = true;
+        Loop.StartSend(this);
+    }
+
+    /// <summary>The system took the first <paramref name="count"/> entries, by <paramref name="calls"/> calls.</summary>
+    internal void AdvanceSend(int count, int calls)
+    {
+        long before = _queue.Bytes;
+        _retries = 0;
+        if (_isStuck && _queue[0].Peer == _stuckPeer) _isStuck = false;
+        _queue.Remove(count);
+        DatagramsSent += count;
+        BytesSent += before - _queue.Bytes;
+        SendCalls += calls;
+    }
+
+    /// <summary>The system refused the head: it is dropped, counted, and told later.</summary>
+    internal void FailSend(int error)
+    {
+        ref QueuedDatagram head = ref _queue[0];
+        DatagramFault fault = new(head.Peer.IsNobody ? Remote : head.Peer, DatagramErrors.Of(error), head.Length, 0);
+        _queue.Remove(1);
+        Failed++;
+        AddNote(in fault, isPeerError: false);
+    }
+
+    /// <summary>The next send may be started: the queue is empty, or the turn's share was sent.</summary>
+    internal void CompleteSend()
+    {
+        IsSendInFlight = false;
+        if (_life == Life.Closed) return;
+        if (_queue.Count > 0 || _firstOperation is not null || _owesDrained || _life == Life.Draining) Loop.Schedule(this);
+    }
+
+    /// <summary>
+    /// The receiver's queue of a Unix datagram is full, and nothing tells when it is not: tried again soon. A receiver that takes nothing for
+    /// <see cref="RetriesForOne"/> tries is given up, and what follows for it too until it takes something: it must not hold up the others.
+    /// </summary>
+    internal void RetrySend()
+    {
+        DatagramPeer peer = _queue[0].Peer;
+        if (peer == _stuckPeer && _isStuck || ++_retries > RetriesForOne)
+        {
+            _isStuck = true;
+            _stuckPeer = peer;
+            _retries = 0;
+            FailSend(Linux.Errno.EAGAIN);
+            CompleteSend();
+            return;
+        }
+
+        _retry ??= Loop.StartTimer(TimeSpan.FromMilliseconds(RetryMs), static resident => ((DatagramResident)resident!).Retry(), this);
+        if (!_retry.IsActive) _retry.Start(TimeSpan.FromMilliseconds(RetryMs));
+    }
+
+    private void Retry()
+    {
+        if (_isDetaching || _queue.Count == 0 || !IsSendInFlight) return;
+        Loop.StartSend(this);
+    }
+
+    /// <summary>What waits for room or for the end. In the completion phase.</summary>
+    private void AfterSends()
+    {
+        if (_firstOperation is not null)
+        {
+            PumpOperations();
+            if (_queue.Count > 0 && !IsSendInFlight) Loop.Schedule(this);
+        }
+
+        if (_owesDrained && _queue.Count == 0 && _life == Life.Open)
+        {
+            _owesDrained = false;
+            TellDrained();
+        }
+
+        if (_life == Life.Draining && !HasSends && !IsSendInFlight && _noteCount == 0) Detach();
+    }
+
+    private void TellDrained()
+    {
+        if (_handler is not { } handler) return;
+        Enter("OnDrained");
+        try
+        {
+            handler.CallDrained();
+        }
+        catch (Exception e)
+        {
+            Threw(e);
+        }
+
+        Leave();
+    }
+
+    /// <summary>The descriptor is closed: what is still queued never leaves.</summary>
+    private void AbandonSends()
+    {
+        Abandoned += _queue.Count;
+        _queue.Free();
+        _inFlight = 0;
+        IsSendInFlight = false;
+        _retry?.Cancel();
+        while (_firstOperation is { } operation)
+        {
+            Unlist(operation, null);
+            EndOperation(operation, SendResult.Closed);
+        }
+    }
+}

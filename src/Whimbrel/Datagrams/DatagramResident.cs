@@ -1,0 +1,533 @@
+using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>
+/// One socket of a <see cref="DatagramSocket"/> on one loop, with its handler (push style) or inbox (pull style). Everything happens on
+/// the loop's thread; what comes from elsewhere goes through the mailbox. Life: made, bound (attached), open (handler told, receiving),
+/// draining (sends what is queued), closed. Sends are in DatagramResident.Send.cs, groups in DatagramResident.Groups.cs.
+/// </summary>
+/// <remarks>
+/// The contract with an engine:
+/// <list type="number">
+/// <item><see cref="Loop.StartReceive"/> until <see cref="Loop.StopReceive"/>: each datagram is one <see cref="CompleteReceive"/>, in order, with
+/// its true length and sender, and after each batch comes one <see cref="ReceiveBatchEnded"/>. A turn brings a bounded number of them.</item>
+/// <item><see cref="Loop.StartSend(DatagramResident)"/> sends the queue from its head: <see cref="AdvanceSend"/> for what was taken,
+/// <see cref="FailSend"/> for a head that was refused, and one <see cref="CompleteSend"/> when the next may be started. An engine never
+/// joins two entries or sends a part of one.</item>
+/// <item>Errors never end it: <see cref="NotePeerError"/>, <see cref="NoteReceiveError"/>. They are told in the completion phase.</item>
+/// </list>
+/// </remarks>
+internal sealed partial class DatagramResident : Resident
+{
+    private const int MaxNotes = 256;
+    private const int HeldPerTurn = 256;
+
+    private readonly Completion<EndPoint> _bound;
+    private readonly List<LoopTimer> _timers = [];
+    private readonly DatagramQueue _held = new();
+    private List<Completion<bool>>? _stopped;
+    private DatagramFault[] _notes = [];
+    private bool[] _noteIsPeerError = [];
+    private int _noteCount;
+    private LoopTimer? _deadline;
+    private DatagramHandler? _handler;
+    private Life _life;
+    private bool _isPaused;
+    private bool _isReceiving;
+    private bool _isDetaching;
+    private bool _toldOpen;
+    private uint _lastOverflow;
+
+    internal long DatagramsReceived;
+    internal long BytesReceived;
+    internal long DatagramsSent;
+    internal long BytesSent;
+    internal long Truncated;
+    internal long Overflowed;
+    internal long Displaced;
+    internal long Failed;
+    internal long Abandoned;
+    internal long PeerErrors;
+    internal long HandlerErrors;
+    internal long SendCalls;
+    internal long ReceiveCalls;
+
+    internal DatagramResident(Loop loop, DatagramSocket owner, EndPoint endPoint, PortSharing sharing, int sharers, DatagramInbox? inbox)
+        : base(loop)
+    {
+        Owner = owner;
+        Options = owner.Options;
+        EndPoint = endPoint;
+        Sharing = sharing;
+        Sharers = sharers;
+        Inbox = inbox;
+        Remote = Options.RemoteEndPoint is { } remote ? new DatagramPeer(EndPointRules.Plain(remote)) : default;
+        // The engine maps IPv4 peers for a socket of IPv6.
+        IsV6 = endPoint.AddressFamily == System.Net.Sockets.AddressFamily.InterNetworkV6;
+        SegmentLimit = Options.Segmentation && endPoint is IPEndPoint ? DatagramOptions.MaxDatagramBytes / 2 : 0;
+        _bound = new Completion<EndPoint>(loop.Engine);
+        if (Options.AnswerLimit > 0) _answers = new AnswerBudget(Options.AnswerLimit, seed: (int)(loop.Engine.NextRandom() * int.MaxValue));
+    }
+
+    private enum Life : byte
+    {
+        Made,
+        Bound,
+        Open,
+        Draining,
+        Closed,
+    }
+
+    internal DatagramSocket Owner { get; }
+
+    internal DatagramOptions Options { get; }
+
+    /// <summary>Asked for; after the attach, the address that was really bound. The engine sets it.</summary>
+    internal EndPoint EndPoint { get; set; }
+
+    /// <summary>Of a connected socket; else nobody.</summary>
+    internal DatagramPeer Remote { get; }
+
+    internal bool IsConnected => Options.RemoteEndPoint is not null;
+
+    internal bool IsV6 { get; }
+
+    internal PortSharing Sharing { get; }
+
+    /// <summary>How many sockets will share the port.</summary>
+    internal int Sharers { get; }
+
+    /// <summary>Number of the interface that <see cref="DatagramOptions.MulticastInterface"/> names; 0 for none. Looked up before the attach.</summary>
+    internal int MulticastInterfaceIndex { get; init; }
+
+    /// <summary>Pull style: where datagrams wait. Null with a handler.</summary>
+    internal DatagramInbox? Inbox { get; }
+
+    /// <summary>What failed, when it was an option: known better than by the number given to <see cref="CompleteAttach"/>.</summary>
+    internal NetworkException? Fault { get; set; }
+
+    /// <summary>The system may join received datagrams, which the engine splits again. Set by who makes the socket.</summary>
+    internal bool CanCoalesce { get; set; }
+
+    /// <summary>Errors of the network are read from a queue of their own, with the peer that they concern. Set by who makes the socket.</summary>
+    internal bool HasErrorQueue { get; set; }
+
+    /// <summary>Longest datagram that may be part of a segmented send; lower when the system refused one, 0 when it cannot at all.</summary>
+    internal int SegmentLimit { get; set; }
+
+    /// <summary>Who receives may be full while this socket is writable: an engine that was told to wait tries again by <see cref="RetrySend"/>.</summary>
+    internal bool RetriesByTimer => EndPoint is System.Net.Sockets.UnixDomainSocketEndPoint;
+
+    /// <summary>The engine may deliver. False in the middle of a batch: what was taken is kept.</summary>
+    internal bool IsReceiving => _isReceiving;
+
+    // ------------------------------------------------------------------ the beginning
+
+    /// <summary>Ends with the bound address, or what went wrong: a <see cref="NetworkException"/>, or what the factory threw.</summary>
+    internal ValueTask<EndPoint> Bound => _bound.Task;
+
+    /// <summary>Asks the factory and binds. Receives nothing yet.</summary>
+    internal void Bind()
+    {
+        if (Loop.IsStopping)
+        {
+            _life = Life.Closed;
+            _bound.SetException(Loop.Engine.EndedError());
+            return;
+        }
+
+        try
+        {
+            _handler = Owner.MakeHandler();
+            _handler?.BelongTo(this);
+        }
+        catch (Exception e)
+        {
+            _life = Life.Closed;
+            _bound.SetException(e);
+            return;
+        }
+
+        Loop.Attach(this);
+    }
+
+    internal override void CompleteAttach(int error)
+    {
+        if (error == 0)
+        {
+            _life = Life.Bound;
+            _bound.SetResult(EndPoint);
+            return;
+        }
+
+        _life = Life.Closed;
+        _bound.SetException(Fault ?? DatagramErrors.BindFailure(EndPoint, Options, error));
+    }
+
+    /// <summary>All sockets of the owner are bound and their groups joined: tells the handler, and receives. A control action, never inside a callback.</summary>
+    internal void Open()
+    {
+        if (_life != Life.Bound) return;
+        _life = Life.Open;
+        _toldOpen = true;
+        if (_handler is { } handler)
+        {
+            Enter("OnStarted");
+            try
+            {
+                handler.CallStarted();
+            }
+            catch (Exception e)
+            {
+                Threw(e);
+            }
+
+            Leave();
+            TellJoined();
+        }
+
+        if (!_isPaused && _life == Life.Open) BeginReceive();
+    }
+
+    // ------------------------------------------------------------------ receive
+
+    private void BeginReceive()
+    {
+        if (_isReceiving || _life != Life.Open) return;
+        _isReceiving = true;
+        Loop.StartReceive(this);
+    }
+
+    private void EndReceive()
+    {
+        if (!_isReceiving) return;
+        _isReceiving = false;
+        if (!_isDetaching) Loop.StopReceive(this);
+    }
+
+    /// <summary>The engine received one datagram; <paramref name="length"/> is what it had on the wire.</summary>
+    internal void CompleteReceive(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
+    {
+        if (!_isReceiving)
+        {
+            // Taken in the batch in which the handler paused: kept for later. After a stop nothing is delivered any more.
+            if (_life == Life.Open) _held.Append(data, length, in peer);
+            return;
+        }
+
+        Deliver(data, length, in peer);
+    }
+
+    private void Deliver(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
+    {
+        int limit = Options.ReceiveLimitBytes;
+        bool isTruncated = length > limit || length > data.Length;
+        if (isTruncated)
+        {
+            if (data.Length > limit) data = data[..limit];
+            Truncated++;
+        }
+
+        _answers?.Received(in peer, length, Loop.TimeMs);
+        DatagramsReceived++;
+        BytesReceived += data.Length;
+        DatagramHandler? handler = _handler;
+        if (handler is null)
+        {
+            if (!Inbox!.Put(data, length, in peer)) EndReceive();
+            return;
+        }
+
+        Enter("OnReceived");
+        try
+        {
+            if (isTruncated) handler.CallTruncated(data, length, in peer);
+            else handler.CallReceived(data, in peer);
+        }
+        catch (Exception e)
+        {
+            Threw(e);
+        }
+
+        Leave();
+    }
+
+    /// <summary>The engine has delivered what it took in one go: what the handler sent leaves while it is in the cache.</summary>
+    internal void ReceiveBatchEnded()
+    {
+        ReceiveCalls++;
+        if (!_isDetaching && _queue.Count > 0 && !IsSendInFlight) Flush();
+    }
+
+    /// <summary>The system's count of what the receive buffer had no room for: 32 bits that go round.</summary>
+    internal void NoteOverflow(uint total)
+    {
+        Overflowed += total - _lastOverflow;
+        _lastOverflow = total;
+    }
+
+    /// <summary>Receiving failed, and goes on: an error of an earlier send, or of the system. A connected socket's are its peer's.</summary>
+    internal void NoteReceiveError(int error)
+    {
+        if (_life == Life.Closed) return;
+        NotePeerError(Remote, error, -1, 0);
+    }
+
+    internal void PauseReceiving()
+    {
+        RequireLoop(nameof(PauseReceiving));
+        _isPaused = true;
+        EndReceive();
+    }
+
+    internal void ResumeReceiving()
+    {
+        RequireLoop(nameof(ResumeReceiving));
+        if (!_isPaused) return;
+        _isPaused = false;
+        // Not here: this may be inside a callback, and what was kept comes first.
+        Loop.Schedule(this);
+    }
+
+    /// <summary>Pull style: there is room again. A control action.</summary>
+    internal void ResumeInbox()
+    {
+        if (_life == Life.Open) Loop.Schedule(this);
+    }
+
+    private void DeliverHeld()
+    {
+        // The bytes stay in the queue until the callback has returned; a turn's worth at a time.
+        for (int budget = HeldPerTurn; budget > 0 && _held.Count > 0 && !_isPaused && _life == Life.Open; budget--)
+        {
+            if (Inbox is { IsFull: true }) return;
+            DeliverFirstHeld();
+        }
+
+        if (_held.Count > 0)
+        {
+            if (!_isPaused && _life == Life.Open) Loop.Schedule(this);
+            return;
+        }
+
+        if (!_isPaused && Inbox is null or { IsFull: false }) BeginReceive();
+    }
+
+    // Safe: the entry's bytes stay where they are until Remove, which comes after the callback.
+    private unsafe void DeliverFirstHeld()
+    {
+        QueuedDatagram entry = _held[0];
+        Deliver(new ReadOnlySpan<byte>(entry.Data, entry.Length), entry.FullLength, in entry.Peer);
+        _held.Remove(1);
+    }
+
+    // ------------------------------------------------------------------ callbacks
+
+    private void Enter(string name) => Loop.EnterCallback(this, name);
+
+    private void Leave() => Loop.LeaveHandler();
+
+    /// <summary>A callback threw; the socket goes on. Still inside the callback as the loop sees it.</summary>
+    private void Threw(Exception exception)
+    {
+        HandlerErrors++;
+        Loop.Engine.NoteException("a datagram handler", exception);
+        try
+        {
+            _handler!.CallError(exception);
+        }
+        catch (Exception e)
+        {
+            Loop.Engine.NoteException("OnError of a datagram handler", e);
+        }
+    }
+
+    internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
+    {
+        RequireLoop(nameof(StartTimer));
+        if (_life == Life.Closed) Throw.State("The socket is closed: its timers have ended with it.");
+        for (int i = _timers.Count - 1; i >= 0; i--)
+        {
+            if (!_timers[i].IsActive) _timers.RemoveAt(i);
+        }
+
+        HandlerTimer timer = new(this);
+        _timers.Add(timer);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    internal void TimerFired(LoopTimer timer)
+    {
+        if (_life == Life.Closed || _handler is null) return;
+        if (!_timers.Contains(timer)) _timers.Add(timer);
+        Enter("OnTimer");
+        try
+        {
+            _handler.CallTimer(timer);
+        }
+        catch (Exception e)
+        {
+            Threw(e);
+        }
+
+        Leave();
+    }
+
+    private void RequireLoop(string member)
+    {
+        if (!Loop.IsCurrent) Throw.State($"{member} belongs to the handler's own loop: call it inside a callback, or Post it to the handler's Loop.");
+    }
+
+    // ------------------------------------------------------------------ notes: told in the completion phase
+
+    /// <summary>ICMP told of a datagram that did not get there.</summary>
+    internal void NotePeerError(in DatagramPeer peer, int error, int length, int pathMtu)
+    {
+        PeerErrors++;
+        AddNote(new DatagramFault(peer, DatagramErrors.Of(error), length, pathMtu), isPeerError: true);
+    }
+
+    private void AddNote(in DatagramFault fault, bool isPeerError)
+    {
+        if (_handler is null)
+        {
+            // Who waits for the answer of a connected peer would wait for ever.
+            if (IsConnected) Inbox!.Fail(new NetworkException(fault.Error));
+            return;
+        }
+
+        if (_noteCount == MaxNotes) return;
+        if (_noteCount == _notes.Length)
+        {
+            int room = Math.Max(16, _notes.Length * 2);
+            Array.Resize(ref _notes, room);
+            Array.Resize(ref _noteIsPeerError, room);
+        }
+
+        _notes[_noteCount] = fault;
+        _noteIsPeerError[_noteCount++] = isPeerError;
+        Loop.Schedule(this);
+    }
+
+    private void TellNotes()
+    {
+        // What the callbacks cause is told in the next round.
+        int count = _noteCount;
+        for (int i = 0; i < count && _life != Life.Closed; i++)
+        {
+            Enter(_noteIsPeerError[i] ? "OnPeerError" : "OnSendFailed");
+            try
+            {
+                if (_noteIsPeerError[i]) _handler!.CallPeerError(in _notes[i]);
+                else _handler!.CallSendFailed(in _notes[i]);
+            }
+            catch (Exception e)
+            {
+                Threw(e);
+            }
+
+            Leave();
+        }
+
+        int rest = _noteCount - count;
+        Array.Copy(_notes, count, _notes, 0, rest);
+        Array.Copy(_noteIsPeerError, count, _noteIsPeerError, 0, rest);
+        _noteCount = rest;
+    }
+
+    internal override void RunScheduled()
+    {
+        // The descriptor may be given up already, and its number belong to another.
+        if (_isDetaching || _life is Life.Closed or Life.Made) return;
+        if (_noteCount > 0) TellNotes();
+        if (_life == Life.Open && (_held.Count > 0 || (!_isReceiving && _toldOpen && !_isPaused))) DeliverHeld();
+        if (_life == Life.Closed) return;
+        if (_queue.Count > 0 && !IsSendInFlight) Flush();
+        AfterSends();
+    }
+
+    // ------------------------------------------------------------------ the end
+
+    /// <summary>Sends what is queued, for at most so long, then closes. A control action, never inside a callback.</summary>
+    internal void Stop(Completion<bool>? stopped, long deadlineMs)
+    {
+        if (_life is Life.Closed or Life.Made)
+        {
+            stopped?.SetResult(true);
+            return;
+        }
+
+        if (stopped is not null) (_stopped ??= []).Add(stopped);
+        if (_life != Life.Draining)
+        {
+            EndReceive();
+            _life = Life.Draining;
+            Volatile.Write(ref _refuses, true);
+            CancelTimers();
+        }
+
+        _deadline?.Cancel();
+        if (deadlineMs > 0) _deadline = Loop.StartTimer(TimeSpan.FromMilliseconds(deadlineMs), static resident => ((DatagramResident)resident!).Detach(), this);
+        else if (!HasSends) Detach();
+        else _deadline = Loop.StartTimer(TimeSpan.Zero, static resident => ((DatagramResident)resident!).Detach(), this);
+        Loop.Schedule(this);
+    }
+
+    /// <summary>The loop ends: closes now.</summary>
+    internal void Abort()
+    {
+        if (_life is Life.Closed or Life.Made) return;
+        EndReceive();
+        _life = Life.Draining;
+        Volatile.Write(ref _refuses, true);
+        CancelTimers();
+        Detach();
+    }
+
+    private void Detach()
+    {
+        if (_isDetaching) return;
+        _isDetaching = true;
+        _deadline?.Cancel();
+        Loop.Detach(this);
+    }
+
+    internal override void CompleteClose()
+    {
+        _life = Life.Closed;
+        Volatile.Write(ref _refuses, true);
+        AbandonSends();
+        _held.Free();
+        Inbox?.Close();
+        if (_toldOpen && _handler is { } handler)
+        {
+            TellAllLeft();
+            Enter("OnStopped");
+            try
+            {
+                handler.CallStopped();
+            }
+            catch (Exception e)
+            {
+                Threw(e);
+            }
+
+            Leave();
+        }
+
+        if (_stopped is not { } waiting) return;
+        _stopped = null;
+        foreach (Completion<bool> stopped in waiting) stopped.SetResult(true);
+    }
+
+    private void CancelTimers()
+    {
+        foreach (LoopTimer timer in _timers) timer.Cancel();
+        _timers.Clear();
+    }
+}

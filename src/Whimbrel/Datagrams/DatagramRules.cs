@@ -1,0 +1,112 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>What the options of a datagram socket may be. Called once, at start.</summary>
+internal static class DatagramRules
+{
+    /// <summary>Where to bind. Throws with all mistakes.</summary>
+    internal static EndPoint Validate(DatagramOptions options, Engine engine, bool isPull)
+    {
+        OptionErrors errors = new(nameof(DatagramOptions));
+        errors.Range(nameof(options.SendLimitBytes), options.SendLimitBytes, 64 * 1024, 1 << 30);
+        errors.Range(nameof(options.SendLimitDatagrams), options.SendLimitDatagrams, 1, 1_000_000);
+        errors.Range(nameof(options.ReceiveLimitBytes), options.ReceiveLimitBytes, 1, 65_535);
+        errors.Range(nameof(options.UnreadLimitBytes), options.UnreadLimitBytes, 64 * 1024, 1 << 30);
+        errors.Range(nameof(options.DrainTimeout), options.DrainTimeout, TimeSpan.Zero, TimeSpan.FromHours(1));
+        errors.Range(nameof(options.ReceiveBufferBytes), options.ReceiveBufferBytes, 0, 1 << 30);
+        errors.Range(nameof(options.SendBufferBytes), options.SendBufferBytes, 0, 1 << 30);
+        errors.Range(nameof(options.MulticastHops), options.MulticastHops, 0, 255);
+        errors.Range(nameof(options.TypeOfService), options.TypeOfService, 0, 252);
+        if (options.TypeOfService % 4 != 0) errors.Add($"TypeOfService = {options.TypeOfService}, allowed multiples of 4: the lowest two bits are the system's");
+        errors.Defined(nameof(options.Overflow), options.Overflow);
+        errors.Defined(nameof(options.Steering), options.Steering);
+        errors.Defined(nameof(options.PathMtu), options.PathMtu);
+        errors.Range(nameof(options.AnswerLimit), options.AnswerLimit, 0, AnswerBudget.MaxFactor);
+        if (options.AnswerLimit > 0 && isPull) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a socket without a handler cannot tell who has proved its address");
+        if (options.AnswerLimit > 0 && options.RemoteEndPoint is not null) errors.Add($"AnswerLimit = {options.AnswerLimit}, and a connected socket has one peer, which it chose itself");
+        EndPoint? endPoint = CheckAddresses(errors, options, engine);
+        CheckSharing(errors, options, engine, endPoint, isPull);
+        CheckGroups(errors, options, endPoint);
+        errors.ThrowIfAny();
+        return endPoint!;
+    }
+
+    private static EndPoint? CheckAddresses(OptionErrors errors, DatagramOptions options, Engine engine)
+    {
+        EndPoint? local = options.EndPoint is null ? null : EndPointRules.Plain(options.EndPoint);
+        EndPoint? remote = options.RemoteEndPoint is null ? null : EndPointRules.Plain(options.RemoteEndPoint);
+        if (local is null && remote is null) errors.Add("EndPoint is missing: give where to receive, or RemoteEndPoint for a connected socket");
+        if (local is not null) EndPointRules.Check(errors, nameof(options.EndPoint), local, engine);
+        if (remote is not null)
+        {
+            EndPointRules.Check(errors, nameof(options.RemoteEndPoint), remote, engine);
+            if (remote is IPEndPoint { Port: 0 }) errors.Add("RemoteEndPoint has port 0, allowed 1 to 65535");
+            if (local is not null && local.AddressFamily != remote.AddressFamily && local is not IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 }) errors.Add($"EndPoint = {local} and RemoteEndPoint = {remote} are of different families");
+        }
+
+        foreach (EndPoint? one in new[] { local, remote })
+        {
+            if (one is not (null or IPEndPoint or UnixDomainSocketEndPoint)) errors.Add($"{one} is no address of datagrams: give an IPEndPoint or a UnixDomainSocketEndPoint");
+        }
+
+        if (local is not null) return local;
+        return remote switch
+        {
+            IPEndPoint { AddressFamily: AddressFamily.InterNetwork } => new IPEndPoint(IPAddress.Any, 0),
+            IPEndPoint => new IPEndPoint(IPAddress.IPv6Any, 0),
+            UnixDomainSocketEndPoint when !KernelProbe.IsLinux => NoUnixName(errors),
+            // Linux gives it an abstract name of its own, so that it can be answered.
+            UnixDomainSocketEndPoint => new UnixDomainSocketEndPoint($"\0whimbrel-{Guid.NewGuid():N}"),
+            _ => null,
+        };
+    }
+
+    private static EndPoint? NoUnixName(OptionErrors errors)
+    {
+        errors.Add("EndPoint is missing: a connected Unix datagram socket needs a path of its own here, or it cannot be answered");
+        return null;
+    }
+
+    private static void CheckSharing(OptionErrors errors, DatagramOptions options, Engine engine, EndPoint? endPoint, bool isPull)
+    {
+        errors.Range(nameof(options.Loops), options.Loops, 0, Math.Min(256, engine.LoopCount));
+        int loops = options.Loops == 0 ? engine.LoopCount : options.Loops;
+        if (loops <= 1) return;
+        if (isPull) errors.Add($"Loops = {options.Loops}, and a socket without a handler has one loop");
+        if (!engine.CanSharePorts) errors.Add($"Loops = {options.Loops}, which needs SO_REUSEPORT of Linux: use 1");
+        if (options.RemoteEndPoint is not null) errors.Add($"Loops = {options.Loops}, and a connected socket has one loop");
+        if (endPoint is UnixDomainSocketEndPoint) errors.Add($"Loops = {options.Loops}, and a Unix socket has one loop");
+    }
+
+    private static void CheckGroups(OptionErrors errors, DatagramOptions options, EndPoint? endPoint)
+    {
+        if (options.Groups is null)
+        {
+            errors.Add("Groups is null, leave it empty for none");
+            return;
+        }
+
+        foreach (MulticastGroup? group in options.Groups)
+        {
+            if (group is null)
+            {
+                errors.Add("Groups contains null");
+                continue;
+            }
+
+            try
+            {
+                group.Check(nameof(options.Groups));
+            }
+            catch (ArgumentException e)
+            {
+                errors.Add(e.Message.Split(" (Parameter")[0].TrimEnd('.'));
+            }
+
+            if (endPoint is UnixDomainSocketEndPoint) errors.Add($"Groups contains {group}, and a Unix socket has no groups");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.InteropServices;
+using System.Text;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Datagrams;
+
+/// <summary>
+/// Makes datagram sockets with their options set, and changes their groups: by number on Linux, by .NET's names elsewhere. Raw
+/// descriptors for the Linux engines, Socket objects for the portable one. No state.
+/// </summary>
+// Safe: pointers are to memory on the stack, for the length of a call.
+internal static unsafe class DatagramSetup
+{
+    // ------------------------------------------------------------------ making one
+
+    /// <summary>A bound (and connected) descriptor, or minus the error number; when an option was the reason, the resident's Fault says which. Sets its EndPoint to the real one.</summary>
+    internal static int Open(DatagramResident resident)
+    {
+        EndPoint endPoint = resident.EndPoint;
+        int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), DatagramAbi.SOCK_DGRAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
+        if (fd < 0) return -Syscall.LastError;
+        RawSocket socket = new(fd, null);
+        byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
+        uint length = AddressCodec.Encode(endPoint, address);
+        int error = 0;
+        if (resident.IsV6) error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, IsDual(resident) ? 0 : 1);
+        if (error == 0) error = SocketFactory.NumberOf(resident.Fault = Prepare(resident, socket));
+        if (error == 0 && Syscall.Bind(fd, address, length) != 0)
+        {
+            error = Syscall.LastError;
+            if (error == Errno.EADDRINUSE && endPoint is UnixDomainSocketEndPoint && SocketFactory.RemoveStalePath(endPoint, address, length)) error = Syscall.Bind(fd, address, length) == 0 ? 0 : Syscall.LastError;
+        }
+
+        if (error == 0) error = Share(resident, socket);
+        if (error == 0 && resident.Options.RemoteEndPoint is not null)
+        {
+            byte* remote = stackalloc byte[SocketAbi.MaxAddressBytes];
+            if (Syscall.Connect(fd, remote, Encode(resident.Remote, resident.IsV6, remote)) != 0) error = Syscall.LastError;
+        }
+
+        if (error == 0)
+        {
+            resident.EndPoint = SocketFactory.LocalEndPointOf(fd) ?? endPoint;
+            return fd;
+        }
+
+        Syscall.Close(fd);
+        return -error;
+    }
+
+    /// <summary>The same as a Socket, in non-blocking mode. Null when an option could not be set. Throws what sockets throw.</summary>
+    internal static Socket? Create(DatagramResident resident)
+    {
+        EndPoint endPoint = resident.EndPoint;
+        Socket? socket = new(endPoint.AddressFamily, SocketType.Dgram, endPoint is UnixDomainSocketEndPoint ? ProtocolType.Unspecified : ProtocolType.Udp);
+        try
+        {
+            if (resident.IsV6) socket.DualMode = IsDual(resident);
+            RawSocket raw = new(0, socket);
+            if ((resident.Fault = Prepare(resident, raw)) is not null) return null;
+            try
+            {
+                socket.Bind(endPoint);
+            }
+            catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse && endPoint is UnixDomainSocketEndPoint && SocketFactory.IsStale(endPoint))
+            {
+                File.Delete(endPoint.ToString()!);
+                socket.Bind(endPoint);
+            }
+
+            if (Share(resident, raw) is not 0 and int error) throw new SocketException(error);
+            if (resident.Options.RemoteEndPoint is { } remote) socket.Connect(resident.IsV6 && remote is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } v4 ? new IPEndPoint(v4.Address.MapToIPv6(), v4.Port) : remote);
+            socket.Blocking = false;
+            resident.EndPoint = socket.LocalEndPoint is { } bound ? EndPointRules.Plain(bound) : endPoint;
+            (Socket result, socket) = (socket, null);
+            return result;
+        }
+        finally
+        {
+            socket?.Dispose();
+        }
+    }
+
+    private static bool IsDual(DatagramResident resident) => resident.Options.DualMode && resident.EndPoint is IPEndPoint ip && ip.Address.Equals(IPAddress.IPv6Any);
+
+    /// <summary>
+    /// The first of several sockets takes the port alone, so that one in use is noticed, and lets the others in only then. They find
+    /// the group with its steering program.
+    /// </summary>
+    private static int Share(DatagramResident resident, RawSocket socket)
+    {
+        if (resident.Sharing == PortSharing.Opens) return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+        if (resident.Sharing != PortSharing.Joins || resident.Options.Steering == DatagramSteering.ByPeer) return 0;
+        const uint random = unchecked((uint)(-0x1000 + 56));
+        const uint cpu = unchecked((uint)(-0x1000 + 36));
+        ReadOnlySpan<FilterInstruction> program =
+        [
+            new(0x20, 0, 0, resident.Options.Steering == DatagramSteering.ByCpu ? cpu : random), // load
+            new(0x94, 0, 0, (uint)resident.Sharers), // modulo
+            new(0x16, 0, 0, 0), // the socket of that number, in the order of binding
+        ];
+        fixed (FilterInstruction* instructions = program)
+        {
+            FilterProgram filter = new() { Count = (ushort)program.Length, Instructions = instructions };
+            return SocketOptions.SetRaw(socket, SocketAbi.SOL_SOCKET, DatagramAbi.SO_ATTACH_REUSEPORT_CBPF, new ReadOnlySpan<byte>(&filter, sizeof(FilterProgram)));
+        }
+    }
+
+    // ------------------------------------------------------------------ options
+
+    /// <summary>All options, before it is bound. What went wrong, or null.</summary>
+    private static NetworkException? Prepare(DatagramResident resident, RawSocket socket) =>
+        KernelProbe.IsLinux ? PrepareLinux(resident, socket) : PrepareOther(resident, (Socket)socket.Handle!);
+
+    private static NetworkException? PrepareLinux(DatagramResident resident, RawSocket socket)
+    {
+        DatagramOptions options = resident.Options;
+        OptionSetter set = new(socket, resident.EndPoint);
+        if (options.ReceiveBufferBytes > 0) set.Set("ReceiveBufferBytes (SO_RCVBUF)", SocketAbi.SOL_SOCKET, SocketAbi.SO_RCVBUF, options.ReceiveBufferBytes);
+        if (options.SendBufferBytes > 0) set.Set("SendBufferBytes (SO_SNDBUF)", SocketAbi.SOL_SOCKET, SocketAbi.SO_SNDBUF, options.SendBufferBytes);
+        if (socket.Handle is null) set.Try(SocketAbi.SOL_SOCKET, DatagramAbi.SO_RXQ_OVFL, 1);
+        if (resident.EndPoint is not IPEndPoint) return set.Fault;
+        if (options.ReuseAddress) set.Set("ReuseAddress (SO_REUSEADDR)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEADDR, 1);
+        if (options.ReusePort || resident.Sharing == PortSharing.Joins) set.Set("ReusePort (SO_REUSEPORT)", SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, 1);
+        if (options.Broadcast) set.Set("Broadcast (SO_BROADCAST)", SocketAbi.SOL_SOCKET, DatagramAbi.SO_BROADCAST, 1);
+        if (options.BindToDevice is { } device) set.Set($"BindToDevice = '{device}' (SO_BINDTODEVICE)", SocketAbi.SOL_SOCKET, SocketAbi.SO_BINDTODEVICE, Encoding.UTF8.GetBytes(device + "\0"));
+        // The portable engine reads no error queue and no control data.
+        if (socket.Handle is null && options.Coalescing) resident.CanCoalesce = set.Try(DatagramAbi.SOL_UDP, DatagramAbi.UDP_GRO, 1);
+        if (options.PathMtu != PathMtuRule.System)
+        {
+            int rule = options.PathMtu switch { PathMtuRule.Fragment => 0, PathMtuRule.DontFragment => 2, _ => 3 };
+            set.Both(resident.IsV6, "PathMtu", DatagramAbi.IP_MTU_DISCOVER, DatagramAbi.IPV6_MTU_DISCOVER, rule);
+        }
+
+        if (options.TypeOfService > 0) set.Both(resident.IsV6, "TypeOfService", SocketAbi.IP_TOS, SocketAbi.IPV6_TCLASS, options.TypeOfService);
+        if (socket.Handle is null && options.ReportPeerErrors)
+        {
+            set.Both(resident.IsV6, "ReportPeerErrors", DatagramAbi.IP_RECVERR, DatagramAbi.IPV6_RECVERR, 1);
+            resident.HasErrorQueue = true;
+        }
+
+        set.Both(resident.IsV6, "MulticastHops", DatagramAbi.IP_MULTICAST_TTL, DatagramAbi.IPV6_MULTICAST_HOPS, options.MulticastHops);
+        set.Both(resident.IsV6, "MulticastLoopback", DatagramAbi.IP_MULTICAST_LOOP, DatagramAbi.IPV6_MULTICAST_LOOP, options.MulticastLoopback ? 1 : 0);
+        // Kernels before 4.20 have it for IPv4 only.
+        if (resident.IsV6) set.Try(SocketAbi.IPPROTO_IPV6, DatagramAbi.IPV6_MULTICAST_ALL, options.AllGroups ? 1 : 0);
+        set.Try(SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_ALL, options.AllGroups ? 1 : 0);
+        if (resident.MulticastInterfaceIndex is > 0 and int index) SetInterface(ref set, resident.IsV6, index);
+        return set.Fault;
+    }
+
+    private static void SetInterface(ref OptionSetter set, bool isV6, int index)
+    {
+        // struct ip_mreqn: group, address, number.
+        Span<byte> request = stackalloc byte[12];
+        request.Clear();
+        MemoryMarshal.Write(request[8..], in index);
+        if (!isV6)
+        {
+            set.Set("MulticastInterface (IP_MULTICAST_IF)", SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_IF, request);
+            return;
+        }
+
+        set.Set("MulticastInterface (IPV6_MULTICAST_IF)", SocketAbi.IPPROTO_IPV6, DatagramAbi.IPV6_MULTICAST_IF, index);
+        set.Try(SocketAbi.IPPROTO_IP, DatagramAbi.IP_MULTICAST_IF, request);
+    }
+
+    private static NetworkException? PrepareOther(DatagramResident resident, Socket socket)
+    {
+        DatagramOptions options = resident.Options;
+        string option = "";
+        try
+        {
+            if (options.ReceiveBufferBytes > 0) socket.ReceiveBufferSize = options.ReceiveBufferBytes;
+            if (options.SendBufferBytes > 0) socket.SendBufferSize = options.SendBufferBytes;
+            if (resident.EndPoint is not IPEndPoint) return null;
+            SocketOptionLevel level = resident.IsV6 ? SocketOptionLevel.IPv6 : SocketOptionLevel.IP;
+            option = nameof(options.ReuseAddress);
+            if (options.ReuseAddress) socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.ReuseAddress, true);
+            option = nameof(options.Broadcast);
+            if (options.Broadcast) socket.EnableBroadcast = true;
+            option = nameof(options.PathMtu);
+            if (options.PathMtu != PathMtuRule.System && !resident.IsV6) socket.DontFragment = options.PathMtu != PathMtuRule.Fragment;
+            option = nameof(options.MulticastHops);
+            socket.SetSocketOption(level, SocketOptionName.MulticastTimeToLive, options.MulticastHops);
+            option = nameof(options.MulticastLoopback);
+            socket.SetSocketOption(level, SocketOptionName.MulticastLoopback, options.MulticastLoopback);
+            option = nameof(options.MulticastInterface);
+            int index = resident.MulticastInterfaceIndex;
+            if (index > 0) socket.SetSocketOption(level, SocketOptionName.MulticastInterface, resident.IsV6 ? index : IPAddress.HostToNetworkOrder(index));
+            return null;
+        }
+        catch (SocketException e)
+        {
+            return new NetworkException(new NetworkError(ErrorText.ErrnoOf(e.SocketErrorCode), ErrorCategory.Option, $"Cannot prepare a datagram socket for {resident.EndPoint}: the system refused {option}: {e.Message}. See docs/symptoms/socket-option.md."), e);
+        }
+    }
+
+    // ------------------------------------------------------------------ groups
+
+    /// <summary>Joins or leaves. 0 or an error number.</summary>
+    internal static int ChangeMembership(RawSocket socket, MulticastGroup group, int interfaceIndex, bool joins)
+    {
+        if (!KernelProbe.IsLinux) return ChangeMembershipByName((Socket)socket.Handle!, group, interfaceIndex, joins);
+        bool hasSource = group.Source is not null;
+        byte* request = stackalloc byte[DatagramAbi.GroupSourceRequestBytes];
+        new Span<byte>(request, DatagramAbi.GroupSourceRequestBytes).Clear();
+        *(uint*)request = (uint)interfaceIndex;
+        AddressCodec.Encode(new IPEndPoint(group.Address, 0), request + 8);
+        if (hasSource) AddressCodec.Encode(new IPEndPoint(group.Source!, 0), request + 8 + DatagramAbi.StorageBytes);
+        int level = group.Address.AddressFamily == AddressFamily.InterNetworkV6 ? SocketAbi.IPPROTO_IPV6 : SocketAbi.IPPROTO_IP;
+        int name = (hasSource, joins) switch
+        {
+            (false, true) => DatagramAbi.MCAST_JOIN_GROUP,
+            (false, false) => DatagramAbi.MCAST_LEAVE_GROUP,
+            (true, true) => DatagramAbi.MCAST_JOIN_SOURCE_GROUP,
+            (true, false) => DatagramAbi.MCAST_LEAVE_SOURCE_GROUP,
+        };
+        return SocketOptions.SetRaw(socket, level, name, new ReadOnlySpan<byte>(request, hasSource ? DatagramAbi.GroupSourceRequestBytes : DatagramAbi.GroupRequestBytes));
+    }
+
+    private static int ChangeMembershipByName(Socket socket, MulticastGroup group, int interfaceIndex, bool joins)
+    {
+        // The layout of a source request differs between systems, and .NET has no name for it.
+        if (group.Source is not null) return Errno.EOPNOTSUPP;
+        SocketOptionName name = joins ? SocketOptionName.AddMembership : SocketOptionName.DropMembership;
+        try
+        {
+            if (group.Address.AddressFamily == AddressFamily.InterNetworkV6) socket.SetSocketOption(SocketOptionLevel.IPv6, name, new IPv6MulticastOption(group.Address, interfaceIndex));
+            else socket.SetSocketOption(SocketOptionLevel.IP, name, interfaceIndex > 0 ? new MulticastOption(group.Address, interfaceIndex) : new MulticastOption(group.Address));
+            return 0;
+        }
+        catch (SocketException e)
+        {
+            return ErrorText.ErrnoOf(e.SocketErrorCode);
+        }
+    }
+
+    // ------------------------------------------------------------------ addresses
+
+    /// <summary>A kernel address of a peer; IPv4 in the form of IPv6 for a socket of IPv6. The number of bytes.</summary>
+    // Safe: `target` has room for SocketAbi.MaxAddressBytes, more than any branch writes.
+    internal static uint Encode(in DatagramPeer peer, bool isV6, byte* target)
+    {
+        ushort port = System.Buffers.Binary.BinaryPrimitives.ReverseEndianness((ushort)peer.Port);
+        if (peer.IsV4 && !isV6)
+        {
+            *(ulong*)target = SocketAbi.AF_INET | ((ulong)port << 16) | ((ulong)peer.V4Bytes << 32);
+            *(ulong*)(target + 8) = 0;
+            return 16;
+        }
+
+        if (peer.IsV4 || peer.IsV6)
+        {
+            *(ulong*)target = SocketAbi.AF_INET6 | ((ulong)port << 16);
+            *(ulong*)(target + 8) = peer.IsV4 ? 0 : peer.HighBytes;
+            *(ulong*)(target + 16) = peer.IsV4 ? 0xFFFF0000UL | ((ulong)peer.V4Bytes << 32) : peer.LowBytes;
+            *(uint*)(target + 24) = (uint)peer.ScopeId;
+            return 28;
+        }
+
+        ReadOnlySpan<byte> name = peer.Name is { } unix ? unix.Bytes : default;
+        if (name.Length > SocketAbi.MaxUnixPathBytes) name = name[..SocketAbi.MaxUnixPathBytes];
+        *(ushort*)target = SocketAbi.AF_UNIX;
+        name.CopyTo(new Span<byte>(target + 2, SocketAbi.MaxUnixPathBytes));
+        target[2 + name.Length] = 0;
+        // A path ends with a zero byte, an abstract name with its length.
+        return (uint)(2 + name.Length + (name.Length > 0 && name[0] == 0 ? 0 : 1));
+    }
+}

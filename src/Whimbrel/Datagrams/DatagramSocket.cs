@@ -1,0 +1,445 @@
+using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Datagrams;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <summary>
+/// A socket for datagrams: UDP over IPv4, IPv6 or both, multicast, and Unix datagram sockets; bound or connected. Push style with a
+/// <see cref="DatagramHandler"/>, or pull style with <see cref="ReceiveAsync"/>. All methods may be called from any thread.
+/// </summary>
+/// <remarks>
+/// <para>Datagrams are whole: never joined, never cut without saying so. Whatever a datagram meets on its way (ICMP errors, a full
+/// queue, a handler that throws), the socket goes on until it is stopped; only the start can fail.</para>
+/// <para>Life: stopped, started by <see cref="StartAsync"/>, stopped again, any number of times, until it is disposed. When the engine is
+/// stopped, the socket is closed, too.</para>
+/// </remarks>
+public sealed class DatagramSocket : IAsyncDisposable
+{
+    private readonly Func<DatagramHandler>? _factory;
+    private readonly Lock _gate = new(); // guards the phase and the residents
+    private DatagramResident[] _residents = [];
+    private DatagramInbox? _inbox;
+    private Phase _phase;
+    private bool _isDisposed;
+
+    /// <summary>Makes a socket in push style; nothing is opened before <see cref="StartAsync"/>.</summary>
+    /// <param name="options">Copied and validated at start.</param>
+    /// <param name="factory">Makes the handler of one loop, on that loop, at each start. If it throws, the start fails with that.</param>
+    public DatagramSocket(DatagramOptions options, Func<DatagramHandler> factory)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        ArgumentNullException.ThrowIfNull(factory);
+        Options = options.Clone();
+        _factory = factory;
+    }
+
+    /// <summary>Makes a socket in pull style, on one loop: <see cref="ReceiveAsync"/> and <see cref="TryReceive"/> fetch what has come.</summary>
+    /// <param name="options">Copied and validated at start.</param>
+    public DatagramSocket(DatagramOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        Options = options.Clone();
+    }
+
+    private enum Phase
+    {
+        Stopped,
+        Starting,
+        Started,
+        Stopping,
+    }
+
+    /// <summary>The options it was made with.</summary>
+    public DatagramOptions Options { get; }
+
+    /// <summary>The engine that serves it.</summary>
+    public Engine Engine => Options.Engine ?? Engine.Default;
+
+    /// <summary>The address it receives at, with the real port. Null before the first start.</summary>
+    public EndPoint? EndPoint { get; private set; }
+
+    /// <summary>True from the end of a start to the beginning of a stop.</summary>
+    public bool IsStarted => _phase == Phase.Started;
+
+    /// <summary>Groups it is a member of now.</summary>
+    public IReadOnlyList<MulticastGroup> Groups => Volatile.Read(ref _residents) is [{ } first, ..] ? first.Groups : [];
+
+    /// <summary>Datagrams that wait to be sent, over all loops.</summary>
+    public long PendingDatagrams
+    {
+        get
+        {
+            long sum = 0;
+            foreach (DatagramResident resident in Volatile.Read(ref _residents)) sum += resident.PendingDatagrams;
+            return sum;
+        }
+    }
+
+    /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
+    public DatagramCounters ReadCounters()
+    {
+        DatagramCounters sum = default;
+        foreach (DatagramResident r in Volatile.Read(ref _residents))
+        {
+            sum = new DatagramCounters(
+                sum.DatagramsReceived + Volatile.Read(ref r.DatagramsReceived),
+                sum.BytesReceived + Volatile.Read(ref r.BytesReceived),
+                sum.DatagramsSent + Volatile.Read(ref r.DatagramsSent),
+                sum.BytesSent + Volatile.Read(ref r.BytesSent),
+                sum.Queued + r.PendingDatagrams,
+                sum.Truncated + Volatile.Read(ref r.Truncated),
+                sum.Overflowed + Volatile.Read(ref r.Overflowed),
+                sum.Refused + r.Refused,
+                sum.Displaced + Volatile.Read(ref r.Displaced),
+                sum.Failed + Volatile.Read(ref r.Failed),
+                sum.Abandoned + Volatile.Read(ref r.Abandoned),
+                sum.PeerErrors + Volatile.Read(ref r.PeerErrors),
+                sum.HandlerErrors + Volatile.Read(ref r.HandlerErrors),
+                sum.SendCalls + Volatile.Read(ref r.SendCalls),
+                sum.ReceiveCalls + Volatile.Read(ref r.ReceiveCalls),
+                sum.Withheld + Volatile.Read(ref r.Withheld));
+        }
+
+        return sum;
+    }
+
+    internal DatagramHandler? MakeHandler() =>
+        _factory is null ? null : _factory() ?? throw new InvalidOperationException("The factory of the datagram socket gave no handler.");
+
+    // ------------------------------------------------------------------ start
+
+    /// <summary>
+    /// Binds, joins the groups of the options, tells the handlers, and receives. Throws <see cref="NetworkException"/> when the address
+    /// cannot be bound or a group not joined, <see cref="ArgumentException"/> with all mistakes in the options,
+    /// <see cref="InvalidOperationException"/> while it is started or stopping, <see cref="ObjectDisposedException"/> after dispose, and
+    /// what the factory throws. Then nothing is open.
+    /// </summary>
+    /// <param name="cancellationToken">Checked before anything is opened.</param>
+    public async ValueTask StartAsync(CancellationToken cancellationToken = default)
+    {
+        cancellationToken.ThrowIfCancellationRequested();
+        Engine engine = Engine;
+        EndPoint endPoint = DatagramRules.Validate(Options, engine, _factory is null);
+        lock (_gate)
+        {
+            ObjectDisposedException.ThrowIf(_isDisposed, typeof(DatagramSocket));
+            if (_phase == Phase.Stopping) Throw.State("The datagram socket is stopping: await StopAsync before it is started again.");
+            if (_phase != Phase.Stopped) Throw.State("The datagram socket is started already.");
+            _phase = Phase.Starting;
+        }
+
+        List<DatagramResident> bound = [];
+        try
+        {
+            engine.Start();
+            int interfaceIndex = await InterfaceLookup.FindAsync(engine, Options.MulticastInterface).ConfigureAwait(false);
+            await BindAsync(engine, endPoint, interfaceIndex, bound).ConfigureAwait(false);
+            DatagramResident[] residents = [.. bound];
+            foreach (MulticastGroup group in Options.Groups) await ChangeAsync(residents[0], group, joins: true).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_phase != Phase.Starting) Throw.State("The datagram socket was stopped while it started.");
+                EndPoint = residents[0].EndPoint;
+                Volatile.Write(ref _residents, residents);
+                _phase = Phase.Started;
+            }
+
+            foreach (DatagramResident resident in residents) await OpenAsync(resident).ConfigureAwait(false);
+        }
+        catch
+        {
+            await CloseAsync(bound, TimeSpan.Zero).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_phase is Phase.Starting) _phase = Phase.Stopped;
+            }
+
+            throw;
+        }
+    }
+
+    private async ValueTask BindAsync(Engine engine, EndPoint endPoint, int interfaceIndex, List<DatagramResident> bound)
+    {
+        int count = Options.Loops == 0 ? engine.LoopCount : Options.Loops;
+        Loop first = engine.NextLoop();
+        DatagramInbox? inbox = _inbox = _factory is null ? new DatagramInbox(engine, Options.UnreadLimitBytes) : null;
+        for (int i = 0; i < count; i++)
+        {
+            Loop loop = engine.Loops[(first.Index + i) % engine.Loops.Length];
+            // At the port that the first one got.
+            EndPoint here = i == 0 ? endPoint : bound[0].EndPoint;
+            PortSharing sharing = count == 1 ? PortSharing.None : i == 0 ? PortSharing.Opens : PortSharing.Joins;
+            DatagramResident resident = new(loop, this, here, sharing, count, inbox) { MulticastInterfaceIndex = interfaceIndex };
+            inbox?.BelongTo(resident);
+            if (!loop.PostControl(static (_, r, _, _) => ((DatagramResident)r!).Bind(), resident)) throw engine.EndedError();
+            await resident.Bound.ConfigureAwait(false);
+            bound.Add(resident);
+        }
+    }
+
+    private static async ValueTask OpenAsync(DatagramResident resident)
+    {
+        Completion<bool> opened = new(resident.Loop.Engine);
+        ValueTask<bool> task = opened.Task;
+        bool isPosted = resident.Loop.PostControl(
+            static (_, r, o, _) =>
+            {
+                ((DatagramResident)r!).Open();
+                ((Completion<bool>)o!).SetResult(true);
+            },
+            resident,
+            opened);
+        if (isPosted) await task.ConfigureAwait(false);
+    }
+
+    // ------------------------------------------------------------------ stop
+
+    /// <summary>
+    /// Receives nothing more, sends what is queued, leaves all groups and closes. Completes when the last handler was told. Does
+    /// nothing when it is not started.
+    /// </summary>
+    /// <param name="deadline">How long what is queued may take; what is left is dropped and counted (<see cref="DatagramCounters.Abandoned"/>). Null takes <see cref="DatagramOptions.DrainTimeout"/>; zero sends nothing more.</param>
+    public ValueTask StopAsync(TimeSpan? deadline = null)
+    {
+        if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
+        DatagramResident[] residents;
+        lock (_gate)
+        {
+            if (_phase == Phase.Starting)
+            {
+                // The start finds out, and closes what it opened.
+                _phase = Phase.Stopped;
+                return default;
+            }
+
+            if (_phase == Phase.Stopped) return default;
+            _phase = Phase.Stopping;
+            residents = _residents;
+        }
+
+        Completion<bool> done = new(Engine);
+        _ = FinishAsync();
+        return done.PlainTask;
+
+        async Task FinishAsync()
+        {
+            await CloseAsync(residents, deadline ?? Options.DrainTimeout).ConfigureAwait(false);
+            lock (_gate)
+            {
+                if (_phase == Phase.Stopping) _phase = Phase.Stopped;
+            }
+
+            done.SetResult(true);
+        }
+    }
+
+    private static async ValueTask CloseAsync(IReadOnlyList<DatagramResident> residents, TimeSpan deadline)
+    {
+        List<ValueTask<bool>> waits = [];
+        foreach (DatagramResident resident in residents)
+        {
+            Completion<bool> stopped = new(resident.Loop.Engine);
+            ValueTask<bool> wait = stopped.Task;
+            bool isPosted = resident.Loop.PostControl(
+                static (_, r, s, ms) => ((DatagramResident)r!).Stop((Completion<bool>)s!, ms),
+                resident,
+                stopped,
+                Loop.WholeMs(deadline));
+            if (isPosted) waits.Add(wait);
+        }
+
+        foreach (ValueTask<bool> wait in waits) await wait.ConfigureAwait(false);
+    }
+
+    /// <summary><see cref="StopAsync"/> with <see cref="DatagramOptions.DrainTimeout"/>; it cannot be started again.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        lock (_gate) _isDisposed = true;
+        await StopAsync().ConfigureAwait(false);
+        _inbox?.Free();
+    }
+
+    // ------------------------------------------------------------------ send
+
+    /// <summary>The resident that a send of this thread goes through: its own loop's, else always the first, so that one caller's order is kept.</summary>
+    private DatagramResident? Outlet
+    {
+        get
+        {
+            DatagramResident[] residents = Volatile.Read(ref _residents);
+            if (residents.Length == 0) return null;
+            if (residents.Length == 1 || Loop.Current is not { } current) return residents[0];
+            foreach (DatagramResident resident in residents)
+            {
+                if (ReferenceEquals(resident.Loop, current)) return resident;
+            }
+
+            return residents[0];
+        }
+    }
+
+    /// <summary>Queues one datagram. As <see cref="DatagramHandler.Send(ReadOnlySpan{byte}, in DatagramPeer)"/>; with several loops, from a thread that is none of them, always by the same one.</summary>
+    /// <param name="data">Its bytes, at most <see cref="DatagramOptions.MaxDatagramBytes"/>; copied.</param>
+    /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
+    public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer) => Outlet is { } outlet ? outlet.Send(data, in peer) : SendResult.Closed;
+
+    /// <summary>Queues one datagram for the peer of a connected socket. Throws <see cref="InvalidOperationException"/> when it is not connected.</summary>
+    /// <param name="data">Its bytes, at most <see cref="DatagramOptions.MaxDatagramBytes"/>; copied.</param>
+    public SendResult Send(ReadOnlySpan<byte> data) => Outlet is { } outlet ? outlet.Send(data) : SendResult.Closed;
+
+    /// <summary>Queues a run of datagrams of one size for one peer, all or none. As <see cref="DatagramHandler.SendRun"/>.</summary>
+    /// <param name="run">Their bytes, one after the other; the last may be shorter.</param>
+    /// <param name="datagramBytes">Bytes of each.</param>
+    /// <param name="peer">Who they are for; <c>default</c> for the peer of a connected socket.</param>
+    public SendResult SendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) =>
+        Outlet is { } outlet ? outlet.SendRun(run, datagramBytes, in peer) : SendResult.Closed;
+
+    /// <summary>Queues several datagrams. As <see cref="DatagramHandler.SendMany"/>.</summary>
+    /// <param name="datagrams">In the order in which they are to leave.</param>
+    /// <returns>How many of them were taken: the first ones.</returns>
+    public int SendMany(ReadOnlySpan<OutgoingDatagram> datagrams) => Outlet is { } outlet ? outlet.SendMany(datagrams) : 0;
+
+    /// <summary>Queues one datagram when there is room, first come first served.</summary>
+    /// <param name="data">Its bytes; the memory may be used again when the task has completed.</param>
+    /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
+    /// <param name="cancellationToken">Ends the wait; then nothing was sent.</param>
+    /// <returns>Queued, Closed, or Refused by <see cref="DatagramOptions.AnswerLimit"/>.</returns>
+    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, DatagramPeer peer, CancellationToken cancellationToken = default) =>
+        Outlet is { } outlet ? outlet.SendAsync(data, peer, cancellationToken) : new ValueTask<SendResult>(SendResult.Closed);
+
+    /// <summary>As <see cref="SendAsync"/> for a thread that may block. Throws <see cref="InvalidOperationException"/> on a loop's thread.</summary>
+    /// <param name="data">Its bytes; copied.</param>
+    /// <param name="peer">Who it is for; <c>default</c> for the peer of a connected socket.</param>
+    /// <param name="timeout">How long to wait for room; <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <returns>Queued, Closed, or Full when the time passed; then nothing was sent.</returns>
+    public SendResult Send(ReadOnlySpan<byte> data, in DatagramPeer peer, TimeSpan timeout)
+    {
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
+        if (Loop.Current is not null) Throw.BlocksLoop(nameof(Send));
+        if (Outlet is not { } outlet) return SendResult.Closed;
+        if (timeout == TimeSpan.Zero) return outlet.Send(data, in peer);
+        SendResult result = outlet.TrySend(data, in peer);
+        if (result != SendResult.Full) return result;
+        DatagramSendOperation operation = new(outlet, data.ToArray(), in peer);
+        short version = operation.Version;
+        outlet.Begin(operation);
+        if (operation.SignalWhenCompleted() is { } signal && !Engine.Block(signal, timeout))
+        {
+            operation.CancelRequested();
+            Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        }
+
+        try
+        {
+            return operation.GetResult(version);
+        }
+        catch (OperationCanceledException)
+        {
+            outlet.CountRefused();
+            return SendResult.Full;
+        }
+    }
+
+    // ------------------------------------------------------------------ receive, pull style
+
+    /// <summary>
+    /// Pull style: the next datagram, first come first served. Throws (to who awaits) <see cref="NetworkException"/> when the connected peer
+    /// refuses (the socket goes on: receive again), and with category Cancelled when the socket was stopped and nothing is left.
+    /// </summary>
+    /// <param name="target">Where its bytes go; must stay until the task has completed. What has no room is lost, and <see cref="ReceivedDatagram.IsTruncated"/> says so.</param>
+    /// <param name="cancellationToken">Ends the wait; no datagram is lost by it.</param>
+    public ValueTask<ReceivedDatagram> ReceiveAsync(Memory<byte> target, CancellationToken cancellationToken = default) => RequireInbox().ReceiveAsync(target, cancellationToken);
+
+    /// <summary>Pull style, for a thread that may block: waits for the next datagram. Throws as <see cref="ReceiveAsync"/>, and <see cref="InvalidOperationException"/> on a loop's thread.</summary>
+    /// <param name="target">Where its bytes go.</param>
+    /// <param name="timeout">How long to wait; zero only looks, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <param name="datagram">What came.</param>
+    /// <returns>False when the time passed.</returns>
+    public bool TryReceive(Span<byte> target, TimeSpan timeout, out ReceivedDatagram datagram)
+    {
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
+        return RequireInbox().TryReceive(target, timeout, out datagram);
+    }
+
+    private DatagramInbox RequireInbox()
+    {
+        if (_factory is not null) Throw.State("This socket has a handler, which gets its datagrams: make it without a factory to receive in pull style.");
+        if (_inbox is null) Throw.State("The datagram socket was never started.");
+        return _inbox;
+    }
+
+    // ------------------------------------------------------------------ multicast
+
+    /// <summary>
+    /// Joins a group while the socket runs; OnJoined is called before this completes. With several loops, the first one receives it, since every
+    /// member gets a copy. Throws <see cref="ArgumentException"/> for what is no group, <see cref="InvalidOperationException"/> when it is a member already or
+    /// not started, <see cref="NetworkException"/> when the system refuses: at its limit of groups the message names the sysctl.
+    /// </summary>
+    /// <param name="group">Group, interface and source.</param>
+    public ValueTask JoinAsync(MulticastGroup group)
+    {
+        ArgumentNullException.ThrowIfNull(group);
+        group.Check(nameof(group));
+        return Change(group, joins: true);
+    }
+
+    /// <summary>Joins a group on the interface that the system's routes choose, from any source. See <see cref="JoinAsync(MulticastGroup)"/>.</summary>
+    /// <param name="group">The group's address.</param>
+    public ValueTask JoinAsync(IPAddress group) => JoinAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
+
+    /// <summary>Leaves a group, as it was joined; OnLeft is called before this completes. Throws <see cref="InvalidOperationException"/> when the socket is not a member of it.</summary>
+    /// <param name="group">Equal to the one that was joined.</param>
+    public ValueTask LeaveAsync(MulticastGroup group)
+    {
+        ArgumentNullException.ThrowIfNull(group);
+        group.Check(nameof(group));
+        return Change(group, joins: false);
+    }
+
+    /// <summary>Leaves a group that was joined by <see cref="JoinAsync(IPAddress)"/>.</summary>
+    /// <param name="group">The group's address.</param>
+    public ValueTask LeaveAsync(IPAddress group) => LeaveAsync(new MulticastGroup(group ?? throw new ArgumentNullException(nameof(group))));
+
+    private ValueTask Change(MulticastGroup group, bool joins)
+    {
+        if (_phase != Phase.Started || Volatile.Read(ref _residents) is not [{ } first, ..]) throw new InvalidOperationException($"The datagram socket is not started: it cannot {(joins ? "join" : "leave")} {group}.");
+        Completion<bool> done = new(Engine);
+        _ = FinishAsync();
+        return done.PlainTask;
+
+        async Task FinishAsync()
+        {
+            try
+            {
+                await ChangeAsync(first, group, joins).ConfigureAwait(false);
+                done.SetResult(true);
+            }
+            catch (Exception e)
+            {
+                done.SetException(e);
+            }
+        }
+    }
+
+    private static async ValueTask ChangeAsync(DatagramResident resident, MulticastGroup group, bool joins)
+    {
+        int index = await InterfaceLookup.FindAsync(resident.Loop.Engine, group.Interface).ConfigureAwait(false);
+        Completion<bool> changed = new(resident.Loop.Engine);
+        ValueTask<bool> task = changed.Task;
+        ControlAction action = joins
+            ? static (_, r, a, i) => ((GroupChange)a!).Join((DatagramResident)r!, (int)i)
+            : static (_, r, a, i) => ((GroupChange)a!).Leave((DatagramResident)r!, (int)i);
+        if (!resident.Loop.PostControl(action, resident, new GroupChange(group, changed), index)) throw resident.Loop.Engine.EndedError();
+        await task.ConfigureAwait(false);
+    }
+
+    private sealed record GroupChange(MulticastGroup Group, Completion<bool> Done)
+    {
+        internal void Join(DatagramResident resident, int interfaceIndex) => resident.Join(Group, interfaceIndex, Done);
+
+        internal void Leave(DatagramResident resident, int interfaceIndex) => resident.LeaveGroup(Group, interfaceIndex, Done);
+    }
+}

@@ -1,0 +1,10 @@
+namespace Whimbrel.Datagrams;
+
+/// <summary>A timer of a datagram handler: its callback is the handler's, and ends with its socket.</summary>
+internal sealed class HandlerTimer(DatagramResident resident) : LoopTimer(resident.Loop)
+{
+    protected override void OnFired(bool isCancelled)
+    {
+        if (!isCancelled) resident.TimerFired(this);
+    }
+}

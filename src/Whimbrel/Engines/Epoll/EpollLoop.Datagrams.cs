@@ -1,0 +1,62 @@
+using Whimbrel.Connections;
+using Whimbrel.Datagrams;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Epoll;
+
+/// <summary>Datagrams: a batch per event, sends tried at once and EPOLLOUT only while the socket is full.</summary>
+// Safe: no pointer is touched here; the batch says why its own are safe.
+internal sealed unsafe partial class EpollLoop
+{
+    /// <summary>Made for the first datagram socket of this loop.</summary>
+    private DatagramBatch? _datagrams;
+
+    private void AttachDatagrams(DatagramResident socket, ref EpollSlot slot)
+    {
+        _datagrams ??= new DatagramBatch();
+        int fd = DatagramSetup.Open(socket);
+        if (fd < 0)
+        {
+            FreeSlot(socket);
+            socket.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        socket.CompleteAttach(0);
+    }
+
+    private void DeliverDatagrams(DatagramResident socket, uint mask, int slot, uint generation)
+    {
+        int fd = _slots[slot].Fd;
+        if ((mask & EpollAbi.EPOLLERR) != 0) _datagrams!.ReadErrors(fd, socket);
+        if ((mask & EpollAbi.EPOLLOUT) != 0)
+        {
+            SetWanted(slot, _slots[slot].Wanted & ~EpollAbi.EPOLLOUT);
+            if (socket.IsSendInFlight) SendDatagrams(socket);
+        }
+
+        if ((mask & EpollAbi.EPOLLIN) != 0 && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0) _datagrams!.Receive(fd, socket);
+        // What was delivered may have ended it; its slot may already have another tenant.
+        if (socket.Slot == slot && socket.SlotGeneration == generation) Apply(slot, socket);
+    }
+
+    internal override void StartSend(DatagramResident socket)
+    {
+        int slot = socket.Slot;
+        SendDatagrams(socket);
+        Apply(slot, socket);
+    }
+
+    private void SendDatagrams(DatagramResident socket)
+    {
+        int slot = socket.Slot;
+        Counters.Sends++;
+        if (_datagrams!.Send(_slots[slot].Fd, socket) != BatchEnd.WouldBlock) socket.CompleteSend();
+        else if (socket.RetriesByTimer) socket.RetrySend();
+        else SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
+    }
+
+    internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
+        DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
+}

@@ -1,0 +1,107 @@
+using Whimbrel.Connections;
+using Whimbrel.Datagrams;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Engines.Uring;
+
+/// <summary>
+/// Datagrams: the ring tells when a socket is ready, and many are received or sent by one direct call. A ring operation for each datagram was
+/// measured dearer than recvmmsg and sendmmsg, and cannot join or split runs (docs/design/0018-datagrams.md).
+/// </summary>
+// Safe: no pointer is touched here; the batch says why its own are safe.
+internal sealed unsafe partial class UringLoop
+{
+    /// <summary>Made for the first datagram socket of this loop.</summary>
+    private DatagramBatch? _datagrams;
+
+    private void AttachDatagrams(DatagramResident socket, ref UringSlot slot)
+    {
+        _datagrams ??= new DatagramBatch();
+        int fd = DatagramSetup.Open(socket);
+        if (fd < 0)
+        {
+            FreeSlot(socket);
+            socket.CompleteAttach(-fd);
+            return;
+        }
+
+        slot.Fd = fd;
+        socket.CompleteAttach(0);
+    }
+
+    /// <summary>Asks once; asked again after each batch, so that what is left is told again.</summary>
+    private void ArmReady(DatagramResident socket)
+    {
+        if ((_slots[socket.Slot].Has & OperationSet.DatagramsReady) == 0) PushDatagramPoll(socket, RingOperation.DatagramsReady, EpollAbi.EPOLLIN);
+    }
+
+    private void ArmWritable(DatagramResident socket)
+    {
+        if ((_slots[socket.Slot].Has & OperationSet.DatagramsWritable) == 0) PushDatagramPoll(socket, RingOperation.DatagramsWritable, EpollAbi.EPOLLOUT);
+    }
+
+    private void PushDatagramPoll(DatagramResident socket, RingOperation operation, uint events)
+    {
+        SubmissionEntry entry = default;
+        entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
+        entry.Descriptor = _slots[socket.Slot].Fd;
+        entry.OperationFlags = events;
+        Push(socket, operation, ref entry);
+    }
+
+    private void DeliverDatagrams(DatagramResident socket, int slot, RingOperation operation, int result)
+    {
+        if (_slots[slot].IsDetaching)
+        {
+            CancelDatagramsAgain(socket, operation, result);
+            return;
+        }
+
+        uint generation = socket.SlotGeneration;
+        int fd = _slots[slot].Fd;
+        if (result > 0 && (result & (int)EpollAbi.EPOLLERR) != 0) _datagrams!.ReadErrors(fd, socket);
+        if (operation == RingOperation.DatagramsWritable)
+        {
+            if (socket.IsSendInFlight) SendDatagrams(socket);
+            return;
+        }
+
+        if (_slots[slot].IsWanted) _datagrams!.Receive(fd, socket);
+        if (socket.Slot == slot && socket.SlotGeneration == generation && _slots[slot].IsWanted && !_slots[slot].IsDetaching) ArmReady(socket);
+    }
+
+    internal override void StartSend(DatagramResident socket) => SendDatagrams(socket);
+
+    private void SendDatagrams(DatagramResident socket)
+    {
+        Counters.Sends++;
+        if (_datagrams!.Send(_slots[socket.Slot].Fd, socket) != BatchEnd.WouldBlock) socket.CompleteSend();
+        else if (socket.RetriesByTimer) socket.RetrySend();
+        else ArmWritable(socket);
+    }
+
+    internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
+        DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
+
+    private void CancelDatagrams(Resident socket)
+    {
+        OperationSet has = _slots[socket.Slot].Has;
+        if ((has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelReady, RingOperation.DatagramsReady);
+        if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
+    }
+
+    /// <summary>A cancel that did nothing while its target still runs: once more, or the descriptor would stay for ever.</summary>
+    private void CancelDatagramsAgain(DatagramResident socket, RingOperation operation, int result)
+    {
+        OperationSet has = _slots[socket.Slot].Has;
+        if (result >= 0) return;
+        if (operation == RingOperation.CancelReady && (has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelReady, RingOperation.DatagramsReady);
+        if (operation == RingOperation.CancelWritable && (has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
+    }
+
+    private void FreeDatagrams()
+    {
+        _datagrams?.Free();
+        _datagrams = null;
+    }
+}

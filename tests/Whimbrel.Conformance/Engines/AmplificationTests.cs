@@ -1,0 +1,16 @@
+namespace Whimbrel.Conformance;
+
+// What keeps datagram servers from being aimed at others, on every engine, over UDP (the names say Ip) and over Unix sockets.
+public sealed class EpollIpAmplification() : AmplificationSuite(Transport.EpollTcp);
+
+public sealed class EpollUnixAmplification() : AmplificationSuite(Transport.EpollUnix);
+
+#if PORTABLE
+public sealed class PortableIpAmplification() : AmplificationSuite(Transport.PortableTcp);
+#endif
+
+#if MEMORY
+public sealed class MemoryIpAmplification() : AmplificationSuite(Transport.MemoryTcp);
+
+public sealed class MemoryUnixAmplification() : AmplificationSuite(Transport.MemoryUnix);
+#endif

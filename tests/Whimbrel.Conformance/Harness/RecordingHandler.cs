@@ -1,0 +1,141 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>A datagram handler that writes everything down, and checks that its callbacks come one at a time on their loop, in a legal order.</summary>
+public sealed class RecordingHandler : DatagramHandler
+{
+    private readonly Lock _gate = new();
+    private readonly List<(byte[] Data, DatagramPeer Peer)> _received = [];
+    private readonly List<string> _events = [];
+    private readonly List<string> _wrong = [];
+    private readonly List<DatagramFault> _failed = [];
+    private readonly List<DatagramFault> _peerErrors = [];
+    private int _inside;
+    private volatile int _count;
+
+    public Action<RecordingHandler, byte[], DatagramPeer>? Received { get; set; }
+
+    public Action<RecordingHandler>? Started { get; set; }
+
+    public Action<RecordingHandler, LoopTimer>? Timed { get; set; }
+
+    public Action<RecordingHandler>? Drained { get; set; }
+
+    /// <summary>Sends every datagram back.</summary>
+    public bool Echoes { get; set; }
+
+    public int Count => _count;
+
+    public bool IsStopped { get; private set; }
+
+    public IReadOnlyList<(byte[] Data, DatagramPeer Peer)> All
+    {
+        get
+        {
+            lock (_gate) return [.. _received];
+        }
+    }
+
+    public IReadOnlyList<byte[]> Datagrams => [.. All.Select(static d => d.Data)];
+
+    public IReadOnlyList<string> Events
+    {
+        get
+        {
+            lock (_gate) return [.. _events];
+        }
+    }
+
+    public IReadOnlyList<DatagramFault> Failed
+    {
+        get
+        {
+            lock (_gate) return [.. _failed];
+        }
+    }
+
+    public IReadOnlyList<DatagramFault> PeerErrors
+    {
+        get
+        {
+            lock (_gate) return [.. _peerErrors];
+        }
+    }
+
+    /// <summary>What broke the rules; empty in every good run.</summary>
+    public IReadOnlyList<string> Wrong
+    {
+        get
+        {
+            lock (_gate) return [.. _wrong];
+        }
+    }
+
+    public LoopTimer Start(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
+
+    protected override void OnStarted() => Note("started", () => Started?.Invoke(this));
+
+    protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
+    {
+        byte[] data = datagram.ToArray();
+        DatagramPeer from = peer;
+        lock (_gate) _received.Add((data, from));
+        if (Echoes) Send(datagram, in peer);
+        Note(null, () => Received?.Invoke(this, data, from));
+        _count++;
+    }
+
+    protected override void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => Note($"truncated {start.Length} of {length}", null);
+
+    protected override void OnSendFailed(in DatagramFault fault)
+    {
+        lock (_gate) _failed.Add(fault);
+        Note($"failed {fault.Error.Code}", null);
+    }
+
+    protected override void OnPeerError(in DatagramFault fault)
+    {
+        lock (_gate) _peerErrors.Add(fault);
+        Note($"peer error {fault.Error.Code}", null);
+    }
+
+    protected override void OnDrained() => Note("drained", () => Drained?.Invoke(this));
+
+    protected override void OnJoined(MulticastGroup group) => Note($"joined {group}", null);
+
+    protected override void OnLeft(MulticastGroup group) => Note($"left {group}", null);
+
+    protected override void OnTimer(LoopTimer timer) => Note("timer", () => Timed?.Invoke(this, timer));
+
+    protected override void OnError(Exception exception)
+    {
+        // Comes from inside the callback that threw.
+        ArgumentNullException.ThrowIfNull(exception);
+        lock (_gate) _events.Add($"error {exception.Message}");
+    }
+
+    protected override void OnStopped()
+    {
+        Note("stopped", null);
+        IsStopped = true;
+    }
+
+    private void Note(string? what, Action? then)
+    {
+        lock (_gate)
+        {
+            if (what is not null) _events.Add(what);
+            if (Interlocked.Exchange(ref _inside, 1) != 0) _wrong.Add($"{what} came inside another callback");
+            if (!Loop.IsCurrent) _wrong.Add($"{what} came on another thread");
+            if (IsStopped) _wrong.Add($"{what} came after OnStopped");
+        }
+
+        try
+        {
+            then?.Invoke();
+        }
+        finally
+        {
+            Volatile.Write(ref _inside, 0);
+        }
+    }
+}

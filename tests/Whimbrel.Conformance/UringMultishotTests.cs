@@ -1,0 +1,129 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>One receive request brings many completions, whether the bytes are taken in a callback or read into the caller's memory.</summary>
+public sealed class UringMultishotTests
+{
+    private const int Messages = 500;
+    private const int MessageBytes = 32;
+
+    /// <summary>What else may be pushed meanwhile: nothing is expected, and a re-arm for each message would be 500.</summary>
+    private const int SpareOperations = 3;
+
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
+
+    /// <summary>Counts the operations that the kernel took.</summary>
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class Counting : RingCalls
+    {
+        private long _taken;
+
+        internal long Taken => Interlocked.Read(ref _taken);
+
+        internal override int Enter(int fd, uint submit, uint complete, uint flags, WaitArgument* argument)
+        {
+            int result = base.Enter(fd, submit, complete, flags, argument);
+            if (result > 0) Interlocked.Add(ref _taken, result);
+            return result;
+        }
+    }
+
+    private sealed class CountedEngine : Engine
+    {
+        internal CountedEngine(RingCalls calls)
+            : base("uring", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 })
+        {
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive, out _)!)];
+        }
+    }
+
+    /// <summary>What arrived, and a signal for each arrival.</summary>
+    private sealed class Arrived
+    {
+        private readonly SemaphoreSlim _signal = new(0);
+        private readonly List<byte> _bytes = [];
+
+        internal byte[] Bytes
+        {
+            get { lock (_bytes) return [.. _bytes]; }
+        }
+
+        internal int Calls { get; private set; }
+
+        internal void Add(ReadOnlySpan<byte> data)
+        {
+            lock (_bytes)
+            {
+                _bytes.AddRange(data);
+                Calls++;
+            }
+
+            _signal.Release();
+        }
+
+        internal void WaitFor(int count)
+        {
+            while (Bytes.Length < count) Assert.True(_signal.Wait(s_patience, TestContext.Current.CancellationToken), "The bytes did not come.");
+        }
+    }
+
+    private sealed class TakingSession(Arrived arrived) : Session
+    {
+        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        {
+            arrived.Add(unread);
+            return unread.Length;
+        }
+    }
+
+    private static Func<SessionContext, Session> Reading(Arrived arrived) => ConnectionStream.Serve(async (stream, stop) =>
+    {
+        byte[] mine = new byte[4096];
+        for (int count; (count = await stream.ReadAsync(mine, stop)) > 0;) arrived.Add(mine.AsSpan(0, count));
+    });
+
+    private static async ValueTask Stop(Server server) => await server.StopAsync(TimeSpan.Zero);
+
+    private static void Finish(ValueTask task) => Assert.True(task.AsTask().Wait(s_patience, TestContext.Current.CancellationToken), "It did not end.");
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Five_hundred_messages_take_no_receive_of_their_own(bool overStream)
+    {
+        Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
+        Counting calls = new();
+        Arrived arrived = new();
+        CountedEngine engine = new(calls);
+        ServerOptions options = new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
+        Server server = overStream ? new Server(options, Reading(arrived)) : new Server(options, () => new TakingSession(arrived));
+        Finish(server.StartAsync());
+        byte[] sent = new byte[(Messages + 1) * MessageBytes];
+        new Random(1).NextBytes(sent);
+        using (Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true })
+        {
+            socket.Connect(server.EndPoint!);
+            // The first one brings the accept and the request along.
+            socket.Send(sent, 0, MessageBytes, SocketFlags.None);
+            arrived.WaitFor(MessageBytes);
+            long before = calls.Taken;
+            int callsBefore = arrived.Calls;
+            for (int i = 1; i <= Messages; i++)
+            {
+                socket.Send(sent, i * MessageBytes, MessageBytes, SocketFlags.None);
+                arrived.WaitFor((i + 1) * MessageBytes);
+            }
+
+            Assert.Equal(Messages, arrived.Calls - callsBefore);
+            Assert.InRange(calls.Taken - before, 0, SpareOperations);
+        }
+
+        Assert.Equal(sent, arrived.Bytes);
+        Finish(Stop(server));
+        Finish(engine.DisposeAsync());
+    }
+}

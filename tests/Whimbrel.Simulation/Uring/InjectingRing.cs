@@ -1,0 +1,142 @@
+using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Simulation.Uring;
+
+// The ring of the running kernel with a hand in between: operations that are not passed on and fail, that are passed on
+// with less than was asked, completions that are held back, enters that are refused. What is done is the kernel's doing, so a
+// plan says which faults there were and does not promise the same run again.
+// Safe: a received stretch is copied between two buffers of the same number and size; pointers of operations go through to
+// the kernel in the same enter.
+internal sealed unsafe class InjectingRing : PlainRing
+{
+    private readonly KernelRing _kernel;
+    private readonly InjectionPlan _plan;
+    private readonly List<CompletionEntry> _held = [];
+    private readonly bool _hasBegun;
+
+    private InjectingRing(KernelRing kernel, InjectionPlan plan, int bufferCount, int bufferBytes)
+        : base(plan.SubmitEntries, 256, bufferCount, bufferBytes)
+    {
+        _kernel = kernel;
+        _plan = plan;
+        CanLimitReceive = kernel.CanLimitReceive;
+        // The kernel has all of its own already: ours are counted from here on.
+        TakeBuffers(all: true);
+        _hasBegun = true;
+    }
+
+    internal override bool CanLimitReceive { get; }
+
+    internal override int WakeDescriptor => _kernel.WakeDescriptor;
+
+    internal static InjectingRing Open(InjectionPlan plan, int bufferCount, int bufferBytes)
+    {
+        KernelRing? kernel = KernelRing.TryOpen(RingCalls.System, UringProbe.Here.CanLimitReceive, out RingFailure failure, 1024, bufferCount, bufferBytes);
+        return kernel is null ? throw new InvalidOperationException(failure.ToString()) : new InjectingRing(kernel, plan, bufferCount, bufferBytes);
+    }
+
+    private protected override void BufferReturned(in ProvidedBuffer buffer)
+    {
+        if (_hasBegun) _kernel.ReturnBuffer(buffer.Id);
+    }
+
+    // ------------------------------------------------------------------ enter
+
+    private protected override int Enter(uint submit, uint complete, bool takesEvents, long timeoutMs)
+    {
+        TakeBuffers(all: false);
+        if (_plan.Refuses() is not 0 and int error) return -error;
+        uint count = _plan.Takes(submit);
+        for (uint i = 0; i < count; i++)
+        {
+            SubmissionEntry entry = TakeEntry();
+            if (_plan.Fails(in entry) is not 0 and int failed)
+            {
+                _held.Add(new CompletionEntry { UserData = entry.UserData, Result = -failed });
+                continue;
+            }
+
+            _plan.Shorten(ref entry);
+            _kernel.Push(in entry);
+        }
+
+        bool waits = complete > 0 && count == submit && _held.Count == 0;
+        int broken = takesEvents ? _kernel.SubmitAndWait(waits ? timeoutMs : 0) : _kernel.Submit();
+        if (broken != 0) return -broken;
+        while (_kernel.Ready > 0)
+        {
+            _kernel.Take(out CompletionEntry entry);
+            CopyReceived(in entry);
+            _held.Add(entry);
+        }
+
+        Tell(mustTell: waits);
+        return (int)count;
+    }
+
+    private void CopyReceived(in CompletionEntry entry)
+    {
+        if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) == 0 || entry.Result <= 0) return;
+        int buffer = (int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT);
+        new ReadOnlySpan<byte>(_kernel.BufferAt(buffer), entry.Result).CopyTo(new Span<byte>(BufferAt(buffer), entry.Result));
+    }
+
+    // In order for each operation; what is held back goes with a later enter.
+    private void Tell(bool mustTell)
+    {
+        bool isFirst = true;
+        while (_held.Count > 0 && HasRoom)
+        {
+            if (!(mustTell && isFirst) && _plan.HoldsBack()) return;
+            isFirst = false;
+            int index = _plan.IndexOf(_held);
+            Write(_held[index]);
+            _held.RemoveAt(index);
+        }
+    }
+
+    // ------------------------------------------------------------------ direct calls
+
+    internal override void Wake() => _kernel.Wake();
+
+    internal override int Listen(Listener listener, out EndPoint bound) => _kernel.Listen(listener, out bound);
+
+    internal override int Dial(Connector connector, out bool pending) => _kernel.Dial(connector, out pending);
+
+    internal override void MakeBlocking(int fd) => _kernel.MakeBlocking(fd);
+
+    internal override int DialErrorOf(int fd) => _kernel.DialErrorOf(fd);
+
+    internal override bool OpenDeferred(int fd) => _kernel.OpenDeferred(fd);
+
+    internal override EndPoint? LocalEndPointOf(int fd) => _kernel.LocalEndPointOf(fd);
+
+    internal override PeerAddress PeerAddressOf(int fd) => _kernel.PeerAddressOf(fd);
+
+    internal override void FinishSend(int fd) => _kernel.FinishSend(fd);
+
+    internal override void FinishReceive(int fd) => _kernel.FinishReceive(fd);
+
+    internal override void BreakOff(int fd) => _kernel.BreakOff(fd);
+
+    internal override void ResetOnClose(int fd) => _kernel.ResetOnClose(fd);
+
+    internal override void Close(int fd) => _kernel.Close(fd);
+
+    internal override void DeletePath(string path) => _kernel.DeletePath(path);
+
+    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => _kernel.RefuseNewcomers(listener, endPoint);
+
+    internal override int AcceptNow(int listener) => _kernel.AcceptNow(listener);
+
+    internal override ShedResult Shed(int listener) => _kernel.Shed(listener);
+
+    internal override void Close(bool isIdle)
+    {
+        _kernel.Close(isIdle);
+        if (isIdle) Free();
+    }
+}

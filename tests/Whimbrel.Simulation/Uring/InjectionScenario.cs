@@ -1,0 +1,178 @@
+using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Engines.Uring;
+
+namespace Whimbrel.Simulation.Uring;
+
+// An echo server on the real kernel, on a loop that this thread turns, and peers whose sockets this thread moves as well: a
+// scenario is some connections of them under one plan.
+internal sealed class InjectionScenario : IDisposable
+{
+    private const int Buffers = 8;
+    private const int SmallBufferBytes = 4096;
+    private const int UsualBufferBytes = 32 * 1024;
+    private const int LargestBytes = 60_000;
+
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
+    private static readonly byte[] s_pattern = MakePattern();
+
+    private readonly InjectionPlan _plan;
+    private readonly RingedEngine _engine;
+    private readonly Server _server;
+    private int _begun;
+    private int _ended;
+
+    internal InjectionScenario(int seed)
+    {
+        _plan = new InjectionPlan(seed);
+        _engine = new RingedEngine(() => InjectingRing.Open(_plan, Buffers, _plan.Seed % 40 < 20 ? SmallBufferBytes : UsualBufferBytes));
+        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), DrainTimeout = s_patience }, () => new Echo(this));
+        TurnUntil(_server.StartAsync().AsTask());
+    }
+
+    internal int Faults => _plan.Count;
+
+    private Loop Loop => _engine.Loops[0];
+
+    private sealed class RingedEngine : Engine
+    {
+        internal RingedEngine(Func<Ring> open)
+            : base("uring", "by the test", new EngineOptions { Loops = 1, AdoptedLoops = 1, BlockedLoopMs = 60_000 }) => Loops = [new UringLoop(this, 0, open) { IsAdopted = true }];
+    }
+
+    private sealed class Echo : Session
+    {
+        private readonly InjectionScenario _scenario;
+
+        internal Echo(InjectionScenario scenario) => _scenario = scenario;
+
+        protected override void OnConnected() => _scenario._begun++;
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            if (_scenario._plan.Dice.Chance(50))
+            {
+                PauseReceiving();
+                Loop.Post(ResumeReceiving);
+            }
+
+            Send(data);
+        }
+
+        protected override void OnDisconnected(CloseReason reason) => _scenario._ended++;
+    }
+
+    private sealed class Peer(Socket socket, int offset, int length)
+    {
+        private int _sent;
+        private int _received;
+        private bool _isFinished;
+
+        internal bool IsOver { get; private set; }
+
+        public override string ToString() => $"{_sent} of {length} sent, {_received} back{(IsOver ? ", over" : "")}";
+
+        // One step. Throws when a byte is wrong, or the end came too early.
+        internal void Act(Dice dice, InjectionPlan plan)
+        {
+            try
+            {
+                if (_sent < length && socket.Poll(0, SelectMode.SelectWrite)) _sent += socket.Send(s_pattern, offset + _sent, Math.Min(length - _sent, dice.Next(1, 20_000)), SocketFlags.None);
+                if (_sent == length && !_isFinished)
+                {
+                    _isFinished = true;
+                    socket.Shutdown(SocketShutdown.Send);
+                }
+
+                if (socket.Available == 0 && !(_isFinished && socket.Poll(0, SelectMode.SelectRead))) return;
+                byte[] buffer = new byte[dice.Next(1, 20_000)];
+                int count = socket.Receive(buffer);
+                if (!buffer.AsSpan(0, count).SequenceEqual(s_pattern.AsSpan(offset + _received, count))) throw new OracleException($"wrong bytes behind {_received}\n{plan}");
+                _received += count;
+                if (count > 0) return;
+                if (_received != length) throw new OracleException($"the end came after {_received} of {length} bytes\n{plan}");
+                Leave();
+            }
+            catch (SocketException e) when (e.SocketErrorCode is SocketError.ConnectionReset or SocketError.Shutdown or SocketError.ConnectionAborted)
+            {
+                if (!plan.WasFatal) throw new OracleException($"reset after {_received} of {length} bytes\n{plan}");
+                Leave();
+            }
+            catch (SocketException e) when (e.SocketErrorCode is SocketError.WouldBlock)
+            {
+                // Later.
+            }
+        }
+
+        private void Leave()
+        {
+            IsOver = true;
+            socket.Dispose();
+        }
+    }
+
+    private static byte[] MakePattern()
+    {
+        byte[] pattern = new byte[LargestBytes * 2];
+        new Random(7).NextBytes(pattern);
+        return pattern;
+    }
+
+    internal void Run(int number)
+    {
+        _plan.Begin(number);
+        List<Peer> peers = [];
+        int most = _plan.Dice.Pick(1, 2, 2, 6);
+        for (int i = 0; i < most; i++)
+        {
+            Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+            socket.Connect(_server.EndPoint!);
+            socket.Blocking = false;
+            peers.Add(new Peer(socket, _plan.Dice.Next(LargestBytes), _plan.Dice.Pick(0, 1, 100, 5_000, _plan.Dice.Next(LargestBytes))));
+        }
+
+        TurnUntil(
+            () =>
+            {
+                bool isOver = true;
+                foreach (Peer peer in peers)
+                {
+                    if (!peer.IsOver) peer.Act(_plan.Dice, _plan);
+                    isOver &= peer.IsOver;
+                }
+
+                return isOver;
+            },
+            () => string.Join("\n", peers));
+        TurnUntil(() => _server.SessionCount == 0 && _ended == _begun, () => $"{_server.SessionCount} sessions, {_begun} began, {_ended} ended");
+        if (Loop.Blocks.Outstanding != 0) throw new OracleException($"{Loop.Blocks.Outstanding} blocks are missing\n{_plan}");
+    }
+
+    private void TurnUntil(Func<bool> condition, Func<string> state)
+    {
+        long start = Stopwatch.GetTimestamp();
+        while (!condition())
+        {
+            if (Stopwatch.GetElapsedTime(start) > s_patience) throw new OracleException($"waited too long: {state()}\n{_plan}");
+            Loop.Turn(TimeSpan.Zero);
+        }
+    }
+
+    private void TurnUntil(Task task)
+    {
+        TurnUntil(() => task.IsCompleted, static () => "a task");
+        task.GetAwaiter().GetResult();
+    }
+
+    public void Dispose()
+    {
+        _plan.Calm();
+        TurnUntil(_server.StopAsync(TimeSpan.Zero).AsTask());
+        Task ending = _engine.DisposeAsync().AsTask();
+        long start = Stopwatch.GetTimestamp();
+        while (!ending.IsCompleted && Stopwatch.GetElapsedTime(start) < s_patience) Loop.Turn(TimeSpan.Zero);
+        ending.GetAwaiter().GetResult();
+        if (Loop.ResidentCount != 0) throw new OracleException($"{Loop.ResidentCount} residents after the end\n{_plan}");
+    }
+}

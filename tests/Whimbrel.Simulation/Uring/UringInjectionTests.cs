@@ -1,0 +1,32 @@
+using System.Diagnostics;
+using Whimbrel.Engines.Uring;
+
+namespace Whimbrel.Simulation.Uring;
+
+// The io_uring engine on the running kernel with faults put in between. The plan is printed when one fails; the kernel's part
+// is not the same twice.
+public sealed class UringInjectionTests
+{
+    private const int Scenarios = 2_000;
+    private const int ScenariosOfAnEngine = 20;
+
+    [Fact]
+    public void No_fault_between_the_engine_and_the_kernel_loses_a_byte_or_a_connection()
+    {
+        Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
+        int before = Directory.GetFileSystemEntries("/proc/self/fd").Length;
+        long faults = 0;
+        Stopwatch watch = Stopwatch.StartNew();
+        int scenarios = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? Scenarios * 10 : Scenarios;
+        for (int first = 0; first < scenarios; first += ScenariosOfAnEngine)
+        {
+            using InjectionScenario scenario = new(first);
+            for (int i = 0; i < ScenariosOfAnEngine; i++) scenario.Run(first + i);
+            faults += scenario.Faults;
+        }
+
+        TestContext.Current.TestOutputHelper!.WriteLine($"{scenarios} scenarios, {faults} faults in {watch.Elapsed.TotalSeconds:0.0} s");
+        Assert.True(faults > scenarios, $"{faults} faults only");
+        Assert.InRange(Directory.GetFileSystemEntries("/proc/self/fd").Length, 0, before + 20);
+    }
+}
