@@ -1,7 +1,7 @@
 namespace Whimbrel.Conformance;
 
 // What a connection promises, promised over the direct OpenSSL layer as well. The peers of the tests have SslStream, which
-// keeps both sides honest.
+// keeps both sides honest. The storms of ConcurrencySuite are left to the portable layer: they exercise the connection.
 public sealed class EpollOpenSslFeature() : TlsSuite(Transport.EpollWithOpenSsl);
 
 public sealed class EpollOpenSslLifecycle() : LifecycleSuite(Transport.EpollOpenSsl);
@@ -15,10 +15,6 @@ public sealed class EpollOpenSslClosing() : ClosingSuite(Transport.EpollOpenSsl)
 public sealed class EpollOpenSslSending() : SendingSuite(Transport.EpollOpenSsl);
 
 public sealed class EpollOpenSslBackPressure() : BackPressureSuite(Transport.EpollOpenSsl);
-
-public sealed class EpollOpenSslGroup() : GroupSuite(Transport.EpollOpenSsl);
-
-public sealed class EpollOpenSslConcurrency() : ConcurrencySuite(Transport.EpollOpenSsl);
 
 public sealed class EpollOpenSslStream() : StreamSuite(Transport.EpollOpenSsl);
 
