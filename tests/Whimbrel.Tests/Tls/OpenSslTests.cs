@@ -452,6 +452,17 @@ public sealed class OpenSslTests
         if (OpenSslLibrary.IsUsable) Assert.StartsWith("3.", OpenSslLibrary.Version, StringComparison.Ordinal);
     }
 
+    [Fact]
+    public void Whoever_asks_for_it_or_for_what_only_it_can_do_gets_it_and_the_reason()
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        TlsCertificate certificate = TlsCertificate.From(TestCertificates.Server);
+        TlsProfile asked = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, Provider = TlsProvider.OpenSsl }, isServer: true);
+        Assert.Equal((TlsProvider.OpenSsl, "TlsOptions.Provider says so"), (asked.Provider, asked.Reason));
+        TlsProfile needed = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, TicketCount = 2 }, isServer: true);
+        Assert.Equal((TlsProvider.OpenSsl, "Auto: TicketCount needs it"), (needed.Provider, needed.Reason));
+    }
+
     // ------------------------------------------------------------------ cost
 
     [Fact]
