@@ -148,7 +148,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public override string ToString()
     {
         // Its own words have the number already.
-        if (Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated) return Exception?.Message ?? "TLS failed";
+        if (Exception is TlsException tls) return tls.Message;
         if (Cause == CloseCause.SocketOption) return Exception?.Message ?? "a socket option was refused";
         string text = Cause switch
         {
@@ -169,6 +169,9 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.Refused => "connection refused: nobody listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",
+            CloseCause.TlsHandshake => "the TLS handshake failed",
+            CloseCause.TlsBroken => "TLS ended the connection",
+            CloseCause.TlsTruncated => "the peer's bytes ended without close_notify",
             CloseCause.ResourceLimit => "no descriptor or memory left",
             _ => "system error",
         };

@@ -112,7 +112,7 @@ public sealed class NetworkAddressTests
     [InlineData("://a:1", "the scheme is missing before '://'; right would be")]
     [InlineData("tcp:localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
     [InlineData("tcp:/localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
-    [InlineData("http://localhost:80", "'http' is no scheme here, allowed tcp, unix and memory")]
+    [InlineData("http://localhost:80", "'http' is no scheme here, allowed tcp, tls, unix and memory")]
     [InlineData("tls://localhost", "the port is missing; right would be tls://localhost:80")]
     [InlineData("tcp://", "the host and the port are missing")]
     [InlineData("tcp://localhost", "the port is missing; right would be tcp://localhost:80")]

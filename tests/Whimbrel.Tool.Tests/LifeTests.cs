@@ -57,7 +57,7 @@ public class LifeTests
     [InlineData("'tcp://localhost' is no address: the port is missing; right would be tcp://localhost:80.", "connect", "localhost")]
     [InlineData("'localhost:0' has port 0, which nobody listens at", "connect", "localhost:0")]
     [InlineData("tls:// needs TLS, which this version does not have yet; without it, right would be tcp://localhost:443.", "connect", "tls://localhost:443")]
-    [InlineData("'http' is no scheme here, allowed tcp, unix and memory.", "connect", "http://localhost:80")]
+    [InlineData("'http' is no scheme here, allowed tcp, tls, unix and memory.", "connect", "http://localhost:80")]
     [InlineData("names of this kind belong to one engine", "connect", "memory://a")]
     [InlineData("names the service 'no-such-service', which is not in the list of services of this system", "connect", "localhost:no-such-service")]
     [InlineData("--listen: 'example.org:80' names a host: a server listens at an address of this machine, at localhost, or at * for all.", "serve", "echo", "--listen", "example.org:80")]

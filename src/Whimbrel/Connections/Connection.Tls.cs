@@ -393,7 +393,8 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!tls.IsPaced && tls.IsShaking) return;
         if (tls.IsHolding && MayRun(tls)) RunHeld(tls);
-        if (IsAlive(tls) && tls.IsShaking) UpdateReceiving();
+        // Also when that was the end of the handshake: it was told to stop while something was held.
+        if (IsAlive(tls)) UpdateReceiving();
     }
 
     // ------------------------------------------------------------------ upgrade (contract 16)

@@ -78,7 +78,7 @@ public sealed class TlsCertificateTests : IDisposable
     public void Reload_takes_the_new_files_or_throws_and_keeps_the_old()
     {
         X509Certificate2 first = TestCertificates.Make("first", "chat.test"), second = TestCertificates.Make("second", "chat.test");
-        string path = Put("both.pem", first.ExportCertificatePem() + Key(first));
+        string path = Put("both.pem", first.ExportCertificatePem() + "\n" + Key(first));
         TlsCertificate source = TlsCertificate.FromPemFile(path);
         Assert.Equal("CN=first", source.Current.Subject);
         source.Reload();
@@ -86,7 +86,7 @@ public sealed class TlsCertificateTests : IDisposable
         Put("both.pem", "nothing");
         Assert.ThrowsAny<Exception>(source.Reload);
         Assert.Equal("CN=first", source.Current.Subject);
-        Put("both.pem", second.ExportCertificatePem() + Key(second));
+        Put("both.pem", second.ExportCertificatePem() + "\n" + Key(second));
         source.Reload();
         Assert.Equal("CN=second", source.Current.Subject);
         Assert.Equal(1, source.ReloadCount);
