@@ -37,6 +37,7 @@ internal static class TlsSelector
             (TlsProvider provider, string reason) = Choose(options);
             return provider switch
             {
+                TlsProvider.OpenSsl => new OpenSslProfile(options, isServer) { Reason = reason },
                 _ => new SslStreamProfile(options, isServer) { Reason = reason },
             };
         }
@@ -53,13 +54,23 @@ internal static class TlsSelector
         {
             if (!Enum.TryParse(forced, ignoreCase: true, out TlsProvider word) || !Enum.IsDefined(word) || char.IsAsciiDigit(forced[0]))
                 throw new ArgumentException($"{Variable} = {forced}, allowed {string.Join(", ", Enum.GetNames<TlsProvider>())}");
-            if (word != TlsProvider.Auto) return (Available(word), $"{Variable} says so");
+            if (word != TlsProvider.Auto) return (Available(word, Variable), $"{Variable} says so");
         }
 
-        if (options.Provider != TlsProvider.Auto) return (Available(options.Provider), "TlsOptions.Provider says so");
+        if (options.Provider != TlsProvider.Auto) return (Available(options.Provider, "TlsOptions.Provider"), "TlsOptions.Provider says so");
+        if (options.NeedsOpenSsl is { } option)
+        {
+            return OpenSslLibrary.IsUsable
+                ? (TlsProvider.OpenSsl, $"Auto: {option} needs it")
+                : throw new ArgumentException($"Tls.{option} needs the OpenSsl layer, which cannot be used here: {OpenSslLibrary.Refusal}");
+        }
+
         return (TlsProvider.Portable, "Auto: Portable works everywhere");
     }
 
-    private static TlsProvider Available(TlsProvider provider) =>
-        provider != TlsProvider.OpenSsl ? provider : throw new ArgumentException("TlsOptions.Provider = OpenSsl, which this version does not have: use Auto or Portable");
+    /// <summary>The provider that was asked for, when it can be used here. Whether it honours all options, its profile says.</summary>
+    private static TlsProvider Available(TlsProvider provider, string source) =>
+        provider == TlsProvider.OpenSsl && OpenSslLibrary.Refusal is { } refusal
+            ? throw new ArgumentException($"{source} = OpenSsl cannot be used here: {refusal}. Use Auto or Portable")
+            : provider;
 }

@@ -38,9 +38,20 @@ public abstract class Rig
     /// <summary>With which TLS connections begin.</summary>
     public TlsKind Tls { get; init; }
 
+    /// <summary>The layer that options without a wish of their own get; Auto leaves it to the library.</summary>
+    public TlsProvider Provider { get; init; }
+
     private TlsOptions ServerTls => Tls == TlsKind.Fake ? FakeTlsProfile.Server : TestCertificates.ServerOptions;
 
     private TlsOptions ClientTls => Tls == TlsKind.Fake ? FakeTlsProfile.Client : TestCertificates.ClientOptions;
+
+    private TlsOptions WithProvider(TlsOptions tls)
+    {
+        if (Provider == TlsProvider.OpenSsl) Assert.SkipUnless(Whimbrel.Tls.OpenSslLibrary.IsUsable, Whimbrel.Tls.OpenSslLibrary.Refusal ?? "");
+        TlsOptions copy = (TlsOptions)typeof(object).GetMethod(nameof(MemberwiseClone), System.Reflection.BindingFlags.Instance | System.Reflection.BindingFlags.NonPublic)!.Invoke(tls, null)!;
+        typeof(TlsOptions).GetProperty(nameof(TlsOptions.Provider))!.SetValue(copy, Provider);
+        return copy;
+    }
 
     /// <summary>The options as the transport of this test wants them.</summary>
     public T Scheduled<T>(T options)
@@ -51,6 +62,12 @@ public abstract class Rig
         {
             options = (T)options.Clone();
             typeof(T).GetProperty(nameof(ServerOptions.Tls))!.SetValue(options, options is ServerOptions ? ServerTls : ClientTls);
+        }
+
+        if (Provider != TlsProvider.Auto && typeof(T).GetProperty(nameof(ServerOptions.Tls)) is { } property && property.GetValue(options) is TlsOptions { Provider: TlsProvider.Auto, Maker: null } tls)
+        {
+            options = (T)options.Clone();
+            property.SetValue(options, WithProvider(tls));
         }
 
         if (!IsPool) return options;

@@ -51,7 +51,15 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
 
     public static Transport PortableTls { get; } = new("portable tls", s_noSeed, static (_, loops) => new RealRig(EngineKind.Portable, isUnix: false, loops) { Tls = TlsKind.Portable });
 
+    /// <summary>Plain, and whoever asks for TLS gets the OpenSSL layer.</summary>
+    public static Transport EpollWithOpenSsl { get; } = new("epoll with openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Provider = TlsProvider.OpenSsl });
+
+    /// <summary>TLS from the start, by the OpenSSL layer; the peers of the tests have SslStream.</summary>
+    public static Transport EpollOpenSsl { get; } = new("epoll openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Tls = TlsKind.Portable, Provider = TlsProvider.OpenSsl });
+
 #if MEMORY
+    public static Transport MemoryOpenSsl { get; } = new("memory openssl", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops) { Tls = TlsKind.Portable, Provider = TlsProvider.OpenSsl });
+
     public static Transport MemoryTls { get; } = new("memory tls", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops) { Tls = TlsKind.Fake });
 
     public static Transport MemorySslStream { get; } = new("memory sslstream", MemorySeeds(), static (seed, loops) => new MemoryRig(seed, isUnix: false, loops) { Tls = TlsKind.Portable });

@@ -1,0 +1,271 @@
+using System.Buffers.Binary;
+using System.Net.Security;
+using System.Runtime.InteropServices;
+using System.Security.Authentication;
+using System.Security.Cryptography;
+using System.Text;
+
+namespace Whimbrel.Tls;
+
+/// <summary>
+/// One SSL_CTX, ready: options and a certificate as they were at one moment. Never changes; a new certificate or new ticket
+/// keys make a new one (<see cref="OpenSslProfile"/>). Connections keep the context alive by OpenSSL's own count, so that this
+/// object lets go of it when nobody can start another connection from it. Any thread.
+/// </summary>
+// Safe: every pointer that is passed is pinned or on the stack for the call, and OpenSSL copies or counts what it keeps.
+internal sealed unsafe class OpenSslSetup
+{
+    private const int DefaultTickets = 1;
+    private const int MostKeptSessions = 1024;
+    private const int MostAuthorities = 100;
+    private const int KeyTypeDh = 28;
+
+    private static long s_made;
+
+    /// <summary>Throws ArgumentException with the option's name, or CryptographicException about the certificate.</summary>
+    internal OpenSslSetup(TlsOptions options, bool isServer, TlsKeyPair? keyPair, long nowMs)
+    {
+        KeyPair = keyPair;
+        MadeAtMs = nowMs;
+        OpenSslApi.ClearErrors();
+        Handle = OpenSslApi.ContextNew(OpenSslApi.TlsMethod());
+        // From here the finalizer gives it back, also when the rest throws.
+        if (Handle == 0) throw new CryptographicException($"OpenSSL made no context: {OpenSslErrors.Take()}");
+
+        _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMode, OpenSslApi.Modes, null);
+        // Unread input stays ours: what the session has not asked for is not taken into OpenSSL's buffers.
+        _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlReadAhead, 0, null);
+        _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionNoCompression | OpenSslApi.OptionNoRenegotiation);
+        OpenSslCallbacks.Install(Handle);
+        UseVersions(options);
+        UseCiphers(options);
+        if (keyPair is not null) UseKeyPair(keyPair);
+        UseProtocols(options, isServer);
+        if (isServer) UseServerRules(options);
+        else UseClientRules();
+    }
+
+    ~OpenSslSetup()
+    {
+        if (Handle != 0) OpenSslApi.ContextFree(Handle);
+    }
+
+    /// <summary>The SSL_CTX. Whoever uses it keeps this object alive meanwhile.</summary>
+    internal nint Handle { get; }
+
+    internal TlsKeyPair? KeyPair { get; }
+
+    internal long MadeAtMs { get; }
+
+    // ------------------------------------------------------------------ versions, ciphers, application protocols
+
+    private void UseVersions(TlsOptions options)
+    {
+        SslProtocols allowed = options.AllowedProtocols;
+        int least = (allowed & SslProtocols.Tls12) != 0 ? OpenSslApi.Tls12 : OpenSslApi.Tls13;
+        int most = (allowed & SslProtocols.Tls13) != 0 ? OpenSslApi.Tls13 : OpenSslApi.Tls12;
+        if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMinVersion, least, null) != 1 || OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMaxVersion, most, null) != 1)
+        {
+            throw new ArgumentException($"Tls.Protocols = {options.Protocols}: this OpenSSL refuses it: {OpenSslErrors.Take()}");
+        }
+    }
+
+    // Suites of 1.3 and of 1.2 live in two lists. A policy that names none of one version means that version is not wanted.
+    private void UseCiphers(TlsOptions options)
+    {
+        if (options.CipherSuites.Count == 0) return;
+        var modern = new List<string>();
+        var classic = new List<string>();
+        Dictionary<ushort, string> known = KnownCiphers();
+        foreach (TlsCipherSuite suite in options.CipherSuites)
+        {
+            if (!known.TryGetValue((ushort)suite, out string? name)) throw new ArgumentException($"Tls.CipherSuites names {suite}, which OpenSSL {OpenSslLibrary.Version} does not have");
+            (((ushort)suite >> 8) == 0x13 ? modern : classic).Add(name);
+        }
+
+        SslProtocols allowed = options.AllowedProtocols;
+        bool isModern = modern.Count > 0 && (allowed & SslProtocols.Tls13) != 0;
+        bool isClassic = classic.Count > 0 && (allowed & SslProtocols.Tls12) != 0;
+        if (!isModern && !isClassic) throw new ArgumentException($"Tls.CipherSuites has no suite for Tls.Protocols = {options.Protocols}");
+        if (!isModern) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMaxVersion, OpenSslApi.Tls12, null);
+        if (!isClassic) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlMinVersion, OpenSslApi.Tls13, null);
+        fixed (byte* list = NativeText(string.Join(':', modern)))
+        {
+            if (OpenSslApi.ContextSetCipherSuites(Handle, list) != 1) throw new ArgumentException($"Tls.CipherSuites: {OpenSslErrors.Take()}");
+        }
+
+        if (isClassic)
+        {
+            fixed (byte* list = NativeText(string.Join(':', classic)))
+            {
+                if (OpenSslApi.ContextSetCipherList(Handle, list) != 1) throw new ArgumentException($"Tls.CipherSuites: {OpenSslErrors.Take()}");
+            }
+        }
+
+        // The order that was given is the one that counts.
+        _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionCipherServerPreference);
+    }
+
+    /// <summary>What this OpenSSL has, whatever the system's policy allows: by number, because its names for 1.2 are its own.</summary>
+    private static Dictionary<ushort, string> KnownCiphers()
+    {
+        var known = new Dictionary<ushort, string>();
+        nint all = OpenSslApi.ContextNew(OpenSslApi.TlsMethod());
+        if (all == 0) throw new CryptographicException($"OpenSSL made no context: {OpenSslErrors.Take()}");
+        try
+        {
+            fixed (byte* everything = "ALL:@SECLEVEL=0\0"u8) _ = OpenSslApi.ContextSetCipherList(all, everything);
+            fixed (byte* modern = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_CCM_SHA256:TLS_AES_128_CCM_8_SHA256\0"u8)
+            {
+                _ = OpenSslApi.ContextSetCipherSuites(all, modern);
+            }
+
+            nint ciphers = OpenSslApi.ContextCiphers(all);
+            for (int i = 0; i < OpenSslApi.StackCount(ciphers); i++)
+            {
+                nint cipher = OpenSslApi.StackItem(ciphers, i);
+                known[OpenSslApi.CipherId(cipher)] = Marshal.PtrToStringUTF8((nint)OpenSslApi.CipherName(cipher))!;
+            }
+        }
+        finally
+        {
+            OpenSslApi.ContextFree(all);
+            OpenSslApi.ClearErrors();
+        }
+
+        return known;
+    }
+
+    private void UseProtocols(TlsOptions options, bool isServer)
+    {
+        if (options.ApplicationProtocols.Count == 0) return;
+        if (isServer)
+        {
+            OpenSslCallbacks.InstallAlpn(Handle, OpenSslProtocolList.Of(options.ApplicationProtocols));
+            return;
+        }
+
+        byte[] wire = OpenSslProtocolList.WireOf(options.ApplicationProtocols);
+        fixed (byte* list = wire)
+        {
+            if (OpenSslApi.ContextSetAlpnProtocols(Handle, list, (uint)wire.Length) != 0) throw new ArgumentException($"Tls.ApplicationProtocols: {OpenSslErrors.Take()}");
+        }
+    }
+
+    // ------------------------------------------------------------------ certificate and key
+
+    private void UseKeyPair(TlsKeyPair keyPair)
+    {
+        if (OpenSslApi.ContextUseCertificate(Handle, keyPair.Leaf.Handle) != 1) throw Unusable(keyPair);
+        GC.KeepAlive(keyPair.Leaf);
+        OpenSslKey.Use(Handle, keyPair.Leaf);
+        if (OpenSslApi.ContextCheckPrivateKey(Handle) != 1) throw Unusable(keyPair);
+        foreach (var intermediate in keyPair.Intermediates)
+        {
+            // A reference is added, and given back with the context.
+            if (OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlChainCertificate, 1, (void*)intermediate.Handle) != 1) throw Unusable(keyPair);
+            GC.KeepAlive(intermediate);
+        }
+    }
+
+    private static CryptographicException Unusable(TlsKeyPair keyPair) =>
+        new($"The certificate '{keyPair.Leaf.Subject}' cannot be used: {OpenSslErrors.Take()}");
+
+    // ------------------------------------------------------------------ the two roles
+
+    private void UseServerRules(TlsOptions options)
+    {
+        bool asksForCertificates = options.ClientCertificates != TlsClientCertificates.Off;
+        if (asksForCertificates)
+        {
+            bool isRequired = options.ClientCertificates == TlsClientCertificates.Required;
+            OpenSslApi.ContextSetVerify(Handle, OpenSslApi.VerifyPeer | (isRequired ? OpenSslApi.VerifyFailIfNoPeerCertificate : 0), 0);
+            NameAuthorities(options);
+        }
+
+        UseSessions(options, asksForCertificates);
+        UseDhParameters(options);
+    }
+
+    /// <summary>Tells clients which authorities count, so that they choose the right one of their certificates.</summary>
+    private void NameAuthorities(TlsOptions options)
+    {
+        if (options.Roots is not { } roots || roots.Count > MostAuthorities) return;
+        foreach (var root in roots)
+        {
+            if (OpenSslApi.ContextAddClientAuthority(Handle, root.Handle) != 1) throw new ArgumentException($"Tls.Roots has '{root.Subject}', which OpenSSL does not take: {OpenSslErrors.Take()}");
+            GC.KeepAlive(root);
+        }
+    }
+
+    /// <summary>
+    /// Sessions of open hosts travel in tickets, and nothing is kept here. With client certificates they stay here, a bounded
+    /// number of them: a ticket has room for the client's own certificate only, and without its intermediates it could not be judged again.
+    /// </summary>
+    private void UseSessions(TlsOptions options, bool asksForCertificates)
+    {
+        // A session is good in the context that gave it and in no other: ticket keys are of the context, and this is checked with them.
+        byte* id = stackalloc byte[16];
+        BinaryPrimitives.WriteInt64LittleEndian(new Span<byte>(id, 8), Interlocked.Increment(ref s_made));
+        BinaryPrimitives.WriteInt64LittleEndian(new Span<byte>(id + 8, 8), (long)options.ClientCertificates);
+        _ = OpenSslApi.ContextSetSessionIdContext(Handle, id, 16);
+
+        int tickets = options.AllowResumption ? options.TicketCount ?? DefaultTickets : 0;
+        _ = OpenSslApi.ContextSetTickets(Handle, (nuint)tickets);
+        if (options.TicketLifetime is { } life) _ = OpenSslApi.ContextSetTimeout(Handle, (nint)life.TotalSeconds);
+        bool isKeptHere = asksForCertificates && tickets > 0;
+        _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheMode, isKeptHere ? OpenSslApi.SessionCacheServer : OpenSslApi.SessionCacheOff, null);
+        if (isKeptHere) _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheSize, MostKeptSessions, null);
+        if (asksForCertificates || tickets == 0) _ = OpenSslApi.ContextSetOptions(Handle, OpenSslApi.OptionNoTicket);
+    }
+
+    private void UseDhParameters(TlsOptions options)
+    {
+        if (options.DhParametersFile is not { } file)
+        {
+            // The groups of the standard, by the size of the key.
+            _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlDhAuto, 1, null);
+            return;
+        }
+
+        byte[] der = ReadDhParameters(file);
+        fixed (byte* bytes = der)
+        {
+            byte* at = bytes;
+            nint key = OpenSslApi.ReadKeyParameters(KeyTypeDh, null, &at, der.Length);
+            if (key == 0) throw new ArgumentException($"Tls.DhParametersFile = {file}: {OpenSslErrors.Take()}");
+            if (OpenSslApi.ContextSetDhParameters(Handle, key) == 1) return;
+            OpenSslApi.KeyFree(key);
+            throw new ArgumentException($"Tls.DhParametersFile = {file}: {OpenSslErrors.Take()}");
+        }
+    }
+
+    private static byte[] ReadDhParameters(string file)
+    {
+        string text;
+        try
+        {
+            text = File.ReadAllText(file);
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+        {
+            throw new ArgumentException($"Tls.DhParametersFile = {file}: {e.Message}", e);
+        }
+
+        if (!PemEncoding.TryFind(text, out PemFields fields) || text[fields.Label] is not "DH PARAMETERS")
+        {
+            throw new ArgumentException($"Tls.DhParametersFile = {file}: there are no DH PARAMETERS in it. Create them: openssl dhparam -out {file} 2048");
+        }
+
+        return Convert.FromBase64String(text[fields.Base64Data]);
+    }
+
+    private void UseClientRules()
+    {
+        OpenSslApi.ContextSetVerify(Handle, OpenSslApi.VerifyPeer, 0);
+        // Sessions are kept by host (OpenSslSessions), which OpenSSL's own store could not tell apart.
+        _ = OpenSslApi.ContextControl(Handle, OpenSslApi.CtrlSessionCacheMode, OpenSslApi.SessionCacheOff, null);
+    }
+
+    private static byte[] NativeText(string text) => Encoding.ASCII.GetBytes(text + "\0");
+}

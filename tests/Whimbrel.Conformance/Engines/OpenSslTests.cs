@@ -1,0 +1,25 @@
+namespace Whimbrel.Conformance;
+
+// What a connection promises, promised over the direct OpenSSL layer as well. The peers of the tests have SslStream, which
+// keeps both sides honest. The storms of ConcurrencySuite are left to the portable layer: they exercise the connection.
+public sealed class EpollOpenSslFeature() : TlsSuite(Transport.EpollWithOpenSsl);
+
+public sealed class EpollOpenSslLifecycle() : LifecycleSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslReceiving() : ReceivingSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslPause() : PauseSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslClosing() : ClosingSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslSending() : SendingSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslBackPressure() : BackPressureSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslStream() : StreamSuite(Transport.EpollOpenSsl);
+
+public sealed class EpollOpenSslHandOver() : HandOverSuite(Transport.EpollOpenSsl);
+
+#if MEMORY
+public sealed class MemoryOpenSslReceiving() : ReceivingSuite(Transport.MemoryOpenSsl);
+#endif

@@ -1,0 +1,40 @@
+using System.Runtime.InteropServices;
+using System.Security.Authentication;
+using Whimbrel.Conformance;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Tests.Tls;
+
+/// <summary>What the tests of the direct layer share; skips them where there is no OpenSSL 3.</summary>
+internal static class OpenSslRig
+{
+    internal const int KeyUpdateRequested = 1;
+
+    internal static OpenSslProfile Prepare(TlsOptions options, bool isServer)
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        return new OpenSslProfile(options, isServer);
+    }
+
+    internal static TlsPair Pair(TlsOptions? server = null, TlsOptions? client = null, int split = int.MaxValue, int outputBytes = 32 * 1024) =>
+        new(Prepare(server ?? TestCertificates.ServerOptions, true), Prepare(client ?? TestCertificates.ClientOptions, false), "chat.test", split, outputBytes);
+
+    internal static TlsOptions Client(SslProtocols version) => new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version };
+
+    /// <summary>The peer of a test sends a key update, which goes out with its next bytes.</summary>
+    internal static void UpdateKeys(TlsEnd end, int kind) => Assert.Equal(1, SslKeyUpdate(((OpenSslLayer)end.Layer!).Native, kind));
+
+    internal static void LeaveErrorInQueue()
+    {
+        // A certificate that is none: libcrypto notes why, and nobody asks.
+        unsafe
+        {
+            byte* bytes = stackalloc byte[4];
+            byte* at = bytes;
+            Assert.Equal(0, OpenSslApi.ReadCertificate(null, &at, 4));
+        }
+    }
+
+    [DllImport("libssl.so.3", EntryPoint = "SSL_key_update")]
+    private static extern int SslKeyUpdate(nint ssl, int kind);
+}

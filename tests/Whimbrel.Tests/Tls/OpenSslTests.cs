@@ -1,0 +1,477 @@
+using System.Net.Security;
+using System.Security.Authentication;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Conformance;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Tests.Tls;
+
+/// <summary>What only the direct OpenSSL layer has: its hazards (docs/design/0017), its options, its sessions.</summary>
+public sealed class OpenSslTests
+{
+    private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
+
+    private static void Talks(TlsPair pair)
+    {
+        Assert.True(pair.Client.IsReady, $"client: {pair.Client.Fault}; server: {pair.Server.Fault}");
+        Assert.True(pair.Server.IsReady, $"server: {pair.Server.Fault}");
+        int before = pair.Server.Plain.Count;
+        pair.Client.Send(s_hello);
+        pair.Move();
+        Assert.Equal(s_hello, pair.Server.Plain.Skip(before));
+        before = pair.Client.Plain.Count;
+        pair.Server.Send(s_hello);
+        pair.Move();
+        Assert.Equal(s_hello, pair.Client.Plain.Skip(before));
+    }
+
+    // ------------------------------------------------------------------ floods and foreign errors
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(OpenSslRig.KeyUpdateRequested)]
+    public void A_flood_of_key_updates_ends_the_connection_and_a_few_do_not(int kind)
+    {
+        foreach (bool clientFloods in (bool[])[true, false])
+        {
+            using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(SslProtocols.Tls13)).Shake();
+            Talks(pair);
+            (TlsEnd bad, TlsEnd good) = clientFloods ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+            for (int i = 0; i < 10; i++)
+            {
+                OpenSslRig.UpdateKeys(bad, kind);
+                bad.Send(s_hello);
+            }
+
+            pair.Move();
+            Talks(pair);
+
+            for (int i = 0; i < 40; i++)
+            {
+                OpenSslRig.UpdateKeys(bad, kind);
+                bad.Send("x"u8);
+            }
+
+            pair.Move();
+            Assert.Equal([TlsStep.Refused], good.Ends);
+            Assert.Equal(TlsFailure.Flood, good.Fault.Cause);
+        }
+    }
+
+    [Fact]
+    public void A_peer_that_changes_keys_with_every_block_of_a_long_life_is_served()
+    {
+        using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(SslProtocols.Tls13)).Shake();
+        for (int i = 0; i < 300; i++)
+        {
+            OpenSslRig.UpdateKeys(pair.Client, OpenSslRig.KeyUpdateRequested);
+            Talks(pair);
+        }
+    }
+
+    [Fact]
+    public void What_others_left_in_the_error_queue_of_the_thread_is_not_taken_for_an_error_of_the_connection()
+    {
+        using TlsPair pair = OpenSslRig.Pair();
+        OpenSslRig.LeaveErrorInQueue();
+        pair.Client.Start();
+        for (int i = 0; i < 4; i++)
+        {
+            OpenSslRig.LeaveErrorInQueue();
+            pair.Server.Feed([.. pair.Client.Output]);
+            pair.Client.Output.Clear();
+            OpenSslRig.LeaveErrorInQueue();
+            pair.Client.Feed([.. pair.Server.Output]);
+            pair.Server.Output.Clear();
+        }
+
+        OpenSslRig.LeaveErrorInQueue();
+        pair.Server.Receive();
+        OpenSslRig.LeaveErrorInQueue();
+        Talks(pair);
+        pair.Client.CloseNotify();
+        OpenSslRig.LeaveErrorInQueue();
+        pair.Move();
+        Assert.Equal([TlsStep.PeerClosed], pair.Server.Ends);
+    }
+
+    // ------------------------------------------------------------------ every byte, every seed
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void A_connection_that_is_cut_at_any_byte_of_the_handshake_ends_and_leaves_nothing(SslProtocols version)
+    {
+        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true), client = OpenSslRig.Prepare(OpenSslRig.Client(version), false);
+        using TlsPair measure = new TlsPair(server, client).Shake();
+        long all = measure.Moved.FromClient + measure.Moved.FromServer;
+        for (int cut = 0; cut < all; cut += 13)
+        {
+            using TlsPair pair = new(server, client);
+            pair.Client.Start();
+            int left = cut;
+            while (left > 0)
+            {
+                (TlsEnd from, TlsEnd to) = pair.Client.Output.Count > 0 ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+                int count = Math.Min(left, from.Output.Count);
+                if (count == 0) break;
+                byte[] piece = [.. from.Output.Take(count)];
+                from.Output.RemoveRange(0, count);
+                left -= count;
+                to.Feed(piece);
+            }
+
+            bool serverWasReady = pair.Server.IsReady, clientWasReady = pair.Client.IsReady;
+            pair.Server.EndOfInput();
+            pair.Client.EndOfInput();
+            if (pair.Server.Layer is not null) Assert.Equal([serverWasReady ? TlsStep.Truncated : TlsStep.Refused], pair.Server.Ends);
+            Assert.Equal([clientWasReady ? TlsStep.Truncated : TlsStep.Refused], pair.Client.Ends);
+        }
+    }
+
+    [Fact]
+    public void Random_splits_sizes_outputs_stops_and_versions_lose_no_byte()
+    {
+        foreach (int seed in Seeds.Some(6))
+        {
+            Random random = new(seed);
+            SslProtocols version = random.Next(2) == 0 ? SslProtocols.Tls12 : SslProtocols.Tls13;
+            using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(version), split: random.Next(1, 3000), outputBytes: random.Next(CipherBlock.LeastBytes, 40_000)).Shake();
+            List<byte> toServer = [], toClient = [];
+            pair.Server.StopAfter = 1;
+            for (int i = 0; i < 60; i++)
+            {
+                pair.Split = random.Next(1, 20_000);
+                byte[] bytes = new byte[random.Next(1, random.Next(2, 40_000))];
+                random.NextBytes(bytes);
+                bool fromClient = random.Next(2) == 0;
+                (fromClient ? toServer : toClient).AddRange(bytes);
+                (fromClient ? pair.Client : pair.Server).Send(bytes);
+                if (version == SslProtocols.Tls13 && random.Next(5) == 0)
+                {
+                    OpenSslRig.UpdateKeys(pair.Client, random.Next(2));
+                    toServer.AddRange(s_hello);
+                    pair.Client.Send(s_hello);
+                }
+
+                if (random.Next(3) > 0) pair.Move();
+            }
+
+            pair.Move();
+            for (int i = 0; i < 5000 && (pair.Server.WaitingInput > 0 || pair.Server.Plain.Count < toServer.Count); i++) pair.Server.Receive();
+            pair.Move();
+            Assert.Equal(toServer, pair.Server.Plain);
+            Assert.Equal(toClient, pair.Client.Plain);
+            Assert.False(pair.Server.HasEnded || pair.Client.HasEnded, $"{pair.Server.Fault} {pair.Client.Fault}");
+        }
+    }
+
+    [Fact]
+    public void Changed_bytes_at_any_place_end_it_with_a_reason_and_never_deliver_what_was_not_sent()
+    {
+        foreach (int seed in Seeds.Some(150))
+        {
+            Random random = new(seed);
+            SslProtocols version = random.Next(2) == 0 ? SslProtocols.Tls12 : SslProtocols.Tls13;
+            using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(version));
+            pair.Client.Start();
+            int steps = random.Next(4);
+            for (int i = 0; i < steps; i++) Step(pair);
+            TlsEnd from = pair.Client.Output.Count > 0 ? pair.Client : pair.Server;
+            TlsEnd to = ReferenceEquals(from, pair.Client) ? pair.Server : pair.Client;
+            if (pair.Client.IsReady && pair.Server.IsReady) pair.Client.Send(s_hello);
+            Damage(from.Output, random);
+            pair.Move();
+            if (to.IsReady && from.IsReady && !to.HasEnded && !from.HasEnded)
+            {
+                from.Send(s_hello);
+                pair.Move();
+            }
+
+            to.EndOfInput();
+            byte[] all = [.. s_hello, .. s_hello];
+            Assert.True(all.AsSpan().StartsWith(to.Plain.ToArray()), $"seed {seed}");
+            foreach (TlsEnd end in (TlsEnd[])[to, from])
+            {
+                if (end.Ends is [TlsStep.Refused, ..]) Assert.False(string.IsNullOrEmpty(end.Fault.Message), $"seed {seed}");
+            }
+        }
+    }
+
+    private static void Step(TlsPair pair)
+    {
+        (TlsEnd from, TlsEnd to) = pair.Client.Output.Count > 0 ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+        byte[] piece = [.. from.Output];
+        from.Output.Clear();
+        to.Feed(piece);
+    }
+
+    private static void Damage(List<byte> bytes, Random random)
+    {
+        if (bytes.Count == 0) return;
+        switch (random.Next(4))
+        {
+            case 0:
+                bytes[random.Next(bytes.Count)] ^= (byte)random.Next(1, 256);
+                break;
+            case 1:
+                bytes.RemoveRange(random.Next(bytes.Count), 1);
+                break;
+            case 2:
+                bytes.Insert(random.Next(bytes.Count), (byte)random.Next(256));
+                break;
+            default:
+                byte[] noise = new byte[random.Next(1, 500)];
+                random.NextBytes(noise);
+                bytes.AddRange(noise);
+                break;
+        }
+    }
+
+    // ------------------------------------------------------------------ sessions and tickets
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void A_client_with_a_certificate_over_an_intermediate_resumes_and_is_judged_again(SslProtocols version)
+    {
+        X509Certificate2 leaf = TestCertificates.Make("deep client", forServers: false, issuer: TestCertificates.Intermediate);
+        int judged = 0;
+        bool isWelcome = true;
+        OpenSslProfile server = OpenSslRig.Prepare(
+            new TlsOptions
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                ClientCertificates = TlsClientCertificates.Required,
+                Roots = TestCertificates.Roots,
+                Verify = v =>
+                {
+                    judged++;
+                    return v.IsTrusted && isWelcome;
+                },
+            },
+            true);
+        OpenSslProfile client = OpenSslRig.Prepare(
+            new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version, Certificate = TlsCertificate.From(leaf, [TestCertificates.Intermediate]) }, false);
+        for (int i = 0; i < 3; i++)
+        {
+            using TlsPair pair = new TlsPair(server, client).Shake();
+            Talks(pair);
+            Assert.Equal(i > 0, pair.Server.Layer!.Info.IsResumed);
+            Assert.Equal("CN=deep client", pair.Server.Layer.Info.PeerCertificate?.Subject);
+            Assert.Equal(i + 1, judged);
+        }
+
+        // Whoever was let in yesterday and is not welcome any more does not come in by his session.
+        isWelcome = false;
+        using TlsPair late = new TlsPair(server, client).Shake();
+        Assert.False(late.Server.IsReady);
+        Assert.Equal(TlsFailure.CertificateRejected, late.Server.Fault.Cause);
+    }
+
+    [Fact]
+    public void Ticket_keys_are_replaced_after_their_life_and_old_tickets_only_cost_a_full_handshake()
+    {
+        TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), TicketKeyLifetime = TimeSpan.FromHours(1) };
+        OpenSslProfile server = OpenSslRig.Prepare(options, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
+        TlsKeyPair pair = options.Certificate.Take();
+        OpenSslSetup first = server.SetupFor(pair);
+        Assert.Same(first, server.SetupFor(pair, first.MadeAtMs + 3_599_999));
+        using (TlsPair one = new TlsPair(server, client).Shake()) Talks(one);
+        using (TlsPair two = new TlsPair(server, client).Shake())
+        {
+            Talks(two);
+            Assert.True(two.Server.Layer!.Info.IsResumed);
+        }
+
+        OpenSslSetup second = server.SetupFor(pair, first.MadeAtMs + 3_600_000);
+        Assert.NotSame(first, second);
+        using TlsPair three = new TlsPair(server, client).Shake();
+        Talks(three);
+        Assert.False(three.Server.Layer!.Info.IsResumed);
+    }
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    [InlineData(3)]
+    public void A_server_gives_as_many_tickets_as_it_was_told(int count)
+    {
+        TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), TicketCount = count, TicketLifetime = TimeSpan.FromSeconds(90) };
+        OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false), server = OpenSslRig.Prepare(options, true);
+        using TlsPair pair = new TlsPair(server, client).Shake();
+        Talks(pair);
+        Assert.Equal(count > 0 ? 1 : 0, client.Sessions.Count);
+        using TlsPair again = new TlsPair(server, client).Shake();
+        Talks(again);
+        Assert.Equal(count > 0, again.Server.Layer!.Info.IsResumed);
+    }
+
+    [Fact]
+    public void A_client_keeps_the_newest_session_of_a_bounded_number_of_names()
+    {
+        OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
+        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)] }, false);
+        for (int i = 0; i < OpenSslSessions.MostNames + 40; i++)
+        {
+            using TlsPair pair = new TlsPair(server, client, $"n{i}.test").Shake();
+            Talks(pair);
+        }
+
+        Assert.Equal(OpenSslSessions.MostNames, client.Sessions.Count);
+        using TlsPair kept = new TlsPair(server, client, $"n{OpenSslSessions.MostNames + 39}.test").Shake();
+        Talks(kept);
+        Assert.True(kept.Client.Layer!.Info.IsResumed);
+        using TlsPair forgotten = new TlsPair(server, client, "n0.test").Shake();
+        Talks(forgotten);
+        Assert.False(forgotten.Client.Layer!.Info.IsResumed);
+    }
+
+    // ------------------------------------------------------------------ certificates, keys, options
+
+    [Fact]
+    public void A_new_certificate_serves_the_next_handshakes_and_leaves_running_connections_alone()
+    {
+        string file = Path.GetTempFileName();
+        try
+        {
+            Write(file, TestCertificates.Make("before", "chat.test"));
+            TlsOptions options = new() { Certificate = TlsCertificate.FromPemFile(file) };
+            OpenSslProfile server = OpenSslRig.Prepare(options, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
+            using TlsPair running = new TlsPair(server, client).Shake();
+            Talks(running);
+            TlsPair half = new(server, client);
+            half.Client.Start();
+            Step(half);
+
+            Write(file, TestCertificates.Make("after", "chat.test"));
+            options.Certificate.Reload();
+            using TlsPair next = new TlsPair(server, OpenSslRig.Prepare(TestCertificates.ClientOptions, false)).Shake();
+            Talks(next);
+            Assert.Equal("CN=after", next.Client.Layer!.Info.PeerCertificate?.Subject);
+            Talks(running);
+            Assert.Equal("CN=before", running.Client.Layer!.Info.PeerCertificate?.Subject);
+
+            // The old context is gone from the profile, and the handshake that began with it still ends well.
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+            half.Move();
+            Talks(half);
+            Talks(running);
+            half.Dispose();
+        }
+        finally
+        {
+            File.Delete(file);
+        }
+    }
+
+    private static void Write(string file, X509Certificate2 certificate)
+    {
+        using ECDsa key = certificate.GetECDsaPrivateKey()!;
+        File.WriteAllText(file, certificate.ExportCertificatePem() + "\n" + key.ExportPkcs8PrivateKeyPem());
+    }
+
+    [Fact]
+    public void Keys_of_both_kinds_are_shared_with_the_framework_or_copied()
+    {
+        foreach (X509Certificate2 leaf in (X509Certificate2[])[TestCertificates.Server, TestCertificates.Make("rsa", "chat.test", rsaBits: 2048)])
+        {
+            using TlsPair pair = OpenSslRig.Pair(new TlsOptions { Certificate = TlsCertificate.From(leaf) }).Shake();
+            Talks(pair);
+            OpenSslSetup setup = OpenSslRig.Prepare(TestCertificates.ServerOptions, true).SetupFor(TestCertificates.ServerOptions.Certificate!.Take());
+            using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)leaf.GetECDsaPrivateKey() ?? leaf.GetRSAPrivateKey()!;
+            // The key of the other certificate does not fit to the one that is there, and that shows.
+            Assert.Equal(ReferenceEquals(leaf, TestCertificates.Server), OpenSslKey.GiveCopy(setup.Handle, key) && OpenSslApi.ContextCheckPrivateKey(setup.Handle) == 1);
+            GC.KeepAlive(setup);
+        }
+    }
+
+    [Fact]
+    public void Suites_of_one_version_only_leave_the_other_version_out_and_an_unknown_one_is_named()
+    {
+        TlsOptions classic = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256] };
+        using TlsPair pair = OpenSslRig.Pair(classic).Shake();
+        Talks(pair);
+        Assert.Equal(SslProtocols.Tls12, pair.Server.Layer!.Info.Protocol);
+        Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, pair.Server.Layer.Info.CipherSuite);
+
+        // The server's order counts.
+        TlsOptions reversed = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [.. classic.CipherSuites.Reverse()] };
+        using TlsPair other = OpenSslRig.Pair(reversed).Shake();
+        Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, other.Server.Layer!.Info.CipherSuite);
+
+        ArgumentException unknown = Assert.Throws<ArgumentException>(() => OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_KRB5_WITH_DES_CBC_SHA] }, true));
+        Assert.Contains("TLS_KRB5_WITH_DES_CBC_SHA", unknown.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Parameters_for_DHE_come_from_a_file_and_a_bad_file_is_named()
+    {
+        // The 2048-bit group of RFC 7919, as openssl dhparam writes it.
+        const string group = """
+            -----BEGIN DH PARAMETERS-----
+            MIIBDAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz
+            +8yTnc4kmz75fS/jY2MMddj2gbICrsRhetPfHtXV/WVhJDP1H18GbtCFY2VVPe0a
+            87VXE15/V8k1mE8McODmi3fipona8+/och3xWKE2rec1MKzKT0g6eXq8CrGCsyT7
+            YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
+            7MA0BM0oNC9hkXL+nOmFg/+OTxIy7vKBg8P+OxtMb61zO7X8vC7CIAXFjvGDfRaD
+            ssbzSibBsu/6iGtCOGEoXJf//////////wIBAgICAQE=
+            -----END DH PARAMETERS-----
+            """;
+        string file = Path.GetTempFileName();
+        try
+        {
+            File.WriteAllText(file, group);
+            TlsOptions options = new()
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Make("rsa", "chat.test", rsaBits: 2048)),
+                Protocols = SslProtocols.Tls12,
+                CipherSuites = [TlsCipherSuite.TLS_DHE_RSA_WITH_AES_128_GCM_SHA256],
+                DhParametersFile = file,
+            };
+            using TlsPair pair = OpenSslRig.Pair(options).Shake();
+            Talks(pair);
+            Assert.Equal(TlsCipherSuite.TLS_DHE_RSA_WITH_AES_128_GCM_SHA256, pair.Server.Layer!.Info.CipherSuite);
+
+            File.WriteAllText(file, "nothing");
+            ArgumentException bad = Assert.Throws<ArgumentException>(() => OpenSslRig.Prepare(options, true));
+            Assert.Contains("DhParametersFile", bad.Message, StringComparison.Ordinal);
+        }
+        finally
+        {
+            File.Delete(file);
+        }
+    }
+
+    [Fact]
+    public void It_stays_away_where_the_framework_may_use_another_OpenSSL()
+    {
+        Assert.Contains("DOTNET_OPENSSL_VERSION_OVERRIDE", OpenSslLibrary.Load(static name => name == "DOTNET_OPENSSL_VERSION_OVERRIDE" ? "1.1" : null).Refusal ?? "", StringComparison.Ordinal);
+        if (OpenSslLibrary.IsUsable) Assert.StartsWith("3.", OpenSslLibrary.Version, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void Whoever_asks_for_it_or_for_what_only_it_can_do_gets_it_and_the_reason()
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        TlsCertificate certificate = TlsCertificate.From(TestCertificates.Server);
+        TlsProfile asked = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, Provider = TlsProvider.OpenSsl }, isServer: true);
+        Assert.Equal((TlsProvider.OpenSsl, "TlsOptions.Provider says so"), (asked.Provider, asked.Reason));
+        TlsProfile needed = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, TicketCount = 2 }, isServer: true);
+        Assert.Equal((TlsProvider.OpenSsl, "Auto: TicketCount needs it"), (needed.Provider, needed.Reason));
+    }
+
+    // ------------------------------------------------------------------ cost
+
+    [Fact]
+    public void Messages_allocate_nothing()
+    {
+        using OpenSslEcho echo = new(TestCertificates.ServerOptions, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots });
+        for (int i = 0; i < 2000; i++) echo.PingPong(32);
+        long before = GC.GetAllocatedBytesForCurrentThread();
+        for (int i = 0; i < 1000; i++) echo.PingPong(32);
+        Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
+    }
+}
