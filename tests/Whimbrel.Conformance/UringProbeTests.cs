@@ -237,28 +237,20 @@ public sealed unsafe class UringProbeTests
     }
 
     [Fact]
-    public void Where_the_sysctl_forbids_it_the_reason_names_the_sysctl()
-    {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
-        // kernel.io_uring_disabled answers EPERM at the set-up; root is not bound by 1.
-        Assert.Contains("kernel.io_uring_disabled", UringProbe.Run(new Answering(static (_, _) => Errno.EPERM)).Reason, StringComparison.Ordinal);
-    }
-
-    [Fact]
     public void At_the_limit_of_locked_memory_the_reason_names_the_limit()
     {
         NeedsUring();
         // At the set-up, where smaller rings are tried first, and at the registration of the buffers.
         List<uint> tried = [];
-        Assert.Contains("locked-memory limit (ulimit -l)", UringProbe.Run(new Answering((entries, _) =>
+        Assert.Contains("locked-memory limit: ulimit -l", UringProbe.Run(new Answering((entries, _) =>
         {
             tried.Add(entries);
             return Errno.ENOMEM;
-        })).Reason, StringComparison.Ordinal);
+        })).Advice, StringComparison.Ordinal);
         Assert.True(tried.Count > 1, "it was asked for once only");
         UringSupport refused = UringProbe.Run(new Answering(static (_, _) => 0) { BufferRingError = Errno.ENOMEM });
         Assert.Equal((false, Errno.ENOMEM), (refused.IsOffered, refused.Error));
-        Assert.Contains("locked-memory limit (ulimit -l)", refused.Reason, StringComparison.Ordinal);
+        Assert.Contains("locked-memory limit: ulimit -l", refused.Advice, StringComparison.Ordinal);
     }
 
     [Fact]

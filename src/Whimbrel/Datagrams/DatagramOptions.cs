@@ -5,6 +5,8 @@ namespace Whimbrel;
 /// <summary>What a <see cref="DatagramSocket"/> needs to know. Plain data, copied and validated once, at start.</summary>
 public sealed class DatagramOptions
 {
+    private IReadOnlyList<MulticastGroup> _groups = [];
+
     /// <summary>Longest datagram that IPv4 can carry: what <see cref="DatagramSocket"/> takes at most.</summary>
     public const int MaxDatagramBytes = 65_507;
 
@@ -91,7 +93,11 @@ public sealed class DatagramOptions
     // ------------------------------------------------------------------ multicast
 
     /// <summary>Groups that are joined before the start has ended; when one cannot be, the start fails. Default none. See <see cref="DatagramSocket.JoinAsync(MulticastGroup)"/>.</summary>
-    public IReadOnlyList<MulticastGroup> Groups { get; init; } = [];
+    public IReadOnlyList<MulticastGroup> Groups
+    {
+        get => _groups;
+        init => _groups = value;
+    }
 
     /// <summary>Where datagrams to groups leave: an interface's name, number, or one of its addresses. Null (the default) leaves it to the system's routes.</summary>
     public string? MulticastInterface { get; init; }
@@ -109,6 +115,7 @@ public sealed class DatagramOptions
     internal DatagramOptions Clone()
     {
         DatagramOptions copy = (DatagramOptions)MemberwiseClone();
+        if (_groups is not null) copy._groups = [.. _groups];
         return copy;
     }
 }

@@ -222,6 +222,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
         EndPoint here = rig.NewAddress();
         ArgumentException pull = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions { Engine = rig.Engine, EndPoint = here, AnswerLimit = 1 }).StartAsync()));
         Assert.Contains("AnswerLimit = 1, and a socket without a handler", pull.Message, StringComparison.Ordinal);
+        // tidy: fixed port because nothing is ever sent there
         ArgumentException connected = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions { Engine = rig.Engine, RemoteEndPoint = new IPEndPoint(IPAddress.Loopback, 9), AnswerLimit = 1 }, static () => new RecordingHandler()).StartAsync()));
         Assert.Contains("AnswerLimit = 1, and a connected socket", connected.Message, StringComparison.Ordinal);
         ArgumentException range = Assert.Throws<ArgumentException>(() => rig.Await(new DatagramSocket(new DatagramOptions { Engine = rig.Engine, EndPoint = here, AnswerLimit = 101 }, static () => new RecordingHandler()).StartAsync()));

@@ -3,7 +3,8 @@ namespace Whimbrel.Simulation.Uring;
 // How unkind the simulated kernel is. Chances are per mille of what they concern.
 internal sealed record RingFaults
 {
-    internal static RingFaults None { get; } = new();
+    // What the tally of a long run must hold: see SimKernel.Chance.
+    internal const int Kinds = 26;
 
     // An enter does nothing and says EINTR, EAGAIN, EBUSY or ENOMEM.
     public int EnterError { get; init; }
