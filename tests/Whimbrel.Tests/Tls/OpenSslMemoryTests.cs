@@ -7,17 +7,23 @@ namespace Whimbrel.Tests.Tls;
 public sealed class OpenSslMemoryTests
 {
     [Fact]
-    public void Three_thousand_connections_whole_and_broken_leave_no_memory_behind()
+    public void Thousands_of_connections_whole_and_broken_leave_no_memory_behind()
     {
         OpenSslProfile server = OpenSslRig.Prepare(TestCertificates.ServerOptions, true);
         OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
-        // Most of them end early, at each point where a handshake can: that is where things are forgotten.
+        // Most of them end early, at each point where a handshake can: that is where things are forgotten. The framework uses
+        // malloc, too, and lets go of what it has when it likes; but whatever is forgotten for each connection shows in every
+        // series: the smallest thing, a window, would be 32,000 bytes.
         Turn(server, client, 500);
-        long before = OpenSslEcho.NativeBytes();
-        Turn(server, client, 3_000);
-        long grown = OpenSslEcho.NativeBytes() - before;
-        // A window forgotten each time would be 200 KB, anything of OpenSSL's more.
-        Assert.True(grown < 150_000, $"{grown} bytes more in use by malloc");
+        List<long> grown = [];
+        while (grown.Count < 10 && grown.Count(static g => g < 20_000) < 2)
+        {
+            long before = OpenSslEcho.NativeBytes();
+            Turn(server, client, 500);
+            grown.Add(OpenSslEcho.NativeBytes() - before);
+        }
+
+        Assert.True(grown.Count(static g => g < 20_000) >= 2, $"bytes more in use by malloc, for each series of 500: {string.Join(", ", grown)}");
     }
 
     private static void Turn(OpenSslProfile server, OpenSslProfile client, int count)
