@@ -122,16 +122,6 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         }
     }
 
-    internal override TlsStep Resume(in TlsDecision decision, CipherBlock output)
-    {
-        _verdict = decision.IsAccepted ? OpenSslVerdict.Accepted : OpenSslVerdict.Refused;
-        _problem = decision.Message;
-        Lend(null, 0, output);
-        TlsStep step = Handshake();
-        Return(output);
-        return step;
-    }
-
     internal override TlsStep EndOfInput()
     {
         switch (_state)

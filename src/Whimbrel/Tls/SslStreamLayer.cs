@@ -232,8 +232,6 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         return count == plain.Length && !_wire.HasSpill ? TlsStep.NeedInput : TlsStep.OutputFull;
     }
 
-    internal override TlsStep Resume(in TlsDecision decision, CipherBlock output) => throw new UnreachableException("this layer asks nobody");
-
     internal override void CloseNotify(CipherBlock output)
     {
         if (!_isReady || !_wire.DrainSpill(output)) return;

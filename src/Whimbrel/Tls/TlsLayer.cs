@@ -11,7 +11,7 @@ namespace Whimbrel.Tls;
 /// pool, afterwards it is the loop. No member does I/O, blocks, starts a timer or hops to another thread.</item>
 /// <item>Nothing is re-entered: a sink or a verdict never calls the layer.</item>
 /// <item><see cref="Start"/> comes first and once. <see cref="TlsStep.Ready"/> comes once. Before it no plaintext is delivered and Send is not called.</item>
-/// <item>Receive consumes all input unless it returns OutputFull, Stopped, NeedsVerdict, Ready or an end; what was not
+/// <item>Receive consumes all input unless it returns OutputFull, Stopped, Ready or an end; what was not
 /// consumed comes again, joined with more. A layer may hold what it consumed and deliver it in a later call.</item>
 /// <item>Send encrypts in order and takes as much as fits the output; with an output of CipherBlock.LeastBytes it takes at least one byte.</item>
 /// <item>After an end (PeerClosed, Truncated, Refused) Receive is not called again. After PeerClosed Send still works: the
@@ -39,9 +39,6 @@ internal abstract class TlsLayer
     /// <param name="accepted">How much of it is in the output now.</param>
     /// <param name="output">Gets the records.</param>
     internal abstract TlsStep Send(ReadOnlySpan<byte> plain, out int accepted, CipherBlock output);
-
-    /// <summary>The verdict that NeedsVerdict asked for. Returns as Receive does; the owner then calls Receive with what is left.</summary>
-    internal abstract TlsStep Resume(in TlsDecision decision, CipherBlock output);
 
     /// <summary>The peer's bytes have ended (FIN), and Receive was called with all of them: PeerClosed or Truncated; during the handshake Refused.</summary>
     internal abstract TlsStep EndOfInput();

@@ -18,9 +18,6 @@ internal enum TlsStep : byte
     /// <summary>The sink said stop. Receive again (also with no input) when it may go on.</summary>
     Stopped,
 
-    /// <summary>A verdict about the peer's certificate is wanted: <see cref="TlsLayer.Resume"/> goes on.</summary>
-    NeedsVerdict,
-
     /// <summary>The peer ended its half properly (close_notify). Nothing more is delivered.</summary>
     PeerClosed,
 

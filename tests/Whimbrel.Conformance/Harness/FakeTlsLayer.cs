@@ -121,8 +121,6 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
         return accepted == plain.Length ? TlsStep.NeedInput : TlsStep.OutputFull;
     }
 
-    internal override TlsStep Resume(in TlsDecision decision, CipherBlock output) => throw new NotSupportedException();
-
     internal override TlsStep EndOfInput()
     {
         Fault = new TlsFault(_isReady ? TlsFailure.Truncated : TlsFailure.PeerLeft, "the bytes ended");

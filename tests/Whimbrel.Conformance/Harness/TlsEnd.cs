@@ -49,8 +49,6 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 
     public int WaitingInput => _input.Count;
 
-    public Func<TlsDecision>? Verdict { get; set; }
-
     public void Start()
     {
         if (_profile.IsServer) return;
@@ -95,14 +93,6 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
             TlsStep step = Layer!.Receive(CollectionsMarshal.AsSpan(_input), out int consumed, this, output);
             _input.RemoveRange(0, consumed);
             Output.AddRange(output.Written);
-            if (step == TlsStep.NeedsVerdict)
-            {
-                output = NewOutput();
-                step = Layer.Resume(Verdict?.Invoke() ?? new TlsDecision(true), output);
-                Output.AddRange(output.Written);
-                if (step == TlsStep.NeedInput) continue;
-            }
-
             if (step == TlsStep.Ready) ReadyCount++;
             if (step is TlsStep.Ready or TlsStep.OutputFull) continue;
             if (step is TlsStep.PeerClosed or TlsStep.Truncated or TlsStep.Refused) End(step, Layer.Fault);
