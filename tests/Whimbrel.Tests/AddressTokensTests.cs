@@ -156,15 +156,14 @@ public class AddressTokensTests
     {
         AddressTokens tokens = new(s_minute);
         byte[] token = Token(tokens, s_peer);
-        tokens.Check(token, s_peer, NowMs);
-        long before = GC.GetAllocatedBytesForCurrentThread();
-        for (int i = 0; i < 100; i++)
+        Assert.Equal(0, Allocated.By(() =>
         {
-            tokens.Write(token, s_peer, NowMs);
-            tokens.Check(token, s_peer, NowMs);
-        }
-
-        Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
+            for (int i = 0; i < 100; i++)
+            {
+                tokens.Write(token, s_peer, NowMs);
+                tokens.Check(token, s_peer, NowMs);
+            }
+        }));
     }
 
     [Fact]

@@ -157,10 +157,10 @@ public sealed unsafe class BufferTests
             unread.Consume(500);
         }
 
-        for (int i = 0; i < 100; i++) Round();
-        long before = GC.GetAllocatedBytesForCurrentThread();
-        for (int i = 0; i < 1000; i++) Round();
-        Assert.Equal(0, GC.GetAllocatedBytesForCurrentThread() - before);
+        Assert.Equal(0, Allocated.By(() =>
+        {
+            for (int i = 0; i < 1000; i++) Round();
+        }));
     }
 
     [Fact]
