@@ -12,35 +12,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "histogram.h"
-#include "message.h"
+#include "program.h"
 #include "tls.h"
 
-#define TABLE_SIZE 262139u          // the largest prime below 256 KiB: no buffer or window divides it, so a shifted
-                                    // stream never lines up with itself by accident
 #define RECEIVE_SIZE (64u * 1024)   // holds two windows of W1, and stays in L2
 #define SEND_CHUNK (64u * 1024)
-#define MAX_EVENTS 512
 #define MAX_THREADS 16
 #define MAX_CONNECTIONS 19900u      // descriptors are limited to 20,000 per process
-#define SWEEP_NS 250000000ull
-#define STALLED_SWEEPS 8            // 8 sweeps of 250 ms: two seconds in which the loop did run and nothing came
 #define KNOWN_MESSAGES 8192u        // push: messages of which the right bytes are kept (256 KiB)
 #define MAX_STEPS 8
 #define MAX_SIZE (1024u * 1024)
@@ -80,8 +65,7 @@ struct broadcast {
 // What is known at one edge of the measured window.
 struct sample {
     uint64_t ns, bytes, messages;
-    uint64_t client_user_ns, client_system_ns;
-    uint64_t server_ns, server_user_ticks, server_system_ticks;
+    struct cpu cpu;
 };
 
 struct worker {
@@ -108,18 +92,16 @@ static unsigned connections = 1, messages = 1000, size = 32, threads = 1;
 static unsigned groups, members;    // 0: as many as connections
 static struct broadcast *broadcasts;
 static unsigned steps[MAX_STEPS], step_count;
-static double seconds = 3, warmup = 2, hold = 30;
-static bool check = true, lossless, resume;
+static double hold = 30;
+static bool lossless, resume;
 static const char *authority_file;  // TLS
 static unsigned burst = 100;
 static uint64_t ended_with_notify, ended_without;
-static int watched_pid;
 static struct sockaddr_storage server_address;
 static socklen_t server_address_length;
 static uint64_t window_bytes, epoch_ns, stall_ns;
 static uint8_t *table;
 static struct worker workers[MAX_THREADS];
-static pthread_mutex_t failing = PTHREAD_MUTEX_INITIALIZER;
 
 static void print_parameters(void)
 {
@@ -131,72 +113,36 @@ static void print_parameters(void)
     if (scenario == GROUPS) printf(",\"groups\":%u,\"members\":%u", groups, members);
 }
 
-// The only way out for a bad run. The first reason wins; other threads wait here until the process is gone.
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
-{
-    char reason[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
-    va_end(arguments);
-
-    pthread_mutex_lock(&failing);
-    for (char *c = reason; *c; c++)
-        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = '\'';
-    fprintf(stderr, "load: FAILED: %s\n", reason);
-    print_parameters();
-    printf(",\"errors\":1,\"error\":\"%s\"}\n", reason);
-    fflush(stdout);
-    _exit(1);
-}
-
-__attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("load: ", stderr);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputs("\nusage: load echo|pingpong|short|push|idle|groups|handshake|storm --port N | --unix PATH\n"
-          "  --connections N    (short: at a time; idle: a list such as 1000,10000)   1\n"
-          "  --messages N       echo: messages in flight per connection                1000\n"
-          "                     groups: broadcasts in flight                           1000\n"
-          "  --groups N|all     groups; all: as many as connections                    all\n"
-          "  --members N|all    groups: connections in each group                      all\n"
-          "  --size N           bytes per message                                      32\n"
-          "  --seconds S        measured window                                        3\n"
-          "  --warmup S         before it                                              2\n"
-          "  --threads N                                                               1\n"
-          "  --lossless         push: a hole in the sequence fails the run\n"
-          "  --stall-ms N       pingpong, echo: count the times a connection got nothing for longer\n"
-          "  --hold S           idle: longest wait for a line on stdin after each step 30\n"
-          "  --tls FILE         over TLS; who signed the server's certificate is in FILE. handshake and storm are with TLS only\n"
-          "  --resume           handshake: every one after the first of each resumes\n"
-          "  --burst N          storm: handshakes at once                              100\n"
-          "  --watch PID        also report the CPU of this process over the window\n"
-          "  --no-check         do not compare the bytes (to show what the check costs)\n"
-          "load test-histogram  compares the histogram with exact percentiles\n",
-          stderr);
-    exit(2);
-}
-
-static uint64_t clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static const char *const program_name = "load";
+static const char *const usage_text =
+    "\nusage: load echo|pingpong|short|push|idle|groups|handshake|storm --port N | --unix PATH\n"
+    "  --connections N    (short: at a time; idle: a list such as 1000,10000)   1\n"
+    "  --messages N       echo: messages in flight per connection                1000\n"
+    "                     groups: broadcasts in flight                           1000\n"
+    "  --groups N|all     groups; all: as many as connections                    all\n"
+    "  --members N|all    groups: connections in each group                      all\n"
+    "  --size N           bytes per message                                      32\n"
+    "  --seconds S        measured window                                        3\n"
+    "  --warmup S         before it                                              2\n"
+    "  --threads N                                                               1\n"
+    "  --lossless         push: a hole in the sequence fails the run\n"
+    "  --stall-ms N       pingpong, echo: count the times a connection got nothing for longer\n"
+    "  --hold S           idle: longest wait for a line on stdin after each step 30\n"
+    "  --tls FILE         over TLS; who signed the server's certificate is in FILE. handshake and storm are with TLS only\n"
+    "  --resume           handshake: every one after the first of each resumes\n"
+    "  --burst N          storm: handshakes at once                              100\n"
+    "  --watch PID        also report the CPU of this process over the window\n"
+    "  --no-check         do not compare the bytes (to show what the check costs)\n"
+    "load test-histogram  compares the histogram with exact percentiles\n";
 
 // ---- the table: what is sent, and what must come back ---------------------------------------------------------------
 
-// One run longer than the table's period, so that any window of it is contiguous wherever it begins.
 static void make_table(void)
 {
     size_t length = TABLE_SIZE + (SEND_CHUNK > RECEIVE_SIZE ? SEND_CHUNK : RECEIVE_SIZE);
     table = aligned_alloc(4096, (length + 4095) & ~(size_t)4095);
     if (!table) fail("no memory for the table");
-    for (size_t i = 0; i < TABLE_SIZE; i++) table[i] = (uint8_t)(mix64(0x9E3779B97F4A7C15u * (i + 1)) >> 56);
-    memcpy(table + TABLE_SIZE, table, length - TABLE_SIZE);
+    fill_table(table, length);
 }
 
 // Direction 0 is client to server. An echo comes back as it went, so direction 1 is not used yet.
@@ -665,44 +611,13 @@ static void ready(struct worker *w, struct connection *c)
 
 // ---- time -----------------------------------------------------------------------------------------------------------
 
-static uint64_t timeval_ns(struct timeval t)
-{
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
-}
-
-// The watched server's CPU. Its process clock is exact to the nanosecond, counts threads that have ended and the slice
-// that is still running, which /proc/PID/task/*/schedstat does not; only the split into user and system is in ticks.
-static void sample_server(struct sample *s)
-{
-    if (!watched_pid) return;
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid(watched_pid, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        fail("the server (process %d) is gone", watched_pid);
-    s->server_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", watched_pid);
-    FILE *f = fopen(path, "r");
-    if (!f || !fgets(line, sizeof line, f)) fail("cannot read %s", path);
-    fclose(f);
-    char *after_name = strrchr(line, ')');
-    if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
-                              &s->server_user_ticks, &s->server_system_ticks) != 2)
-        fail("cannot read %s", path);
-}
-
 static void take_sample(struct worker *w, struct sample *s)
 {
     s->ns = clock_ns();
     s->bytes = w->bytes;
     s->messages = scenario == ECHO ? w->bytes / size : w->messages;
     if (w->index != 0) return;
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    s->client_user_ns = timeval_ns(u.ru_utime);
-    s->client_system_ns = timeval_ns(u.ru_stime);
-    sample_server(s);
+    sample_cpu(&s->cpu);
 }
 
 static void announce(const struct worker *w, const char *line)
@@ -865,16 +780,8 @@ static void print_result(void)
 
     print_parameters();
     printf(",\"seconds\":%.6f,\"messages\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"per_second\":%.1f", elapsed, count, bytes, (double)count / elapsed);
-    struct histogram *h = &first->latency;
-    if (h->count)
-        printf(",\"latency_ns\":{\"count\":%" PRIu64 ",\"p50\":%" PRIu64 ",\"p99\":%" PRIu64 ",\"p99.9\":%" PRIu64 ",\"max\":%" PRIu64 "}",
-               h->count, histogram_percentile(h, .5), histogram_percentile(h, .99), histogram_percentile(h, .999), h->max);
-    printf(",\"client_cpu_ns\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}",
-           first->last.client_user_ns - first->first.client_user_ns, first->last.client_system_ns - first->first.client_system_ns);
-    if (watched_pid)
-        printf(",\"server_cpu_ns\":%" PRIu64 ",\"server_ticks\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}",
-               first->last.server_ns - first->first.server_ns, first->last.server_user_ticks - first->first.server_user_ticks,
-               first->last.server_system_ticks - first->first.server_system_ticks);
+    print_latency(&first->latency);
+    print_cpu(&first->first.cpu, &first->last.cpu);
     if (authority_file) printf(",\"ended_with_close_notify\":%" PRIu64 ",\"ended_without\":%" PRIu64, ended_with_notify, ended_without);
     if (scenario == STORM) print_storm();
     if (scenario == PUSH) printf(",\"gaps\":%" PRIu64 ",\"skipped\":%" PRIu64, gaps, skipped);
@@ -1010,25 +917,9 @@ static int test_histogram(void)
 
 // ---- the command line -----------------------------------------------------------------------------------------------
 
-static unsigned parse_count(const char *text, const char *name, unsigned most)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    if (end == text || *end || n == 0 || n > most) usage("%s must be between 1 and %u, not '%s'", name, most, text);
-    return (unsigned)n;
-}
-
 static unsigned parse_count_or_all(const char *text, const char *name)
 {
     return strcmp(text, "all") == 0 ? 0 : parse_count(text, name, 1000000);
-}
-
-static double parse_seconds(const char *text, const char *name)
-{
-    char *end;
-    double s = strtod(text, &end);
-    if (end == text || *end || !(s >= 0 && s <= 600)) usage("%s must be between 0 and 600 seconds, not '%s'", name, text);
-    return s;
 }
 
 static void parse_steps(char *text)
@@ -1120,11 +1011,8 @@ int main(int argc, char **argv)
     parse_options(argc - 1, argv + 1);
     window_bytes = (uint64_t)messages * size;
 
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    signal(SIGPIPE, SIG_IGN);       // OpenSSL writes without MSG_NOSIGNAL; a reset must be an error with a reason
+    raise_descriptor_limit();
     make_table();
     if (authority_file && !tls_start(authority_file)) fail("no TLS: %s", tls_error());
     if (scenario == STORM) run_storm();

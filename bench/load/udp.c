@@ -14,23 +14,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "histogram.h"
-#include "message.h"
+#include "program.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -42,16 +32,12 @@
 #define SO_MEMINFO 55
 #endif
 
-#define TABLE_SIZE 262139u              // the largest prime below 256 KiB
 #define MAX_DATAGRAM 65507u
 #define LARGEST_ETHERNET 2048u          // what is not joined by the kernel must fit here
 #define BATCH 64
 #define REMEMBERED (1u << 20)           // sequence numbers of which we know whether they are still out
 #define SOCKET_BUFFER (1024 * 1024)
 #define MAX_SOCKETS 10000u
-#define MAX_EVENTS 512
-#define SWEEP_NS 250000000ull
-#define STALLED_SWEEPS 8                // 8 sweeps of 250 ms: two seconds in which the loop did run and nothing came
 #define DRAINED_SWEEPS 2
 
 enum scenario { ECHO, MULTICAST };
@@ -66,16 +52,13 @@ struct flight {
 
 struct sample {
     uint64_t ns, received, sent, lost;
-    uint64_t client_user_ns, client_system_ns;
-    uint64_t server_ns, server_user_ticks, server_system_ticks;
+    struct cpu cpu;
 };
 
 static enum scenario scenario;
 static const char *const scenario_names[] = {"udp-echo", "udp-multicast"};
 static unsigned sockets = 1, window = 100, size = 32, run = 1;
-static double seconds = 3, warmup = 2;
-static bool check = true;
-static int watched_pid, port, epoll, credit_socket = -1;
+static int port, epoll, credit_socket = -1;
 static int *fds;
 static uint64_t *next_sequence;         // multicast: what each receiver expects; 0: nothing came yet
 static struct flight *flights;
@@ -99,48 +82,17 @@ static void print_parameters(void)
            scenario_names[scenario], sockets, window, size, run, warmup, check ? "true" : "false");
 }
 
-__attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
-{
-    char reason[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(reason, sizeof reason, format, arguments);
-    va_end(arguments);
-    for (char *c = reason; *c; c++)
-        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ') *c = '\'';
-    fprintf(stderr, "udp: FAILED: %s\n", reason);
-    print_parameters();
-    printf(",\"errors\":1,\"error\":\"%s\"}\n", reason);
-    fflush(stdout);
-    _exit(1);
-}
-
-__attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("udp: ", stderr);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputs("\nusage: udp udp-echo|udp-multicast --port N\n"
-          "  --connections N   echo: sockets, each a peer of the server; multicast: receivers   1\n"
-          "  --messages N      datagrams in flight over all sockets                             100\n"
-          "  --size N          bytes of a datagram; multicast: 32                               32\n"
-          "  --run N           echo: so many leave together for one peer (UDP_SEGMENT)          1\n"
-          "  --seconds S       measured window                                                  3\n"
-          "  --warmup S        before it                                                        2\n"
-          "  --watch PID       also report the CPU of this process over the window\n"
-          "  --no-check        do not compare the bytes (to show what the check costs)\n",
-          stderr);
-    exit(2);
-}
-
-static uint64_t clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static const char *const program_name = "udp";
+static const char *const usage_text =
+    "\nusage: udp udp-echo|udp-multicast --port N\n"
+    "  --connections N   echo: sockets, each a peer of the server; multicast: receivers   1\n"
+    "  --messages N      datagrams in flight over all sockets                             100\n"
+    "  --size N          bytes of a datagram; multicast: 32                               32\n"
+    "  --run N           echo: so many leave together for one peer (UDP_SEGMENT)          1\n"
+    "  --seconds S       measured window                                                  3\n"
+    "  --warmup S        before it                                                        2\n"
+    "  --watch PID       also report the CPU of this process over the window\n"
+    "  --no-check        do not compare the bytes (to show what the check costs)\n";
 
 // ---- sockets --------------------------------------------------------------------------------------------------------
 
@@ -239,7 +191,7 @@ static void make_table(void)
     send_memory = aligned_alloc(4096, BATCH * 65536ul);
     flights = calloc(REMEMBERED, sizeof *flights);
     if (!table || !memory || !send_memory || !flights) fail("no memory");
-    for (size_t i = 0; i < length; i++) table[i] = i < TABLE_SIZE ? (uint8_t)(mix64(0x9E3779B97F4A7C15u * (i + 1)) >> 56) : table[i - TABLE_SIZE];
+    fill_table(table, length);
     for (unsigned i = 0; i < BATCH; i++) {
         messages[i].msg_hdr.msg_iov = &vectors[i];
         messages[i].msg_hdr.msg_iovlen = 1;
@@ -391,37 +343,10 @@ static void ready(uint32_t socket_index)
 
 // ---- time -----------------------------------------------------------------------------------------------------------
 
-static uint64_t timeval_ns(struct timeval t)
-{
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
-}
-
-static void sample_server(struct sample *s)
-{
-    if (!watched_pid) return;
-    clockid_t clock;
-    struct timespec t;
-    if (clock_getcpuclockid(watched_pid, &clock) != 0 || clock_gettime(clock, &t) != 0) fail("the server (process %d) is gone", watched_pid);
-    s->server_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-
-    char path[64], line[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", watched_pid);
-    FILE *f = fopen(path, "r");
-    if (!f || !fgets(line, sizeof line, f)) fail("cannot read %s", path);
-    fclose(f);
-    char *after_name = strrchr(line, ')');
-    if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64,
-                              &s->server_user_ticks, &s->server_system_ticks) != 2)
-        fail("cannot read %s", path);
-}
-
 static void take_sample(struct sample *s)
 {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    *s = (struct sample){.ns = clock_ns(), .received = received, .sent = sent, .lost = lost,
-                         .client_user_ns = timeval_ns(u.ru_utime), .client_system_ns = timeval_ns(u.ru_stime)};
-    sample_server(s);
+    *s = (struct sample){.ns = clock_ns(), .received = received, .sent = sent, .lost = lost};
+    sample_cpu(&s->cpu);
 }
 
 static void announce(const char *line)
@@ -509,34 +434,13 @@ static void print_result(void)
     printf(",\"seconds\":%.6f,\"messages\":%" PRIu64 ",\"datagrams\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"per_second\":%.1f", elapsed, count, datagrams, bytes, (double)count / elapsed);
     printf(",\"sent\":%" PRIu64 ",\"received\":%" PRIu64 ",\"lost\":%" PRIu64 ",\"dropped_at_server\":%" PRIu64 ",\"dropped_at_client\":%" PRIu64 ",\"reordered\":%" PRIu64,
            scenario == ECHO ? sent : credited, received, lost, dropped_there(), dropped_here(), reordered);
-    if (latency.count)
-        printf(",\"latency_ns\":{\"count\":%" PRIu64 ",\"p50\":%" PRIu64 ",\"p99\":%" PRIu64 ",\"p99.9\":%" PRIu64 ",\"max\":%" PRIu64 "}",
-               latency.count, histogram_percentile(&latency, .5), histogram_percentile(&latency, .99), histogram_percentile(&latency, .999), latency.max);
-    printf(",\"client_cpu_ns\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}", last.client_user_ns - first.client_user_ns, last.client_system_ns - first.client_system_ns);
-    if (watched_pid)
-        printf(",\"server_cpu_ns\":%" PRIu64 ",\"server_ticks\":{\"user\":%" PRIu64 ",\"system\":%" PRIu64 "}", last.server_ns - first.server_ns,
-               last.server_user_ticks - first.server_user_ticks, last.server_system_ticks - first.server_system_ticks);
+    print_latency(&latency);
+    print_cpu(&first.cpu, &last.cpu);
     puts(",\"errors\":0}");
     fflush(stdout);
 }
 
 // ---- the command line -----------------------------------------------------------------------------------------------
-
-static unsigned parse_count(const char *text, const char *name, unsigned most)
-{
-    char *end;
-    unsigned long n = strtoul(text, &end, 10);
-    if (end == text || *end || n == 0 || n > most) usage("%s must be between 1 and %u, not '%s'", name, most, text);
-    return (unsigned)n;
-}
-
-static double parse_seconds(const char *text, const char *name)
-{
-    char *end;
-    double s = strtod(text, &end);
-    if (end == text || *end || !(s >= 0 && s <= 600)) usage("%s must be between 0 and 600 seconds, not '%s'", name, text);
-    return s;
-}
 
 static void parse_options(int argc, char **argv)
 {
@@ -575,11 +479,7 @@ int main(int argc, char **argv)
     else usage("unknown scenario '%s'", argv[1]);
     parse_options(argc - 1, argv + 1);
 
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
+    raise_descriptor_limit();
     make_table();
     open_sockets();
     run_measured();
