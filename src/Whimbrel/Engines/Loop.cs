@@ -53,6 +53,7 @@ public abstract partial class Loop
     private int _receivedSinceFlush;
     private int _blocksSinceFlush;
     private bool _isFlushing;
+    private bool _isLoneFlush;
     private Undertaking? _firstUndertaking;
     private long _busySinceMs;
     private NoticePace _blockedNotices;
@@ -195,6 +196,9 @@ public abstract partial class Loop
     private protected virtual void Submit()
     {
     }
+
+    /// <summary>The flush under way ends the turn and has one connection only: what <see cref="StartSend(Connection)"/> queues goes alone.</summary>
+    private protected bool IsLoneFlush => _isLoneFlush;
 
     internal void WakeUp() => Wake();
 
@@ -424,7 +428,9 @@ public abstract partial class Loop
         _isFlushing = true;
         // What gets dirty again meanwhile (a send that took only a part) waits for the next flush.
         int count = _dirtyCount;
+        _isLoneFlush = isEndOfTurn && count == 1;
         for (int i = 0; i < count; i++) _dirty[i].Flush(isEndOfTurn);
+        _isLoneFlush = false;
         int rest = _dirtyCount - count;
         Array.Copy(_dirty, count, _dirty, 0, rest);
         Array.Clear(_dirty, rest, count);

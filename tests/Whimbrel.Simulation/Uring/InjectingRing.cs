@@ -112,6 +112,8 @@ internal sealed unsafe class InjectingRing : PlainRing
 
     internal override bool OpenDeferred(int fd) => _kernel.OpenDeferred(fd);
 
+    internal override int SendNow(int fd, byte* bytes, int length) => _plan.SendsNow(ref length) is not 0 and int error ? -error : _kernel.SendNow(fd, bytes, length);
+
     internal override EndPoint? LocalEndPointOf(int fd) => _kernel.LocalEndPointOf(fd);
 
     internal override PeerAddress PeerAddressOf(int fd) => _kernel.PeerAddressOf(fd);

@@ -90,6 +90,16 @@ internal sealed class InjectionPlan(int seed)
         }
     }
 
+    // The error of a send that is not queued, 0: it is passed on, perhaps with a part of its bytes.
+    internal int SendsNow(ref int length)
+    {
+        SubmissionEntry entry = new() { Opcode = UringAbi.IORING_OP_SEND, Length = (uint)length };
+        if (Fails(in entry) is not 0 and int error) return error == Errno.ECANCELED ? Errno.EINTR : error;
+        Shorten(ref entry);
+        length = (int)entry.Length;
+        return 0;
+    }
+
     internal bool HoldsBack() => Chance(_chances.Hold, "completions held back");
 
     // Any of them, but for one operation the oldest.

@@ -287,61 +287,47 @@ internal sealed unsafe partial class SimRing
 
     private void Send(SimOperation operation, SimDescriptor descriptor)
     {
-        MemorySocket? socket = descriptor.Socket;
-        if (socket is null)
-        {
-            End(operation, -Errno.ECONNREFUSED);
-            return;
-        }
+        int result = SendTo(descriptor, operation.Pieces.AsSpan(0, operation.PieceCount), operation.Length);
+        if (result != -Errno.EAGAIN || descriptor.IsNonBlocking) End(operation, result);
+        else if (operation.MustEnd) End(operation, -Errno.ECANCELED);
+    }
 
+    // The number of bytes taken, or minus the error number: EAGAIN without room.
+    private int SendTo(SimDescriptor descriptor, ReadOnlySpan<(nint Base, int Length)> pieces, int most)
+    {
+        if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;
         if (_kernel.Chance(_kernel.Faults.Fatal, "send that fails"))
         {
             if (_kernel.Dice.Chance(700)) socket.Reset();
-            else
-            {
-                End(operation, -_kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EHOSTUNREACH));
-                return;
-            }
+            else return -_kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EHOSTUNREACH);
         }
 
         if (!descriptor.IsAsked)
         {
             _kernel.Ask(descriptor);
-            if (_kernel.Dice.Chance(500))
-            {
-                End(operation, -Errno.EINPROGRESS);
-                return;
-            }
+            if (_kernel.Dice.Chance(500)) return -Errno.EINPROGRESS;
         }
 
         if (descriptor.IsWriteShut || socket.IsReset || socket.Other.IsClosed)
         {
             int error = socket.IsReset && !descriptor.ResetWasTold ? Errno.ECONNRESET : Errno.EPIPE;
             if (error == Errno.EPIPE && !descriptor.IsWriteShut) socket.Write([0]);
-            End(operation, -error);
-            return;
+            return -error;
         }
 
-        if (socket.Other.Room == 0)
-        {
-            if (operation.MustEnd) End(operation, -Errno.ECANCELED);
-            else if (descriptor.IsNonBlocking) End(operation, -Errno.EAGAIN);
-            return;
-        }
-
-        int most = operation.Length;
+        if (socket.Other.Room == 0) return -Errno.EAGAIN;
         if (most > 1 && _kernel.Chance(_kernel.Faults.Short, "short send")) most = _kernel.Dice.Next(1, most);
         int sent = 0;
-        for (int i = 0; i < operation.PieceCount && sent < most; i++)
+        foreach ((nint at, int all) in pieces)
         {
-            int length = Math.Min(most - sent, operation.Pieces[i].Length);
-            int taken = socket.Write(new ReadOnlySpan<byte>((void*)operation.Pieces[i].Base, length));
+            int length = Math.Min(most - sent, all);
+            int taken = socket.Write(new ReadOnlySpan<byte>((void*)at, length));
             sent += taken;
-            if (taken < length) break;
+            if (sent == most || taken < length) break;
         }
 
         _kernel.Trace.Add("send", descriptor.Number, sent);
-        End(operation, sent);
+        return sent;
     }
 
     // ------------------------------------------------------------------ accept, poll, close

@@ -286,6 +286,12 @@ internal sealed unsafe class KernelRing : Ring
         return Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) == 0 ? error : Syscall.LastError;
     }
 
+    internal override int SendNow(int fd, byte* bytes, int length)
+    {
+        nint taken = Syscall.Send(fd, bytes, (nuint)length, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
+        return taken >= 0 ? (int)taken : -Syscall.LastError;
+    }
+
     internal override EndPoint? LocalEndPointOf(int fd) => SocketFactory.LocalEndPointOf(fd);
 
     internal override PeerAddress PeerAddressOf(int fd)

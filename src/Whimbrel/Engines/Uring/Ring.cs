@@ -268,6 +268,9 @@ internal abstract unsafe class Ring
     /// <summary>A fast open whose peer has not answered: asks it, also when there is nothing to send. True when it has answered.</summary>
     internal abstract bool OpenDeferred(int fd);
 
+    /// <summary>Sends what there is room for, on a socket without a send under way. The number of bytes taken, or minus the error number: EAGAIN for no room.</summary>
+    internal abstract int SendNow(int fd, byte* bytes, int length);
+
     internal abstract EndPoint? LocalEndPointOf(int fd);
 
     internal abstract PeerAddress PeerAddressOf(int fd);

@@ -4,7 +4,10 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Uring;
 
-/// <summary>Bytes out: one operation for what the queue holds at the flush. The kernel waits for room in the socket by itself.</summary>
+/// <summary>
+/// Bytes out: one operation for what the queue holds at the flush. The kernel waits for room in the socket by itself. A connection
+/// that is alone in the flush sends by a call instead (docs/design/0014).
+/// </summary>
 // Safe: blocks stay in the queue until the send has completed; message and vectors are scratch of the ring, read at the submit.
 internal sealed unsafe partial class UringLoop
 {
@@ -21,6 +24,7 @@ internal sealed unsafe partial class UringLoop
         }
 
         Counters.Sends++;
+        if (IsLoneFlush && head.Next is null && TrySendAlone(connection, head)) return;
         SubmissionEntry entry = default;
         entry.Descriptor = _slots[connection.Slot].Fd;
         entry.OperationFlags = SocketAbi.MSG_NOSIGNAL;
@@ -33,6 +37,21 @@ internal sealed unsafe partial class UringLoop
         }
 
         Push(connection, RingOperation.Send, ref entry);
+    }
+
+    /// <summary>
+    /// The completion of an operation that goes alone would end the wait for what comes next: a turn and an enter for nothing.
+    /// False when it has to wait, and when the system says nothing for certain.
+    /// </summary>
+    private bool TrySendAlone(Connection connection, Block head)
+    {
+        ref UringSlot slot = ref _slots[connection.Slot];
+        if (slot.IsDeferred || slot.WasShort) return false;
+        int result = _ring.SendNow(slot.Fd, head.Memory + head.Start, head.Length);
+        if (result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) return false;
+        slot.Offered = head.Length;
+        Sent(connection, connection.Slot, result);
+        return true;
     }
 
     /// <summary>Describes several blocks. False when there is no memory for that now: then the first goes alone.</summary>
