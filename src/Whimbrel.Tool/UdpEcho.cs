@@ -17,4 +17,12 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
         if (_limit is not null && !_limit.TryTake(peer, Loop.TimeMs)) Volatile.Write(ref _limited, _limited + 1);
         else Send(datagram, peer);
     }
+
+    protected override bool OnReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
+    {
+        // With a rate each datagram is asked about.
+        if (_limit is not null) return false;
+        if (!peer.IsNobody) SendRun(run, datagramBytes, peer);
+        return true;
+    }
 }

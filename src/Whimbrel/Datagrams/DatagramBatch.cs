@@ -39,7 +39,7 @@ internal sealed unsafe class DatagramBatch
     private const int SendShare = 1024;
 
     private readonly UnixNames _names = new();
-    private readonly int[] _entries = new int[Messages];
+    private readonly int[] _entries = new int[Messages]; // datagrams of each message
     private byte* _memory;
     private byte* _buffers;
     private MultiMessage* _receives;
@@ -111,6 +111,8 @@ internal sealed unsafe class DatagramBatch
         _used = count;
         for (int i = 0; i < count; i++) Deliver(ref _receives[i], resident, (int)room);
         resident.ReceiveBatchEnded();
+        resident.Queue.EndLoan();
+        for (int i = 0; i < count; i++) Loop.PoisonReceived(new Span<byte>(_receives[i].Header.Vectors->Base, (int)Math.Min(_receives[i].Length, (uint)room)));
     }
 
     /// <summary>What the last call wrote over is set again; all of it when the room is another one.</summary>
@@ -138,19 +140,16 @@ internal sealed unsafe class DatagramBatch
         if (message.Header.ControlLength >= (nuint)sizeof(ControlHeader)) segment = ReadControl(ref message.Header, resident);
         if (segment <= 0 || length <= segment)
         {
-            int here = Math.Min(length, room);
-            resident.CompleteReceive(new ReadOnlySpan<byte>(data, here), length, in peer);
-            Loop.PoisonReceived(new Span<byte>(data, here));
+            resident.CompleteReceive(new ReadOnlySpan<byte>(data, Math.Min(length, room)), length, in peer);
             return;
         }
 
-        for (int start = 0; start < length; start += segment)
-        {
-            int one = Math.Min(segment, length - start);
-            int here = Math.Clamp(room - start, 0, one);
-            resident.CompleteReceive(new ReadOnlySpan<byte>(data + start, here), one, in peer);
-            Loop.PoisonReceived(new Span<byte>(data + start, here));
-        }
+        // What a handler answers with is mostly what it got: it leaves from where it lies, or is copied before the next batch comes.
+        // Single ones are copied: then they lie one behind the other, and leave as one segmented message.
+        int joined = Math.Min(length, room);
+        resident.Queue.Lend(data, joined);
+        resident.CompleteReceives(new ReadOnlySpan<byte>(data, joined), length, segment, in peer);
+        resident.Queue.Lend(null, 0);
     }
 
     /// <summary>The size of coalesced datagrams, or 0. Notes what the receive buffer has dropped.</summary>
@@ -297,11 +296,14 @@ internal sealed unsafe class DatagramBatch
     {
         int count = 0;
         int next = 0;
-        while (count < Messages && next < queue.Count)
+        int offset = 0; // in a kept run that cannot go as one
+        while (count < Messages && next < queue.EntryCount)
         {
             ref QueuedDatagram first = ref queue[next];
             ref MultiMessage message = ref _sends[count];
-            message.Header.Vectors->Base = first.Data;
+            int left = first.TotalBytes - offset;
+            int size = Math.Min(first.Length, left);
+            message.Header.Vectors->Base = first.Data + offset;
             message.Header.Name = null;
             message.Header.NameLength = 0;
             if (!first.Peer.IsNobody && (!resident.IsConnected || first.Peer != resident.Remote))
@@ -310,25 +312,33 @@ internal sealed unsafe class DatagramBatch
                 message.Header.NameLength = DatagramSetup.Encode(in first.Peer, resident.IsV6, message.Header.Name);
             }
 
-            int bytes = first.Length;
+            int bytes = size;
+            int run = 1;
             // Nobody has port 0, as a forged sender may claim: the refusal must not be taken for one of the size. To members on this machine a
             // run is cut again for each of them, which costs more than it saves (measured: twice, with 100).
             bool isAlone = (first.Peer.Port == 0 && !first.Peer.IsNobody) || (first.Peer.IsMulticast && resident.Options.MulticastLoopback);
-            int run = bytes <= resident.SegmentLimit && bytes > 0 && !isAlone ? RunAt(queue, next, out bytes) : 1;
+            if (size <= resident.SegmentLimit && size > 0 && !isAlone)
+            {
+                if (first.Count == 1) run = RunAt(queue, next, out bytes);
+                else if (offset == 0) (run, bytes) = (first.Count, left);
+            }
+
+            message.Header.Vectors->Length = (nuint)bytes;
             if (run == 1)
             {
-                message.Header.Vectors->Length = (nuint)first.Length;
                 message.Header.Control = null;
                 message.Header.ControlLength = 0;
             }
             else
             {
-                message.Header.Vectors->Length = (nuint)bytes;
-                WriteSegment(ref message.Header, count, first.Length);
+                WriteSegment(ref message.Header, count, size);
             }
 
             _entries[count++] = run;
-            next += run;
+            offset += bytes;
+            if (first.Count > 1 && offset < first.TotalBytes) continue;
+            next += first.Count > 1 ? 1 : run;
+            offset = 0;
         }
 
         return count;
@@ -340,12 +350,12 @@ internal sealed unsafe class DatagramBatch
         ref QueuedDatagram first = ref queue[start];
         int size = bytes = first.Length;
         byte* end = first.Data + size;
-        int most = Math.Min(queue.Count - start, DatagramAbi.MaxSegments);
+        int most = Math.Min(queue.EntryCount - start, DatagramAbi.MaxSegments);
         int run = 1;
         while (run < most)
         {
             ref QueuedDatagram next = ref queue[start + run];
-            if (next.Data != end || next.Length > size || next.Length == 0 || bytes + next.Length > DatagramOptions.MaxDatagramBytes || next.Peer != first.Peer) break;
+            if (next.Data != end || next.Count > 1 || next.Length > size || next.Length == 0 || bytes + next.Length > DatagramOptions.MaxDatagramBytes || next.Peer != first.Peer) break;
             bytes += next.Length;
             end += next.Length;
             run++;

@@ -8,7 +8,7 @@ internal sealed unsafe class DatagramChunk
 {
     internal DatagramChunk(int capacity)
     {
-        Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
+        Memory = capacity == 0 ? null : (byte*)NativeMemory.Alloc((nuint)capacity);
         Capacity = capacity;
     }
 

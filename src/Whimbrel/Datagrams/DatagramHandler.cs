@@ -116,6 +116,18 @@ public abstract class DatagramHandler
     {
     }
 
+    /// <summary>
+    /// Several datagrams of one sender have arrived joined: override it to take them in one call, and to answer with
+    /// <see cref="SendRun"/>. Only the epoll and io_uring engines join, and only datagrams of one size that came one behind the other
+    /// (UDP_GRO, see <see cref="DatagramOptions.Segmentation"/>): all others come to <see cref="OnReceived"/>, so that is needed as well.
+    /// Not called with an <see cref="DatagramOptions.AnswerLimit"/>, nor for datagrams longer than <see cref="DatagramOptions.ReceiveLimitBytes"/>.
+    /// </summary>
+    /// <param name="run">Their bytes, one datagram behind the other, valid during the call.</param>
+    /// <param name="datagramBytes">Bytes of each; the last may be shorter.</param>
+    /// <param name="peer">Who sent them, or says so.</param>
+    /// <returns>False, the default: not taken, and <see cref="OnReceived"/> is called for each.</returns>
+    protected virtual bool OnReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) => false;
+
     /// <summary>A datagram was longer than <see cref="DatagramOptions.ReceiveLimitBytes"/>. Does nothing by default: it is dropped, and counted.</summary>
     /// <param name="start">Its first bytes, valid during the call.</param>
     /// <param name="length">How many it had.</param>
@@ -175,6 +187,8 @@ public abstract class DatagramHandler
     internal void CallStarted() => OnStarted();
 
     internal void CallReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) => OnReceived(datagram, in peer);
+
+    internal bool CallReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) => OnReceivedRun(run, datagramBytes, in peer);
 
     internal void CallTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => OnTruncated(start, length, in peer);
 

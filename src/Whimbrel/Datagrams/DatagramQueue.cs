@@ -1,23 +1,35 @@
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using Whimbrel.Linux;
+
 namespace Whimbrel.Datagrams;
 
-/// <summary>One queued datagram. Its bytes do not move while it is queued.</summary>
+/// <summary>
+/// One queued datagram, or a run: datagrams of one size and one peer, one behind the other, the last perhaps shorter. Its bytes do not
+/// move while it is queued, except at the end of a loan.
+/// </summary>
 internal unsafe struct QueuedDatagram
 {
     internal byte* Data;
 
-    /// <summary>Bytes that are here, and bytes that the datagram had.</summary>
+    /// <summary>Bytes of the first that are here, and bytes that it had.</summary>
     internal int Length;
     internal int FullLength;
+
+    /// <summary>Datagrams, and bytes of all of them.</summary>
+    internal int Count;
+    internal int TotalBytes;
     internal DatagramPeer Peer;
     internal DatagramChunk Chunk;
 }
 
 /// <summary>
 /// Whole datagrams in order, in native chunks that are filled one after the other, so that datagrams which were queued together lie
-/// together (one segmented send of a run is one stretch of memory). Never moves bytes; allocates nothing once it is as large as it
-/// gets. Its owner guards it and knows the limits.
+/// together (one segmented send of a run is one stretch of memory). Allocates nothing once it is as large as it gets. Its owner
+/// guards it and knows the limits. While memory is lent to it (<see cref="Lend"/>), datagrams that lie there are queued where they are.
 /// </summary>
-// Safe: a chunk is given up only when no entry of it is left, and entries are removed only when the system has taken their bytes.
+// Safe: a chunk is given up only when no entry of it is left, and entries are removed only when the system has taken their bytes; who
+// lends memory keeps it until EndLoan.
 internal sealed unsafe class DatagramQueue
 {
     internal const int ChunkBytes = 128 * 1024;
@@ -28,49 +40,129 @@ internal sealed unsafe class DatagramQueue
     private DatagramChunk? _last;
     private DatagramChunk? _spare;
 
+    // Stands for memory of somebody else; counts the entries that lie there.
+    private readonly DatagramChunk _loan = new(0);
+    private byte* _lent;
+    private nuint _lentBytes;
+
+    /// <summary>Runs are kept as they are; else each of their datagrams is an entry. For an engine that sends runs.</summary>
+    internal bool KeepsRuns { get; set; }
+
+    /// <summary>Datagrams.</summary>
     internal int Count { get; private set; }
+
+    internal int EntryCount { get; private set; }
 
     internal long Bytes { get; private set; }
 
+    /// <summary>An entry; 0 is the oldest.</summary>
     internal ref QueuedDatagram this[int index] => ref _entries[(_head + index) & (_entries.Length - 1)];
 
     internal void Append(ReadOnlySpan<byte> data, int fullLength, in DatagramPeer peer)
     {
-        DatagramChunk? chunk = _last;
-        if (chunk is null || chunk.Capacity - chunk.Used < data.Length) chunk = AddChunk(data.Length);
-        if (Count == _entries.Length) Grow();
+        bool isLent = IsLent(data);
+        DatagramChunk chunk = isLent ? _loan : ChunkFor(data.Length);
+        Add(isLent ? AddressOf(data) : Copy(data, chunk), data.Length, 1, data.Length, fullLength, in peer, chunk);
+    }
+
+    private void Add(byte* data, int bytes, int count, int length, int fullLength, in DatagramPeer peer, DatagramChunk chunk)
+    {
+        if (EntryCount == _entries.Length) Grow();
+        ref QueuedDatagram entry = ref _entries[(_head + EntryCount) & (_entries.Length - 1)];
+        entry.Data = data;
+        entry.Length = length;
+        entry.FullLength = fullLength;
+        entry.Count = count;
+        entry.TotalBytes = bytes;
+        entry.Peer = peer;
+        entry.Chunk = chunk;
+        chunk.Live++;
+        EntryCount++;
+        Count += count;
+        Bytes += bytes;
+    }
+
+    /// <summary>Datagrams of one size, the last perhaps shorter. Not empty.</summary>
+    internal void AppendRun(ReadOnlySpan<byte> run, int size, in DatagramPeer peer)
+    {
+        // As much as one segmented message takes, in one piece of memory.
+        int most = KeepsRuns ? size * Math.Clamp(DatagramOptions.MaxDatagramBytes / size, 1, DatagramAbi.MaxSegments) : size;
+        for (int start = 0; start < run.Length; start += most)
+        {
+            ReadOnlySpan<byte> part = run.Slice(start, Math.Min(most, run.Length - start));
+            bool isLent = IsLent(part);
+            DatagramChunk chunk = isLent ? _loan : ChunkFor(part.Length);
+            int first = Math.Min(size, part.Length);
+            Add(isLent ? AddressOf(part) : Copy(part, chunk), part.Length, ((part.Length - 1) / size) + 1, first, first, in peer, chunk);
+        }
+    }
+
+    // A managed object is never inside native memory, wherever it is moved.
+    private static byte* AddressOf(ReadOnlySpan<byte> data) => (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetReference(data));
+
+    private bool IsLent(ReadOnlySpan<byte> data) => (nuint)(AddressOf(data) - _lent) < _lentBytes && !data.IsEmpty;
+
+    private static byte* Copy(ReadOnlySpan<byte> data, DatagramChunk chunk)
+    {
         byte* target = chunk.Memory + chunk.Used;
         data.CopyTo(new Span<byte>(target, data.Length));
         chunk.Used += data.Length;
-        chunk.Live++;
-        ref QueuedDatagram entry = ref _entries[(_head + Count) & (_entries.Length - 1)];
-        entry.Data = target;
-        entry.Length = data.Length;
-        entry.FullLength = fullLength;
-        entry.Peer = peer;
-        entry.Chunk = chunk;
-        Count++;
-        Bytes += data.Length;
+        return target;
+    }
+
+    /// <summary>What lies in this memory is not copied from now on: it stays there, unchanged, until <see cref="EndLoan"/>. 0 bytes: nothing more is.</summary>
+    internal void Lend(byte* memory, int bytes)
+    {
+        _lent = memory;
+        _lentBytes = (nuint)bytes;
+    }
+
+    /// <summary>The memory of all loans is wanted back: what is still queued of it is copied.</summary>
+    internal void EndLoan()
+    {
+        for (int i = 0; _loan.Live > 0; i++)
+        {
+            ref QueuedDatagram entry = ref this[i];
+            if (!ReferenceEquals(entry.Chunk, _loan)) continue;
+            DatagramChunk chunk = ChunkFor(entry.TotalBytes);
+            entry.Data = Copy(new ReadOnlySpan<byte>(entry.Data, entry.TotalBytes), chunk);
+            entry.Chunk = chunk;
+            chunk.Live++;
+            _loan.Live--;
+        }
     }
 
     /// <summary>The oldest ones are done with.</summary>
     internal void Remove(int count)
     {
-        for (int i = 0; i < count; i++)
+        Count -= count;
+        while (count > 0)
         {
             ref QueuedDatagram entry = ref _entries[_head];
-            Bytes -= entry.Length;
+            if (count < entry.Count)
+            {
+                int bytes = count * entry.Length;
+                Bytes -= bytes;
+                entry.Data += bytes;
+                entry.TotalBytes -= bytes;
+                entry.Count -= count;
+                entry.Length = entry.FullLength = Math.Min(entry.Length, entry.TotalBytes);
+                break;
+            }
+
+            count -= entry.Count;
+            Bytes -= entry.TotalBytes;
             entry.Chunk.Live--;
             entry.Chunk = null!;
             entry.Peer = default;
             _head = (_head + 1) & (_entries.Length - 1);
+            EntryCount--;
         }
 
-        Count -= count;
         Reclaim();
     }
 
-    /// <summary>Removes the oldest one behind <paramref name="kept"/> that must stay.</summary>
+    /// <summary>Removes the oldest one behind <paramref name="kept"/> that must stay. Some must stay only where no runs are kept.</summary>
     internal void RemoveBehind(int kept)
     {
         for (int i = kept; i > 0; i--) (this[i], this[i - 1]) = (this[i - 1], this[i]);
@@ -86,11 +178,13 @@ internal sealed unsafe class DatagramQueue
         }
 
         _last = null;
+        _loan.Live = 0;
         _spare?.Free();
         _spare = null;
         _entries = [];
         _head = 0;
         Count = 0;
+        EntryCount = 0;
         Bytes = 0;
     }
 
@@ -107,6 +201,8 @@ internal sealed unsafe class DatagramQueue
             else chunk.Free();
         }
     }
+
+    private DatagramChunk ChunkFor(int length) => _last is { } chunk && chunk.Capacity - chunk.Used >= length ? chunk : AddChunk(length);
 
     private DatagramChunk AddChunk(int length)
     {
@@ -130,7 +226,7 @@ internal sealed unsafe class DatagramQueue
     private void Grow()
     {
         QueuedDatagram[] larger = new QueuedDatagram[Math.Max(64, _entries.Length * 2)];
-        for (int i = 0; i < Count; i++) larger[i] = this[i];
+        for (int i = 0; i < EntryCount; i++) larger[i] = this[i];
         _entries = larger;
         _head = 0;
     }

@@ -94,7 +94,7 @@ internal sealed partial class DatagramResident
             return refusal;
         }
 
-        AppendRun(run, datagramBytes, in peer);
+        _queue.AppendRun(run, datagramBytes, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
         return SendResult.Queued;
     }
@@ -107,17 +107,6 @@ internal sealed partial class DatagramResident
         }
 
         return datagrams.Length;
-    }
-
-    private void AppendRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
-    {
-        while (run.Length > datagramBytes)
-        {
-            _queue.Append(run[..datagramBytes], datagramBytes, in peer);
-            run = run[datagramBytes..];
-        }
-
-        _queue.Append(run, run.Length, in peer);
     }
 
     [DoesNotReturn]
@@ -248,7 +237,8 @@ internal sealed partial class DatagramResident
         }
 
         if (Options.Overflow == DatagramOverflow.DropOldest && !HasRoom(data.Length, count)) DropOldest(data.Length, count);
-        AppendRun(data, Math.Max(1, datagramBytes), in peer);
+        if (data.IsEmpty) _queue.Append(data, 0, in peer);
+        else _queue.AppendRun(data, datagramBytes, in peer);
         if (!IsScheduled && !IsSendInFlight) Loop.Schedule(this);
     }
 

@@ -222,6 +222,72 @@ internal sealed partial class DatagramResident : Resident
         Deliver(data, length, in peer);
     }
 
+    /// <summary>
+    /// The engine received several datagrams of one sender at once: <paramref name="segment"/> bytes each, the last perhaps shorter,
+    /// <paramref name="length"/> in all; <paramref name="data"/> is what is here of them.
+    /// </summary>
+    internal void CompleteReceives(ReadOnlySpan<byte> data, int length, int segment, in DatagramPeer peer)
+    {
+        int start = 0;
+        if (_answers is null && _handler is { } handler && segment <= Options.ReceiveLimitBytes && data.Length == length) start = DeliverRun(handler, data, segment, in peer);
+        for (; start < length; start += segment)
+        {
+            int one = Math.Min(segment, length - start);
+            int here = Math.Clamp(data.Length - start, 0, one);
+            CompleteReceive(data.Slice(Math.Min(start, data.Length), here), one, in peer);
+        }
+    }
+
+    /// <summary>All at once if the handler wants, else one callback after the other while it receives. How many bytes were delivered.</summary>
+    private int DeliverRun(DatagramHandler handler, ReadOnlySpan<byte> data, int segment, in DatagramPeer peer)
+    {
+        if (_isReceiving && WasTaken(handler, data, segment, in peer)) return data.Length;
+        int start = 0;
+        Enter("OnReceived");
+        while (start < data.Length && _isReceiving)
+        {
+            try
+            {
+                while (start < data.Length && _isReceiving)
+                {
+                    int here = Math.Min(segment, data.Length - start);
+                    int at = start;
+                    start += here;
+                    DatagramsReceived++;
+                    BytesReceived += here;
+                    handler.CallReceived(data.Slice(at, here), in peer);
+                }
+            }
+            catch (Exception e)
+            {
+                Threw(e);
+            }
+        }
+
+        Leave();
+        return start;
+    }
+
+    private bool WasTaken(DatagramHandler handler, ReadOnlySpan<byte> run, int segment, in DatagramPeer peer)
+    {
+        bool wasTaken = true; // also when it throws: it may have seen a part
+        Enter("OnReceivedRun");
+        try
+        {
+            wasTaken = handler.CallReceivedRun(run, segment, in peer);
+        }
+        catch (Exception e)
+        {
+            Threw(e);
+        }
+
+        Leave();
+        if (!wasTaken) return false;
+        DatagramsReceived += ((run.Length - 1) / segment) + 1;
+        BytesReceived += run.Length;
+        return true;
+    }
+
     private void Deliver(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
     {
         int limit = Options.ReceiveLimitBytes;

@@ -24,6 +24,7 @@ internal static unsafe class DatagramSetup
         int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), DatagramAbi.SOCK_DGRAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
         if (fd < 0) return -Syscall.LastError;
         RawSocket socket = new(fd, null);
+        resident.Queue.KeepsRuns = true;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
         int error = 0;

@@ -23,6 +23,15 @@ public sealed class RecordingHandler : DatagramHandler
     /// <summary>Sends every datagram back.</summary>
     public bool Echoes { get; set; }
 
+    /// <summary>Takes joined datagrams in one call: OnReceivedRun.</summary>
+    public bool TakesRuns { get; set; }
+
+    /// <summary>Called inside of it.</summary>
+    public Action<int>? RunReceived { get; set; }
+
+    /// <summary>Datagrams that came in such calls.</summary>
+    public int InRuns { get; private set; }
+
     public int Count => _count;
 
     public bool IsStopped { get; private set; }
@@ -82,6 +91,23 @@ public sealed class RecordingHandler : DatagramHandler
         if (Echoes) Send(datagram, in peer);
         Note(null, () => Received?.Invoke(this, data, from));
         _count++;
+    }
+
+    protected override bool OnReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer)
+    {
+        if (!TakesRuns) return false;
+        int count = 0;
+        DatagramPeer from = peer;
+        for (ReadOnlySpan<byte> left = run; !left.IsEmpty; left = left[Math.Min(datagramBytes, left.Length)..], count++)
+        {
+            lock (_gate) _received.Add((left[..Math.Min(datagramBytes, left.Length)].ToArray(), from));
+        }
+
+        if (Echoes) SendRun(run, datagramBytes, in peer);
+        InRuns += count;
+        _count += count;
+        Note(null, () => RunReceived?.Invoke(count));
+        return true;
     }
 
     protected override void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => Note($"truncated {start.Length} of {length}", null);

@@ -192,6 +192,85 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Close(rig, receiver, received);
     });
 
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Joined_datagrams_come_in_one_call_or_one_by_one_and_go_back_as_they_came(bool takesRuns) => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring joins datagrams.");
+        DatagramSocket echo = Open(rig, out RecordingHandler echoes);
+        echoes.Echoes = true;
+        echoes.TakesRuns = takesRuns;
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        // A run of 20 with a shorter one at its end, longer ones than fit one segmented message, and single ones in between.
+        byte[] run = Pattern((19 * 700) + 5, 1);
+        byte[] large = Pattern(3 * 30_000, 2);
+        rig.OnLoop(handler.Loop, () =>
+        {
+            DatagramPeer peer = new(echo.EndPoint!);
+            Assert.Equal(SendResult.Queued, handler.Send(Pattern(11, 3), peer));
+            Assert.Equal(SendResult.Queued, handler.SendRun(run, 700, peer));
+            Assert.Equal(SendResult.Queued, handler.Send(Pattern(12, 4), peer));
+            Assert.Equal(SendResult.Queued, handler.SendRun(large, 30_000, peer));
+        });
+        rig.Until(() => handler.Count == 25, "all to come back");
+        byte[][] sent = [Pattern(11, 3), .. run.Chunk(700), Pattern(12, 4), .. large.Chunk(30_000)];
+        Assert.Equal(sent, handler.Datagrams);
+        Assert.Equal(sent, echoes.Datagrams);
+        Assert.InRange(echoes.InRuns, takesRuns ? 20 : 0, takesRuns ? 25 : 0);
+        Assert.Equal((25, 25), (echo.ReadCounters().DatagramsReceived, echo.ReadCounters().DatagramsSent));
+        Assert.Equal(sent.Sum(static d => d.Length), echo.ReadCounters().BytesReceived);
+        Close(rig, socket, handler);
+        Close(rig, echo, echoes);
+    });
+
+    [Fact]
+    public void What_a_handler_throws_at_joined_datagrams_costs_that_call_only() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring joins datagrams.");
+        DatagramSocket receiver = Open(rig, out RecordingHandler received);
+        received.TakesRuns = true;
+        received.RunReceived = static _ => throw new InvalidOperationException("a run");
+        rig.Expect("a run");
+        rig.Expect("one of them");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        DatagramPeer peer = new(receiver.EndPoint!);
+        rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued, handler.SendRun(Pattern(2_000, 0), 100, peer)));
+        rig.Until(() => received.Count == 20, "the run that throws");
+        rig.OnLoop(received.Loop, () => received.TakesRuns = false);
+        int calls = 0;
+        received.Received = (_, _, _) =>
+        {
+            if (++calls == 7) throw new InvalidOperationException("one of them");
+        };
+        rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued, handler.SendRun(Pattern(2_000, 1), 100, peer)));
+        rig.Until(() => received.Count == 39, "the others after the one that throws");
+        Assert.Equal((40, 2), (receiver.ReadCounters().DatagramsReceived, receiver.ReadCounters().HandlerErrors));
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
+    });
+
+    [Fact]
+    public void A_pause_in_the_middle_of_joined_datagrams_keeps_the_rest() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring joins datagrams.");
+        DatagramSocket receiver = Open(rig, out RecordingHandler received);
+        received.Received = static (me, _, _) =>
+        {
+            if (me.Datagrams.Count == 8) me.PauseReceiving();
+        };
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        rig.OnLoop(handler.Loop, () => Assert.Equal(SendResult.Queued, handler.SendRun(Pattern(2_000, 0), 100, new DatagramPeer(receiver.EndPoint!))));
+        rig.Until(() => received.Count == 8, "the first eight");
+        rig.Settle();
+        Assert.Equal(8, received.Count);
+        rig.OnLoop(received.Loop, received.ResumeReceiving);
+        rig.Until(() => received.Count == 20, "the rest");
+        Assert.Equal(Pattern(2_000, 0).Chunk(100), received.Datagrams);
+        Close(rig, socket, handler);
+        Close(rig, receiver, received);
+    });
+
     [Fact]
     public void What_the_receive_buffer_had_no_room_for_is_counted() => Run(rig =>
     {
