@@ -3,7 +3,7 @@ namespace Whimbrel;
 /// <summary>Which layer does TLS. The same words are taken by the variable WHIMBREL_TLS, which wins over <see cref="TlsOptions.Provider"/>.</summary>
 public enum TlsProvider
 {
-    /// <summary>The best one that works here and can do everything that the options ask for.</summary>
+    /// <summary><see cref="OpenSsl"/> where it can be used, else <see cref="Portable"/>. <see cref="TlsInfo.Provider"/> says which it was.</summary>
     Auto,
 
     /// <summary>The TLS of .NET (SslStream). Works everywhere.</summary>

@@ -65,7 +65,9 @@ internal static class TlsSelector
                 : throw new ArgumentException($"Tls.{option} needs the OpenSsl layer, which cannot be used here: {OpenSslLibrary.Refusal}");
         }
 
-        return (TlsProvider.Portable, "Auto: Portable works everywhere");
+        return OpenSslLibrary.Refusal is { } refusal
+            ? (TlsProvider.Portable, $"Auto: OpenSsl cannot be used here: {refusal}")
+            : (TlsProvider.OpenSsl, "Auto: OpenSsl can do everything, for less");
     }
 
     /// <summary>The provider that was asked for, when it can be used here. Whether it honours all options, its profile says.</summary>

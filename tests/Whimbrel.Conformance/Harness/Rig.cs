@@ -39,14 +39,16 @@ public abstract class Rig
     public TlsKind Tls { get; init; }
 
     /// <summary>The layer that options without a wish of their own get; Auto leaves it to the library.</summary>
-    public TlsProvider Provider { get; init; }
+    public TlsProvider Provider { get; init; } = TlsProvider.Portable;
 
     private TlsOptions ServerTls => Tls == TlsKind.Fake ? FakeTlsProfile.Server : TestCertificates.ServerOptions;
 
     private TlsOptions ClientTls => Tls == TlsKind.Fake ? FakeTlsProfile.Client : TestCertificates.ClientOptions;
 
-    private TlsOptions WithProvider(TlsOptions tls)
+    /// <summary>A copy for the layer of this test: also for options that a session is given later.</summary>
+    public TlsOptions WithProvider(TlsOptions tls)
     {
+        ArgumentNullException.ThrowIfNull(tls);
         if (Provider == TlsProvider.OpenSsl) Assert.SkipUnless(Whimbrel.Tls.OpenSslLibrary.IsUsable, Whimbrel.Tls.OpenSslLibrary.Refusal ?? "");
         TlsOptions copy = (TlsOptions)typeof(object).GetMethod(nameof(MemberwiseClone), System.Reflection.BindingFlags.Instance | System.Reflection.BindingFlags.NonPublic)!.Invoke(tls, null)!;
         typeof(TlsOptions).GetProperty(nameof(TlsOptions.Provider))!.SetValue(copy, Provider);

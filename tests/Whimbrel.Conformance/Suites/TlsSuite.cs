@@ -419,15 +419,15 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16)]
     public void An_upgrade_sends_what_was_queued_plain_and_what_follows_encrypted() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s =>
+        RecordingServer server = rig.Serve(s =>
         {
-            s.AtHandshaked = static (x, _) => x.Send("secret hello"u8);
-            s.AtUnread = static (x, unread) =>
+            s.AtHandshaked = (x, _) => x.Send("secret hello"u8);
+            s.AtUnread = (x, unread) =>
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 8) return 0;
                 x.Send("go ahead"u8);
-                x.CallUpgrade(TestCertificates.ServerOptions);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
                 x.Send("queued for later "u8);
                 return 8;
             };
@@ -449,7 +449,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16)]
     public void Both_roles_upgrade_and_the_task_ends_with_what_was_agreed_on() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
         {
             if (x.Tls is not null)
             {
@@ -459,7 +459,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
             if (unread.Length < 8) return 0;
             x.Send("ok"u8);
-            x.CallUpgrade(TestCertificates.ServerOptions);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
             return 8;
         });
         ValueTask<TlsInfo> upgraded = default;
@@ -470,7 +470,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 2) return 0;
-                upgraded = x.CallUpgradeAsync(Client);
+                upgraded = x.CallUpgradeAsync(rig.WithProvider(Client));
                 return 2;
             };
         });
@@ -494,7 +494,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             {
                 if (x.Tls is not null) return unread.Length;
                 if (unread.Length < 9) return 0;
-                x.CallUpgrade(TestCertificates.ServerOptions, passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
                 return 8;
             });
             Peer raw = rig.Dial(server.EndPoint!);
@@ -520,10 +520,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16)]
     public void An_upgrade_that_fails_ends_the_connection() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
-            x.CallUpgrade(TestCertificates.ServerOptions);
-            Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(TestCertificates.ServerOptions));
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
         });
         Peer raw = rig.Dial(server.EndPoint!);
         raw.Write("x");

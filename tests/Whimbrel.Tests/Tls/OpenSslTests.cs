@@ -461,6 +461,8 @@ public sealed class OpenSslTests
         Assert.Equal((TlsProvider.OpenSsl, "TlsOptions.Provider says so"), (asked.Provider, asked.Reason));
         TlsProfile needed = TlsSelector.Prepare(new TlsOptions { Certificate = certificate, TicketCount = 2 }, isServer: true);
         Assert.Equal((TlsProvider.OpenSsl, "Auto: TicketCount needs it"), (needed.Provider, needed.Reason));
+        TlsProfile best = TlsSelector.Prepare(new TlsOptions { Certificate = certificate }, isServer: true);
+        Assert.Equal((TlsProvider.OpenSsl, "Auto: OpenSsl can do everything, for less"), (best.Provider, best.Reason));
     }
 
     // ------------------------------------------------------------------ cost
