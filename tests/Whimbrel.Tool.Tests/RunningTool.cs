@@ -68,6 +68,17 @@ internal sealed partial class RunningTool : IAsyncDisposable
         return (await tool.ExitCodeAsync(), await output, errors);
     }
 
+    // Wrong arguments: exit code 2, and one line that says what would be right.
+    public static async Task AssertRefused(string expected, string right, params string[] arguments)
+    {
+        var (code, output, errors) = await Run(null, arguments);
+        Assert.Equal(2, code);
+        Assert.Empty(output);
+        var line = Assert.Single(errors);
+        Assert.Contains(expected, line, StringComparison.Ordinal);
+        Assert.Contains($"Right would be: {right}", line, StringComparison.Ordinal);
+    }
+
     public Peer Connect() => new(EndPoint);
 
     public async Task SignalAsync(string name)

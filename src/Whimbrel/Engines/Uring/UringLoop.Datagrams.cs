@@ -32,31 +32,17 @@ internal sealed unsafe partial class UringLoop
     /// <summary>Asks once; asked again after each batch, so that what is left is told again.</summary>
     private void ArmReady(DatagramResident socket)
     {
-        if ((_slots[socket.Slot].Has & OperationSet.DatagramsReady) == 0) PushDatagramPoll(socket, RingOperation.DatagramsReady, EpollAbi.EPOLLIN);
+        if ((_slots[socket.Slot].Has & OperationSet.DatagramsReady) == 0) PushPoll(socket, EpollAbi.EPOLLIN, RingOperation.DatagramsReady);
     }
 
     private void ArmWritable(DatagramResident socket)
     {
-        if ((_slots[socket.Slot].Has & OperationSet.DatagramsWritable) == 0) PushDatagramPoll(socket, RingOperation.DatagramsWritable, EpollAbi.EPOLLOUT);
-    }
-
-    private void PushDatagramPoll(DatagramResident socket, RingOperation operation, uint events)
-    {
-        SubmissionEntry entry = default;
-        entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
-        entry.Descriptor = _slots[socket.Slot].Fd;
-        entry.OperationFlags = events;
-        Push(socket, operation, ref entry);
+        if ((_slots[socket.Slot].Has & OperationSet.DatagramsWritable) == 0) PushPoll(socket, EpollAbi.EPOLLOUT, RingOperation.DatagramsWritable);
     }
 
     private void DeliverDatagrams(DatagramResident socket, int slot, RingOperation operation, int result)
     {
-        if (_slots[slot].IsDetaching)
-        {
-            CancelDatagramsAgain(socket, operation, result);
-            return;
-        }
-
+        if (_slots[slot].IsDetaching) return;
         uint generation = socket.SlotGeneration;
         int fd = _slots[slot].Fd;
         if (result > 0 && (result & (int)EpollAbi.EPOLLERR) != 0) _datagrams!.ReadErrors(fd, socket);
@@ -82,22 +68,6 @@ internal sealed unsafe partial class UringLoop
 
     internal override int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins) =>
         DatagramSetup.ChangeMembership(new RawSocket(_slots[socket.Slot].Fd, null), group, interfaceIndex, joins);
-
-    private void CancelDatagrams(Resident socket)
-    {
-        OperationSet has = _slots[socket.Slot].Has;
-        if ((has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelReady, RingOperation.DatagramsReady);
-        if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
-    }
-
-    /// <summary>A cancel that did nothing while its target still runs: once more, or the descriptor would stay for ever.</summary>
-    private void CancelDatagramsAgain(DatagramResident socket, RingOperation operation, int result)
-    {
-        OperationSet has = _slots[socket.Slot].Has;
-        if (result >= 0) return;
-        if (operation == RingOperation.CancelReady && (has & OperationSet.DatagramsReady) != 0) PushCancel(socket, RingOperation.CancelReady, RingOperation.DatagramsReady);
-        if (operation == RingOperation.CancelWritable && (has & OperationSet.DatagramsWritable) != 0) PushCancel(socket, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
-    }
 
     private void FreeDatagrams()
     {

@@ -140,7 +140,7 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.Send:
                 Sent((Connection)resident, slot, entry.Result);
                 break;
-            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable or RingOperation.CancelReady or RingOperation.CancelWritable:
+            case RingOperation.DatagramsReady or RingOperation.DatagramsWritable:
                 DeliverDatagrams((DatagramResident)resident, slot, operation, entry.Result);
                 break;
             case RingOperation.Accept:
@@ -160,6 +160,12 @@ internal sealed unsafe partial class UringLoop : Loop
                 break;
             case RingOperation.CancelPoll:
                 CancelAgain(resident, operation, RingOperation.Poll, entry.Result);
+                break;
+            case RingOperation.CancelReady:
+                CancelAgain(resident, operation, RingOperation.DatagramsReady, entry.Result);
+                break;
+            case RingOperation.CancelWritable:
+                CancelAgain(resident, operation, RingOperation.DatagramsWritable, entry.Result);
                 break;
             case RingOperation.Close:
                 Closed(resident, slot, entry.Result);
@@ -209,13 +215,13 @@ internal sealed unsafe partial class UringLoop : Loop
         if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0) PushCancel(resident, canceller, target);
     }
 
-    private void PushPoll(Resident resident, uint events)
+    private void PushPoll(Resident resident, uint events, RingOperation operation = RingOperation.Poll)
     {
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
         entry.Descriptor = _slots[resident.Slot].Fd;
         entry.OperationFlags = events;
-        Push(resident, RingOperation.Poll, ref entry);
+        Push(resident, operation, ref entry);
     }
 
     private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
@@ -347,13 +353,14 @@ internal sealed unsafe partial class UringLoop : Loop
         if (s.IsDetaching) return;
         s.IsDetaching = true;
         s.IsWanted = false;
-        if (resident is DatagramResident) CancelDatagrams(resident);
         if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
         if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelSend, RingOperation.Send);
         if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
         if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelPoll, RingOperation.Poll);
+        if ((has & OperationSet.DatagramsReady) != 0) PushCancel(resident, RingOperation.CancelReady, RingOperation.DatagramsReady);
+        if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(resident, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
     }
 
