@@ -80,7 +80,7 @@ public class SourceRateLimitTests
         int nowMs = 0;
         Assert.Equal(0, Allocated.By(() =>
         {
-            for (int i = 0; i < Seconds * 1000 / 3; i++, nowMs++)
+            for (int i = 0; i < Seconds * 1000 / Allocated.Runs; i++, nowMs++)
             {
                 for (uint j = 0; j < 50; j++) limit.TryTake(Numbered((uint)(nowMs * 50) + j), nowMs);
             }

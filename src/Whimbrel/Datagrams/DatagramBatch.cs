@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using System.Diagnostics;
 using System.Runtime.InteropServices;
 using Whimbrel.Linux;
 
@@ -112,7 +113,14 @@ internal sealed unsafe class DatagramBatch
         for (int i = 0; i < count; i++) Deliver(ref _receives[i], resident, (int)room);
         resident.ReceiveBatchEnded();
         resident.Queue.EndLoan();
-        for (int i = 0; i < count; i++) Loop.PoisonReceived(new Span<byte>(_receives[i].Header.Vectors->Base, (int)Math.Min(_receives[i].Length, (uint)room)));
+        PoisonAll();
+    }
+
+    /// <summary>After the loan: until then answers may lie there.</summary>
+    [Conditional("DEBUG")]
+    private void PoisonAll()
+    {
+        for (int i = 0; i < _used; i++) Loop.PoisonReceived(new Span<byte>(_receives[i].Header.Vectors->Base, (int)Math.Min(_receives[i].Length, (uint)_room)));
     }
 
     /// <summary>What the last call wrote over is set again; all of it when the room is another one.</summary>

@@ -58,28 +58,27 @@ internal sealed unsafe class DatagramQueue
     /// <summary>An entry; 0 is the oldest.</summary>
     internal ref QueuedDatagram this[int index] => ref _entries[(_head + index) & (_entries.Length - 1)];
 
-    internal void Append(ReadOnlySpan<byte> data, int fullLength, in DatagramPeer peer)
-    {
-        bool isLent = IsLent(data);
-        DatagramChunk chunk = isLent ? _loan : ChunkFor(data.Length);
-        Add(isLent ? AddressOf(data) : Copy(data, chunk), data.Length, 1, data.Length, fullLength, in peer, chunk);
-    }
+    internal void Append(ReadOnlySpan<byte> data, int fullLength, in DatagramPeer peer) => Add(data, 1, data.Length, fullLength, in peer);
 
-    private void Add(byte* data, int bytes, int count, int length, int fullLength, in DatagramPeer peer, DatagramChunk chunk)
+    private void Add(ReadOnlySpan<byte> data, int count, int length, int fullLength, in DatagramPeer peer)
     {
+        // A managed object is never inside native memory, wherever it is moved.
+        byte* source = (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetReference(data));
+        bool isLent = (nuint)(source - _lent) < _lentBytes && !data.IsEmpty;
+        DatagramChunk chunk = isLent ? _loan : ChunkFor(data.Length);
         if (EntryCount == _entries.Length) Grow();
         ref QueuedDatagram entry = ref _entries[(_head + EntryCount) & (_entries.Length - 1)];
-        entry.Data = data;
+        entry.Data = isLent ? source : Copy(data, chunk);
         entry.Length = length;
         entry.FullLength = fullLength;
         entry.Count = count;
-        entry.TotalBytes = bytes;
+        entry.TotalBytes = data.Length;
         entry.Peer = peer;
         entry.Chunk = chunk;
         chunk.Live++;
         EntryCount++;
         Count += count;
-        Bytes += bytes;
+        Bytes += data.Length;
     }
 
     /// <summary>Datagrams of one size, the last perhaps shorter. Not empty.</summary>
@@ -90,17 +89,10 @@ internal sealed unsafe class DatagramQueue
         for (int start = 0; start < run.Length; start += most)
         {
             ReadOnlySpan<byte> part = run.Slice(start, Math.Min(most, run.Length - start));
-            bool isLent = IsLent(part);
-            DatagramChunk chunk = isLent ? _loan : ChunkFor(part.Length);
             int first = Math.Min(size, part.Length);
-            Add(isLent ? AddressOf(part) : Copy(part, chunk), part.Length, ((part.Length - 1) / size) + 1, first, first, in peer, chunk);
+            Add(part, ((part.Length - 1) / size) + 1, first, first, in peer);
         }
     }
-
-    // A managed object is never inside native memory, wherever it is moved.
-    private static byte* AddressOf(ReadOnlySpan<byte> data) => (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetReference(data));
-
-    private bool IsLent(ReadOnlySpan<byte> data) => (nuint)(AddressOf(data) - _lent) < _lentBytes && !data.IsEmpty;
 
     private static byte* Copy(ReadOnlySpan<byte> data, DatagramChunk chunk)
     {

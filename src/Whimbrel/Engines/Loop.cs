@@ -53,7 +53,6 @@ public abstract partial class Loop
     private int _receivedSinceFlush;
     private int _blocksSinceFlush;
     private bool _isFlushing;
-    private bool _isLoneFlush;
     private Undertaking? _firstUndertaking;
     private long _busySinceMs;
     private NoticePace _blockedNotices;
@@ -198,7 +197,7 @@ public abstract partial class Loop
     }
 
     /// <summary>The flush under way ends the turn and has one connection only: what <see cref="StartSend(Connection)"/> queues goes alone.</summary>
-    private protected bool IsLoneFlush => _isLoneFlush;
+    private protected bool IsLoneFlush { get; private set; }
 
     internal void WakeUp() => Wake();
 
@@ -428,9 +427,9 @@ public abstract partial class Loop
         _isFlushing = true;
         // What gets dirty again meanwhile (a send that took only a part) waits for the next flush.
         int count = _dirtyCount;
-        _isLoneFlush = isEndOfTurn && count == 1;
+        IsLoneFlush = isEndOfTurn && count == 1;
         for (int i = 0; i < count; i++) _dirty[i].Flush(isEndOfTurn);
-        _isLoneFlush = false;
+        IsLoneFlush = false;
         int rest = _dirtyCount - count;
         Array.Copy(_dirty, count, _dirty, 0, rest);
         Array.Clear(_dirty, rest, count);

@@ -38,7 +38,7 @@ public abstract class Rig
     /// <summary>With which TLS connections begin.</summary>
     public TlsKind Tls { get; init; }
 
-    /// <summary>The layer that options without a wish of their own get; Auto leaves it to the library.</summary>
+    /// <summary>The layer that options without a wish of their own get. Default Portable; Auto leaves it to the library.</summary>
     public TlsProvider Provider { get; init; } = TlsProvider.Portable;
 
     private TlsOptions ServerTls => Tls == TlsKind.Fake ? FakeTlsProfile.Server : TestCertificates.ServerOptions;

@@ -25,6 +25,9 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.Equal("stopped", handler.Events[^1]);
     }
 
+    /// <summary>What recvmmsg and sendmmsg on UDP can do, and nothing else.</summary>
+    private static void SkipUnlessLinuxUdp(Rig rig, string reason) => Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, reason);
+
     private static int NumberIn(byte[] data) => BitConverter.ToInt32(data);
 
     /// <summary>Raw sends from the test's own thread: a Unix socket blocks it until the other end has taken some, so only as many as fit.</summary>
@@ -173,7 +176,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_run_leaves_in_one_call_and_arrives_in_one() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring has segmentation.");
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring has segmentation.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         // Runs that fail for their peer's sake are no reason to send others one by one.
@@ -197,7 +200,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [InlineData(false)]
     public void Joined_datagrams_come_in_one_call_or_one_by_one_and_go_back_as_they_came(bool takesRuns) => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring joins datagrams.");
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
         DatagramSocket echo = Open(rig, out RecordingHandler echoes);
         echoes.Echoes = true;
         echoes.TakesRuns = takesRuns;
@@ -227,7 +230,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void What_a_handler_throws_at_joined_datagrams_costs_that_call_only() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring joins datagrams.");
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
         received.TakesRuns = true;
         received.RunReceived = static _ => throw new InvalidOperationException("a run");
@@ -253,7 +256,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_pause_in_the_middle_of_joined_datagrams_keeps_the_rest() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring joins datagrams.");
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring joins datagrams.");
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
         received.Received = static (me, _, _) =>
         {
@@ -274,7 +277,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void What_the_receive_buffer_had_no_room_for_is_counted() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable, "Only UDP on epoll and io_uring is told of it.");
+        SkipUnlessLinuxUdp(rig, "Only UDP on epoll and io_uring is told of it.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
         using RawDatagrams peer = new(rig);
         rig.OnLoop(handler.Loop, handler.PauseReceiving);

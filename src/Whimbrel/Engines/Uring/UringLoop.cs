@@ -155,17 +155,8 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
                 break;
-            case RingOperation.CancelSend:
-                CancelAgain(resident, operation, RingOperation.Send, entry.Result);
-                break;
-            case RingOperation.CancelPoll:
-                CancelAgain(resident, operation, RingOperation.Poll, entry.Result);
-                break;
-            case RingOperation.CancelReady:
-                CancelAgain(resident, operation, RingOperation.DatagramsReady, entry.Result);
-                break;
-            case RingOperation.CancelWritable:
-                CancelAgain(resident, operation, RingOperation.DatagramsWritable, entry.Result);
+            case RingOperation.CancelSend or RingOperation.CancelPoll or RingOperation.CancelReady or RingOperation.CancelWritable:
+                CancelAgain(resident, operation, entry.Result);
                 break;
             case RingOperation.Close:
                 Closed(resident, slot, entry.Result);
@@ -210,8 +201,15 @@ internal sealed unsafe partial class UringLoop : Loop
     }
 
     /// <summary>A cancel that did nothing: its target has completed, or else it could run for ever, and the descriptor with it.</summary>
-    private void CancelAgain(Resident resident, RingOperation canceller, RingOperation target, int result)
+    private void CancelAgain(Resident resident, RingOperation canceller, int result)
     {
+        RingOperation target = canceller switch
+        {
+            RingOperation.CancelSend => RingOperation.Send,
+            RingOperation.CancelPoll => RingOperation.Poll,
+            RingOperation.CancelReady => RingOperation.DatagramsReady,
+            _ => RingOperation.DatagramsWritable,
+        };
         if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0) PushCancel(resident, canceller, target);
     }
 
