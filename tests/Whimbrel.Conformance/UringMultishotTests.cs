@@ -126,4 +126,67 @@ public sealed class UringMultishotTests
         Finish(Stop(server));
         Finish(engine.DisposeAsync());
     }
+
+    /// <summary>
+    /// Receives that found no buffer begin again in the submit, and take what is there. When they may take all, those that complete in
+    /// the same enter find none, and so every message of many busy connections costs a receive of its own, for ever.
+    /// </summary>
+    [Fact]
+    public void Many_connections_that_all_have_something_do_not_keep_each_other_parked()
+    {
+        const int connections = 300;
+        const int rounds = 40;
+        Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
+        Counting calls = new();
+        Arrived arrived = new();
+        CountedEngine engine = new(calls);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new TakingSession(arrived));
+        Finish(server.StartAsync());
+        byte[] message = new byte[MessageBytes];
+        List<Socket> sockets = [];
+        try
+        {
+            // All at once, so that the first receives begin with something there: more than there are buffers.
+            OnHeldLoop(() =>
+            {
+                for (int i = 0; i < connections; i++)
+                {
+                    Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+                    sockets.Add(socket);
+                    socket.Connect(server.EndPoint!);
+                    socket.Send(message);
+                }
+            });
+            arrived.WaitFor(connections * MessageBytes);
+            long before = calls.Taken;
+            for (int round = 2; round <= rounds; round++)
+            {
+                OnHeldLoop(() => sockets.ForEach(socket => socket.Send(message)));
+                arrived.WaitFor(round * connections * MessageBytes);
+            }
+
+            Assert.InRange(calls.Taken - before, 0, connections * rounds / 10);
+        }
+        finally
+        {
+            sockets.ForEach(static socket => socket.Dispose());
+        }
+
+        Finish(Stop(server));
+        Finish(engine.DisposeAsync());
+
+        void OnHeldLoop(Action act)
+        {
+            using ManualResetEventSlim isHeld = new();
+            using ManualResetEventSlim goesOn = new();
+            engine.Loops[0].Post(() =>
+            {
+                isHeld.Set();
+                goesOn.Wait(s_patience);
+            });
+            Assert.True(isHeld.Wait(s_patience, TestContext.Current.CancellationToken), "The loop did not come.");
+            act();
+            goesOn.Set();
+        }
+    }
 }

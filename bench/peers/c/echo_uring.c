@@ -1,5 +1,5 @@
 // echo_uring.c - the same echo server on io_uring, by raw system calls: one thread, one ring, multishot accept, multishot
-// receive into one ring of 32 buffers of 32 KiB, sends out of the buffer received into, one enter per turn. What the socket
+// receive into one ring of buffers of 32 KiB (32, or --buffers N), sends out of the buffer received into, one enter per turn. What the socket
 // refuses is copied to memory of the connection; its receives go on only when that is gone, as in echo_epoll.c.
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -12,7 +12,7 @@
 
 #include "server.h"
 
-#define BUFFERS 32
+#define MOST_BUFFERS 255 // entries of one page
 #define BUFFER_SIZE (32 * 1024)
 #define ENTRIES 1024
 #ifndef IORING_SETUP_NO_SQARRAY
@@ -37,6 +37,7 @@ static struct io_uring_sqe *sqes;
 static struct io_uring_cqe *cqes;
 static struct io_uring_buf_ring *buffer_ring;
 static uint8_t *buffers;
+static int buffer_count = 32; // a power of two
 static uint16_t buffer_tail;
 static int parked[MAX_DESCRIPTORS], parked_count;
 
@@ -62,7 +63,7 @@ static struct io_uring_sqe *operation(enum operation what, int fd)
 
 static void return_buffer(uint16_t id)
 {
-    struct io_uring_buf *b = &buffer_ring->bufs[buffer_tail++ & (BUFFERS - 1)];
+    struct io_uring_buf *b = &buffer_ring->bufs[buffer_tail++ & (buffer_count - 1)];
     b->addr = (uintptr_t)(buffers + (size_t)id * BUFFER_SIZE);
     b->len = BUFFER_SIZE;
     b->bid = id;
@@ -241,11 +242,11 @@ static void set_up(void)
     for (unsigned i = 0; has_array && i < p.sq_entries; i++) ((unsigned *)(queues + p.sq_off.array))[i] = i;
 
     buffer_ring = aligned_alloc(4096, 4096);
-    buffers = aligned_alloc(4096, (size_t)BUFFERS * BUFFER_SIZE);
+    buffers = aligned_alloc(4096, (size_t)buffer_count * BUFFER_SIZE);
     if (!buffer_ring || !buffers) die("aligned_alloc");
     memset(buffer_ring, 0, 4096);
-    for (uint16_t i = 0; i < BUFFERS; i++) return_buffer(i);
-    struct io_uring_buf_reg registration = {.ring_addr = (uintptr_t)buffer_ring, .ring_entries = BUFFERS};
+    for (uint16_t i = 0; i < buffer_count; i++) return_buffer(i);
+    struct io_uring_buf_reg registration = {.ring_addr = (uintptr_t)buffer_ring, .ring_entries = (unsigned)buffer_count};
     if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_PBUF_RING, &registration, 1) != 0) die("io_uring_register buffers");
     struct io_uring_rsrc_update update = {.offset = UINT32_MAX, .data = (uint64_t)ring};
     enter_fd = ring;
@@ -257,13 +258,14 @@ static void set_up(void)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {0, 0, 0, 0}};
+    static const struct option options[] = {{"port", 1, 0, 'p'}, {"unix", 1, 0, 'u'}, {"buffers", 1, 0, 'b'}, {0, 0, 0, 0}};
     int port = 0, option;
     const char *unix_path = NULL;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 'p') port = (int)parse_number(optarg, "--port", 0, 65535);
         else if (option == 'u') unix_path = optarg;
-        else return fputs("usage: echo_uring [--port N | --unix PATH]\n", stderr), 2;
+        else if (option == 'b') buffer_count = (int)parse_number(optarg, "--buffers", 1, MOST_BUFFERS);
+        else return fputs("usage: echo_uring [--port N | --unix PATH] [--buffers N]\n", stderr), 2;
     }
 
     set_up();
@@ -273,7 +275,7 @@ int main(int argc, char **argv)
     start_accept();
     for (;;) {
         // The buffers of this turn are back: as many receives begin again as there are buffers.
-        int again = parked_count < BUFFERS ? parked_count : BUFFERS;
+        int again = parked_count < buffer_count ? parked_count : buffer_count;
         for (int i = 0; i < again; i++) {
             connections[parked[i]].parked = false;
             go_on(parked[i]);

@@ -82,7 +82,8 @@ internal sealed unsafe class KernelRing : Ring
 
     // ------------------------------------------------------------------ making one
 
-    internal const int UsualBufferCount = 32;
+    /// <summary>Twice and more what the kernel delivers in one enter (20 receives, and those that begin in it): docs/design/0014.</summary>
+    internal const int UsualBufferCount = 64;
 
     internal const int UsualBufferBytes = 32 * 1024;
 

@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Net;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
@@ -56,6 +57,8 @@ internal abstract unsafe class Ring
 
     private protected Ring(int bufferCount, int bufferBytes)
     {
+        // The word behind them is the loop's (WakeWord).
+        Debug.Assert((bufferCount * sizeof(ProvidedBuffer)) + sizeof(ulong) <= PageBytes, "the ring of buffers has one page");
         _bufferCount = bufferCount;
         _bufferBytes = bufferBytes;
         _buffers = (byte*)NativeMemory.AlignedAlloc((nuint)(bufferCount * bufferBytes), PageBytes);

@@ -160,10 +160,13 @@ internal sealed unsafe partial class UringLoop
         connection.CompleteReceiveError(_slots[slot].HeldError);
     }
 
-    /// <summary>Buffers are back: as many receives as there are buffers begin again, the longest waiting first.</summary>
+    /// <summary>
+    /// Buffers are back: the longest waiting receives begin again, for half of the buffers. Each may take one in the submit; if they
+    /// took all, those that the same enter completes would be parked for them, and so for ever.
+    /// </summary>
     private void Unpark()
     {
-        int budget = Math.Min(_parked.Count, _ring.BufferCount);
+        int budget = Math.Min(_parked.Count, _ring.BufferCount / 2);
         for (; budget > 0; budget--)
         {
             if (AtMark(_parked.Dequeue()) is not Connection connection) continue;
