@@ -198,7 +198,8 @@ internal sealed unsafe partial class Connection : IPlainSink
         TlsStep step = tls.Layer!.Receive(cipher[used..], out int consumed, this, output);
         tls.IsInCall = false;
         used += consumed;
-        PutOnWire(tls, block, output.Length);
+        if (tls.IsShaking || step == TlsStep.Refused) PutOnWire(tls, block, output.Length);
+        else PutAnswer(tls, block, output.Length);
         return step;
     }
 

@@ -149,6 +149,25 @@ internal sealed unsafe partial class Connection
         return wrote;
     }
 
+    /// <summary>What the layer put out because of what came.</summary>
+    private void PutAnswer(TlsLink tls, Block block, int length)
+    {
+        if (length > 0 && !tls.SaidGoodbye && !tls.CountAnswer(length))
+        {
+            Loop.Blocks.Return(block);
+            FailTls(new TlsFault(TlsFailure.Flood, $"the peer asks for answers and reads none: {TlsLink.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
+        }
+        else if (length > 0 && !tls.SaidGoodbye && tls.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
+        {
+            Loop.Blocks.Return(block);
+            MarkDirty();
+        }
+        else
+        {
+            PutOnWire(tls, block, length);
+        }
+    }
+
     private void PutOnWire(TlsLink tls, Block block, int length)
     {
         // After our end nothing may follow: an answer to a change of keys has nobody who needs it.

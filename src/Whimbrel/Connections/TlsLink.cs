@@ -31,6 +31,9 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Input that a handshake may leave waiting.</summary>
     internal const int MostHeldInHandshake = 128 * 1024;
 
+    /// <summary>Answers to what the peer sends without content (changes of keys) that may wait for the peer to read.</summary>
+    internal const int MostAnswersWaiting = 16 * 1024;
+
     internal TlsProfile Profile = profile;
     internal TlsLayer? Layer;
     internal TlsPhase Phase;
@@ -77,6 +80,7 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     private long _sent;
     private long _plain;
     private long _plainTold;
+    private int _answers;
 
     internal bool IsShaking => Phase <= TlsPhase.Shaking;
 
@@ -106,6 +110,23 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
         _plain += plain;
     }
 
+    /// <summary>
+    /// Queues an answer behind what waits already: a peer that asks and does not read costs us what it asked for, and not a
+    /// block for each. False when it does not fit there.
+    /// </summary>
+    // Safe: behind End the memory of a pooled block is free, up to Capacity; a send that runs took its length before.
+    internal unsafe bool TryJoin(ReadOnlySpan<byte> bytes)
+    {
+        if (Tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < bytes.Length) return false;
+        bytes.CopyTo(new Span<byte>(tail.Memory + tail.End, bytes.Length));
+        tail.End += bytes.Length;
+        _total += bytes.Length;
+        return true;
+    }
+
+    /// <summary>Counts an answer until the wire queue is empty. False: more wait than may.</summary>
+    internal bool CountAnswer(int bytes) => (_answers += bytes) <= MostAnswersWaiting;
+
     internal void AddPlain(long count) => _plain += count;
 
     /// <summary>The system took so many bytes of the wire queue, whose blocks the caller has taken out. How much plaintext that counts as.</summary>
@@ -115,7 +136,7 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
         long told = Head is null ? _plain : Math.Max(_plainTold, (long)((Int128)_plain * _sent / _total));
         long delta = told - _plainTold;
         _plainTold = told;
-        if (Head is null) _total = _sent = _plain = _plainTold = 0;
+        if (Head is null) _total = _sent = _plain = _plainTold = _answers = 0;
         return delta;
     }
 

@@ -15,10 +15,15 @@ namespace Whimbrel.Tls;
 internal sealed unsafe class SslStreamLayer : TlsLayer
 #pragma warning restore CA1001
 {
-    /// <summary>Records without content (key updates, tickets) that are free; one more for each <see cref="BytesPerSilentRecord"/> delivered.</summary>
-    internal const int FreeSilentRecords = 32;
+    /// <summary>Records without content (key updates, tickets) that a peer may send at once; each further received block allows one more.</summary>
+    internal const int MostCredit = 32;
 
-    private const int BytesPerSilentRecord = 64 * 1024;
+    /// <summary>
+    /// Records without content between two of our writes. Each may ask for an answer, which SslStream keeps in native memory
+    /// (26 bytes) and puts out with the next write only; nothing but a write of content makes it do so.
+    /// </summary>
+    internal const int MostUnanswered = 1024;
+
     private const int RecordBytes = 16 * 1024;
     private const int RecordOverhead = 29;
     private const int SendReserve = 512;
@@ -40,7 +45,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     private long _delivered;
     private long _deliveredAtRecord;
     private long _recordsSeen;
-    private long _silentRecords;
+    private long _credit = MostCredit;
+    private long _unanswered;
 
     internal SslStreamLayer(SslStreamProfile profile, string? name, TlsKeyPair? keyPair, TlsScratch scratch)
     {
@@ -81,6 +87,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     {
         consumed = 0;
         if (!_wire.DrainSpill(output)) return TlsStep.OutputFull;
+        if (_isReady && !cipher.IsEmpty) _credit = Math.Min(MostCredit, _credit + 1);
         fixed (byte* input = cipher)
         {
             _wire.SetInput(input, cipher.Length);
@@ -166,7 +173,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         catch (Exception e) when (e is IOException or AuthenticationException or InvalidOperationException or NotSupportedException)
         {
             _isReading = false;
-            if (_isFlood) return Refuse(new TlsFault(TlsFailure.Flood, "the peer sent too many records without content"));
+            if (_isFlood) return Refuse(new TlsFault(TlsFailure.Flood, _credit < 0 ? "the peer sent too many records without content" : $"the peer sent {MostUnanswered} records without content to a connection that sends nothing"));
             return _wire.EndWasRead ? Cut() : Refuse(TlsErrorText.Classify(e, _profile));
         }
     }
@@ -181,10 +188,15 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     private bool IsFlood()
     {
         if (_wire.Records == _recordsSeen) return false;
-        if (_delivered == _deliveredAtRecord) _silentRecords += _wire.Records - _recordsSeen;
+        if (_delivered == _deliveredAtRecord)
+        {
+            _credit -= _wire.Records - _recordsSeen;
+            _unanswered += _wire.Records - _recordsSeen;
+        }
+
         _recordsSeen = _wire.Records;
         _deliveredAtRecord = _delivered;
-        _isFlood = _silentRecords > FreeSilentRecords + (_delivered / BytesPerSilentRecord);
+        _isFlood = _credit < 0 || _unanswered > MostUnanswered;
         return _isFlood;
     }
 
@@ -229,6 +241,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         }
 
         accepted = count;
+        _unanswered = 0;
         return count == plain.Length && !_wire.HasSpill ? TlsStep.NeedInput : TlsStep.OutputFull;
     }
 

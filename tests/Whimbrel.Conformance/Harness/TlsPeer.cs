@@ -11,6 +11,7 @@ namespace Whimbrel.Conformance;
 public sealed class TlsPeer : Peer
 {
     private const int MostEarly = 1024;
+    private const int KeyUpdateRequested = 1;
 
     private readonly Peer _raw;
     private readonly TlsEnd _end;
@@ -128,6 +129,21 @@ public sealed class TlsPeer : Peer
         if (!_isClosed) _raw.FinishSending();
     }
 
+    /// <summary>With the OpenSSL layer: changes its keys, asks the other end to do the same, and sends a byte behind it, so many times.</summary>
+    public void ChangeKeys(int count)
+    {
+        lock (_gate)
+        {
+            for (int i = 0; i < count; i++)
+            {
+                Assert.Equal(1, SslKeyUpdate(((OpenSslLayer)_end.Layer!).Native, KeyUpdateRequested));
+                _end.Send("x"u8);
+            }
+        }
+
+        Flushed();
+    }
+
     /// <summary>close_notify without FIN.</summary>
     public void CloseNotifyOnly()
     {
@@ -242,4 +258,7 @@ public sealed class TlsPeer : Peer
 
         return moved;
     }
+
+    [DllImport("libssl.so.3", EntryPoint = "SSL_key_update")]
+    private static extern int SslKeyUpdate(nint ssl, int kind);
 }

@@ -1,6 +1,8 @@
 using System.Net;
 using System.Security.Authentication;
 using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Connections;
+using Whimbrel.Tls;
 
 namespace Whimbrel.Conformance;
 
@@ -143,6 +145,33 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             good.Close();
         },
         loops: 1);
+
+    [Fact]
+    public void A_peer_that_asks_for_answers_and_reads_none_is_ended_before_they_are_many() => Run(rig =>
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        const int answerBytes = 27;
+        TlsOptions openSsl = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
+        // What is queued first fills all that the system and the peer would take.
+        ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = openSsl, SendLimitBytes = 64 << 20, BackPressure = false };
+        RecordingServer server = rig.Serve(s => s.AtConnected = static x => x.Send(new byte[32 << 20]), options);
+        TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+        RecordingSession session = server.Connected();
+        rig.Until(() => peer.IsReady, "the peer to be ready");
+        int sent = 0;
+        while (sent < 5000 && !session.IsOver)
+        {
+            // One with each block: that is no flood by itself.
+            peer.ChangeKeys(1);
+            sent++;
+            rig.Until(() => session.BytesReceived >= sent || session.IsOver, "the bytes between to arrive");
+        }
+
+        Assert.Equal(CloseCause.TlsBroken, session.End());
+        Assert.Equal(TlsFailure.Flood, session.Reason.TlsFailure);
+        // The first ones may have left before the queue stood still.
+        Assert.InRange(sent, TlsLink.MostAnswersWaiting / answerBytes, (TlsLink.MostAnswersWaiting / answerBytes) + 200);
+    });
 
     [Fact]
     public void A_peer_that_leaves_in_the_middle_of_the_handshake_is_told_so() => Run(rig =>

@@ -12,63 +12,7 @@ public sealed class OpenSslTests
 {
     private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
 
-    private static void Talks(TlsPair pair)
-    {
-        Assert.True(pair.Client.IsReady, $"client: {pair.Client.Fault}; server: {pair.Server.Fault}");
-        Assert.True(pair.Server.IsReady, $"server: {pair.Server.Fault}");
-        int before = pair.Server.Plain.Count;
-        pair.Client.Send(s_hello);
-        pair.Move();
-        Assert.Equal(s_hello, pair.Server.Plain.Skip(before));
-        before = pair.Client.Plain.Count;
-        pair.Server.Send(s_hello);
-        pair.Move();
-        Assert.Equal(s_hello, pair.Client.Plain.Skip(before));
-    }
-
-    // ------------------------------------------------------------------ floods and foreign errors
-
-    [Theory]
-    [InlineData(0)]
-    [InlineData(OpenSslRig.KeyUpdateRequested)]
-    public void A_flood_of_key_updates_ends_the_connection_and_a_few_do_not(int kind)
-    {
-        foreach (bool clientFloods in (bool[])[true, false])
-        {
-            using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(SslProtocols.Tls13)).Shake();
-            Talks(pair);
-            (TlsEnd bad, TlsEnd good) = clientFloods ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
-            for (int i = 0; i < 10; i++)
-            {
-                OpenSslRig.UpdateKeys(bad, kind);
-                bad.Send(s_hello);
-            }
-
-            pair.Move();
-            Talks(pair);
-
-            for (int i = 0; i < 40; i++)
-            {
-                OpenSslRig.UpdateKeys(bad, kind);
-                bad.Send("x"u8);
-            }
-
-            pair.Move();
-            Assert.Equal([TlsStep.Refused], good.Ends);
-            Assert.Equal(TlsFailure.Flood, good.Fault.Cause);
-        }
-    }
-
-    [Fact]
-    public void A_peer_that_changes_keys_with_every_block_of_a_long_life_is_served()
-    {
-        using TlsPair pair = OpenSslRig.Pair(client: OpenSslRig.Client(SslProtocols.Tls13)).Shake();
-        for (int i = 0; i < 300; i++)
-        {
-            OpenSslRig.UpdateKeys(pair.Client, OpenSslRig.KeyUpdateRequested);
-            Talks(pair);
-        }
-    }
+    // ------------------------------------------------------------------ foreign errors
 
     [Fact]
     public void What_others_left_in_the_error_queue_of_the_thread_is_not_taken_for_an_error_of_the_connection()
@@ -89,7 +33,7 @@ public sealed class OpenSslTests
         OpenSslRig.LeaveErrorInQueue();
         pair.Server.Receive();
         OpenSslRig.LeaveErrorInQueue();
-        Talks(pair);
+        pair.Talk();
         pair.Client.CloseNotify();
         OpenSslRig.LeaveErrorInQueue();
         pair.Move();
@@ -257,7 +201,7 @@ public sealed class OpenSslTests
         for (int i = 0; i < 3; i++)
         {
             using TlsPair pair = new TlsPair(server, client).Shake();
-            Talks(pair);
+            pair.Talk();
             Assert.Equal(i > 0, pair.Server.Layer!.Info.IsResumed);
             Assert.Equal("CN=deep client", pair.Server.Layer.Info.PeerCertificate?.Subject);
             Assert.Equal(i + 1, judged);
@@ -278,17 +222,17 @@ public sealed class OpenSslTests
         TlsKeyPair pair = options.Certificate.Take();
         OpenSslSetup first = server.SetupFor(pair);
         Assert.Same(first, server.SetupFor(pair, first.MadeAtMs + 3_599_999));
-        using (TlsPair one = new TlsPair(server, client).Shake()) Talks(one);
+        using (TlsPair one = new TlsPair(server, client).Shake()) one.Talk();
         using (TlsPair two = new TlsPair(server, client).Shake())
         {
-            Talks(two);
+            two.Talk();
             Assert.True(two.Server.Layer!.Info.IsResumed);
         }
 
         OpenSslSetup second = server.SetupFor(pair, first.MadeAtMs + 3_600_000);
         Assert.NotSame(first, second);
         using TlsPair three = new TlsPair(server, client).Shake();
-        Talks(three);
+        three.Talk();
         Assert.False(three.Server.Layer!.Info.IsResumed);
     }
 
@@ -301,10 +245,10 @@ public sealed class OpenSslTests
         TlsOptions options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), TicketCount = count, TicketLifetime = TimeSpan.FromSeconds(90) };
         OpenSslProfile client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false), server = OpenSslRig.Prepare(options, true);
         using TlsPair pair = new TlsPair(server, client).Shake();
-        Talks(pair);
+        pair.Talk();
         Assert.Equal(count > 0 ? 1 : 0, client.Sessions.Count);
         using TlsPair again = new TlsPair(server, client).Shake();
-        Talks(again);
+        again.Talk();
         Assert.Equal(count > 0, again.Server.Layer!.Info.IsResumed);
     }
 
@@ -316,15 +260,15 @@ public sealed class OpenSslTests
         for (int i = 0; i < OpenSslSessions.MostNames + 40; i++)
         {
             using TlsPair pair = new TlsPair(server, client, $"n{i}.test").Shake();
-            Talks(pair);
+            pair.Talk();
         }
 
         Assert.Equal(OpenSslSessions.MostNames, client.Sessions.Count);
         using TlsPair kept = new TlsPair(server, client, $"n{OpenSslSessions.MostNames + 39}.test").Shake();
-        Talks(kept);
+        kept.Talk();
         Assert.True(kept.Client.Layer!.Info.IsResumed);
         using TlsPair forgotten = new TlsPair(server, client, "n0.test").Shake();
-        Talks(forgotten);
+        forgotten.Talk();
         Assert.False(forgotten.Client.Layer!.Info.IsResumed);
     }
 
@@ -340,7 +284,7 @@ public sealed class OpenSslTests
             TlsOptions options = new() { Certificate = TlsCertificate.FromPemFile(file) };
             OpenSslProfile server = OpenSslRig.Prepare(options, true), client = OpenSslRig.Prepare(TestCertificates.ClientOptions, false);
             using TlsPair running = new TlsPair(server, client).Shake();
-            Talks(running);
+            running.Talk();
             TlsPair half = new(server, client);
             half.Client.Start();
             Step(half);
@@ -348,17 +292,17 @@ public sealed class OpenSslTests
             Write(file, TestCertificates.Make("after", "chat.test"));
             options.Certificate.Reload();
             using TlsPair next = new TlsPair(server, OpenSslRig.Prepare(TestCertificates.ClientOptions, false)).Shake();
-            Talks(next);
+            next.Talk();
             Assert.Equal("CN=after", next.Client.Layer!.Info.PeerCertificate?.Subject);
-            Talks(running);
+            running.Talk();
             Assert.Equal("CN=before", running.Client.Layer!.Info.PeerCertificate?.Subject);
 
             // The old context is gone from the profile, and the handshake that began with it still ends well.
             GC.Collect();
             GC.WaitForPendingFinalizers();
             half.Move();
-            Talks(half);
-            Talks(running);
+            half.Talk();
+            running.Talk();
             half.Dispose();
         }
         finally
@@ -379,7 +323,7 @@ public sealed class OpenSslTests
         foreach (X509Certificate2 leaf in (X509Certificate2[])[TestCertificates.Server, TestCertificates.Make("rsa", "chat.test", rsaBits: 2048)])
         {
             using TlsPair pair = OpenSslRig.Pair(new TlsOptions { Certificate = TlsCertificate.From(leaf) }).Shake();
-            Talks(pair);
+            pair.Talk();
             OpenSslSetup setup = OpenSslRig.Prepare(TestCertificates.ServerOptions, true).SetupFor(TestCertificates.ServerOptions.Certificate!.Take());
             using AsymmetricAlgorithm key = (AsymmetricAlgorithm?)leaf.GetECDsaPrivateKey() ?? leaf.GetRSAPrivateKey()!;
             // The key of the other certificate does not fit to the one that is there, and that shows.
@@ -393,7 +337,7 @@ public sealed class OpenSslTests
     {
         TlsOptions classic = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256] };
         using TlsPair pair = OpenSslRig.Pair(classic).Shake();
-        Talks(pair);
+        pair.Talk();
         Assert.Equal(SslProtocols.Tls12, pair.Server.Layer!.Info.Protocol);
         Assert.Equal(TlsCipherSuite.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, pair.Server.Layer.Info.CipherSuite);
 
@@ -432,7 +376,7 @@ public sealed class OpenSslTests
                 DhParametersFile = file,
             };
             using TlsPair pair = OpenSslRig.Pair(options).Shake();
-            Talks(pair);
+            pair.Talk();
             Assert.Equal(TlsCipherSuite.TLS_DHE_RSA_WITH_AES_128_GCM_SHA256, pair.Server.Layer!.Info.CipherSuite);
 
             File.WriteAllText(file, "nothing");

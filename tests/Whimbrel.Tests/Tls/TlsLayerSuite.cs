@@ -37,18 +37,6 @@ public abstract class TlsLayerSuite
         return bytes;
     }
 
-    private static void Talks(TlsPair pair)
-    {
-        Assert.True(pair.Client.IsReady, $"client: {pair.Client.Fault}");
-        Assert.True(pair.Server.IsReady, $"server: {pair.Server.Fault}; client: {pair.Client.Fault}");
-        pair.Client.Send(s_hello);
-        pair.Move();
-        Assert.Equal(s_hello, pair.Server.Plain);
-        pair.Server.Send(s_hello);
-        pair.Move();
-        Assert.Equal(s_hello, pair.Client.Plain);
-    }
-
     // ------------------------------------------------------------------ the plain way
 
     [Theory]
@@ -65,7 +53,7 @@ public abstract class TlsLayerSuite
             foreach (SslProtocols version in (SslProtocols[])[SslProtocols.Tls12, SslProtocols.Tls13])
             {
                 using TlsPair pair = Pair(client: new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version }, split: split, testsClient: testsClient).Shake();
-                Talks(pair);
+                pair.Talk();
                 Assert.Equal(1, pair.Server.ReadyCount);
                 Assert.Equal(1, pair.Client.ReadyCount);
                 Assert.Equal(version, pair.Server.Layer!.Info.Protocol);
@@ -236,7 +224,7 @@ public abstract class TlsLayerSuite
         {
             using TlsPair pair = new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), host).Shake();
             Assert.Equal(subject, pair.Client.Layer?.Info?.PeerCertificate?.Subject ?? pair.Client.Fault.Message);
-            Talks(pair);
+            pair.Talk();
         }
 
         using TlsPair deeper = new TlsPair(profile, PreparePeer(TestCertificates.ClientOptions, false), "x.b.one.test").Shake();
@@ -258,7 +246,7 @@ public abstract class TlsLayerSuite
             TlsOptions none = new() { HostName = "chat.test", Roots = TestCertificates.Roots };
             using TlsPair silent = Pair(server, none, testsClient: testsClient).Shake();
             Assert.Null(silent.Server.Layer!.Info.ApplicationProtocol);
-            Talks(silent);
+            silent.Talk();
 
             TlsOptions other = new() { HostName = "chat.test", Roots = TestCertificates.Roots, ApplicationProtocols = ["mqtt"] };
             using TlsPair apart = Pair(server, other, testsClient: testsClient).Shake();
@@ -324,9 +312,9 @@ public abstract class TlsLayerSuite
     {
         TlsOptions server = With(TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate), [TestCertificates.Intermediate]);
         using TlsPair pair = Pair(server, testsClient: false).Shake();
-        Talks(pair);
+        pair.Talk();
         using TlsPair other = Pair(server, testsClient: true).Shake();
-        Talks(other);
+        other.Talk();
     }
 
     [Fact]
@@ -334,7 +322,7 @@ public abstract class TlsLayerSuite
     {
         X509Certificate2 self = TestCertificates.Make("self", "elsewhere.test", selfSigned: true);
         using TlsPair pair = Pair(With(self), new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(self)] }, testsClient: true).Shake();
-        Talks(pair);
+        pair.Talk();
         Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, PinnedKeys = [TlsCertificate.PinOf(self)] }, "none of PinnedKeys");
     }
 
@@ -342,7 +330,7 @@ public abstract class TlsLayerSuite
     public void The_users_verdict_is_the_last_word_and_its_exception_a_no()
     {
         using TlsPair kind = Pair(With(TestCertificates.Make("self", "chat.test", selfSigned: true)), new TlsOptions { Verify = static v => !v.IsTrusted && v.HostName == "chat.test" }, testsClient: true).Shake();
-        Talks(kind);
+        kind.Talk();
         TlsOptions strict = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => false };
         Refuses(With(TestCertificates.Server), strict, "Verify refused");
         TlsOptions broken = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = static _ => throw new InvalidOperationException("no mood") };
@@ -357,7 +345,7 @@ public abstract class TlsLayerSuite
         foreach (bool testsClient in (bool[])[false, true])
         {
             using TlsPair good = Pair(server, Client(TestCertificates.Client), testsClient: testsClient).Shake();
-            Talks(good);
+            good.Talk();
             Assert.Equal("CN=a client", good.Server.Layer!.Info.PeerCertificate?.Subject);
         }
 
@@ -372,7 +360,7 @@ public abstract class TlsLayerSuite
     {
         TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Requested, Roots = TestCertificates.Roots };
         using TlsPair none = Pair(server).Shake();
-        Talks(none);
+        none.Talk();
         Assert.Null(none.Server.Layer!.Info.PeerCertificate);
         TlsOptions bad = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
         Refuses(server, bad, "not among the trusted roots", serverRefuses: true);
@@ -395,7 +383,7 @@ public abstract class TlsLayerSuite
             for (int i = 0; i < 3; i++)
             {
                 using TlsPair pair = new TlsPair(server, client, host).Shake();
-                Talks(pair);
+                pair.Talk();
                 Assert.Equal(pair.Client.Layer!.Info.IsResumed, pair.Server.Layer!.Info.IsResumed);
                 resumed |= pair.Server.Layer.Info.IsResumed;
                 if (i == 0) Assert.False(pair.Server.Layer.Info.IsResumed);
@@ -430,7 +418,7 @@ public abstract class TlsLayerSuite
         for (int i = 0; i < 2; i++)
         {
             using TlsPair open = new TlsPair(server.Select("open.test")!, client, "open.test").Shake();
-            Talks(open);
+            open.Talk();
             open.Client.CloseNotify();
             open.Server.CloseNotify();
             open.Move();
@@ -486,7 +474,7 @@ public abstract class TlsLayerSuite
             pair.Client.Output[at] ^= (byte)random.Next(1, 256);
             pair.Move();
             if (!pair.Server.IsReady) continue;
-            Talks(pair); // a byte that nobody looks at
+            pair.Talk(); // a byte that nobody looks at
         }
     }
 
@@ -530,7 +518,7 @@ public abstract class TlsLayerSuite
 
         pair.Server.Feed(cut.ToArray());
         pair.Move();
-        Talks(pair);
+        pair.Talk();
         Assert.Equal("chat.test", pair.Server.Layer!.Info.ServerName);
 
         using TlsEnd server = new(Prepare(TestCertificates.ServerOptions, true));

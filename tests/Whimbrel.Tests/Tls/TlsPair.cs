@@ -7,6 +7,8 @@ namespace Whimbrel.Tests.Tls;
 /// <summary>A client and a server that talk through two byte queues, in one thread.</summary>
 internal sealed class TlsPair : IDisposable
 {
+    private static readonly byte[] s_hello = "hello, this is a client"u8.ToArray();
+
     public TlsPair(TlsProfile server, TlsProfile client, string? host = "chat.test", int split = int.MaxValue, int outputBytes = 32 * 1024)
     {
         Server = new TlsEnd(server, null, outputBytes);
@@ -30,6 +32,21 @@ internal sealed class TlsPair : IDisposable
         Client.Start();
         Move();
         return this;
+    }
+
+    /// <summary>A few bytes go each way and arrive.</summary>
+    public void Talk()
+    {
+        Assert.True(Client.IsReady, $"client: {Client.Fault}; server: {Server.Fault}");
+        Assert.True(Server.IsReady, $"server: {Server.Fault}; client: {Client.Fault}");
+        int before = Server.Plain.Count;
+        Client.Send(s_hello);
+        Move();
+        Assert.Equal(s_hello, Server.Plain.Skip(before));
+        before = Client.Plain.Count;
+        Server.Send(s_hello);
+        Move();
+        Assert.Equal(s_hello, Client.Plain.Skip(before));
     }
 
     public void Move()

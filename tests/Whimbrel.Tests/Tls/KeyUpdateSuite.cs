@@ -1,0 +1,133 @@
+using System.Security.Authentication;
+using Whimbrel.Conformance;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Tests.Tls;
+
+/// <summary>
+/// What a peer may do with changes of keys, and what ends it: on each layer, as server and as client. A change costs the peer
+/// next to nothing and us 10 to 50 microseconds, and an answer if it asks for one. The peer has the direct OpenSSL layer, which can be told to misbehave.
+/// </summary>
+public abstract class KeyUpdateSuite
+{
+    private const int NoAnswer = 0;
+
+    private const int Rounds = 3000;
+
+    /// <summary>Header, message, its type and the tag.</summary>
+    private const int AnswerBytes = 5 + 5 + 1 + 16;
+
+    /// <summary>Makes options ready for the layer under test.</summary>
+    private protected abstract TlsProfile Prepare(TlsOptions options, bool isServer);
+
+    /// <summary>Records without content that the layer takes while nothing is sent.</summary>
+    private protected abstract int MostUnanswered { get; }
+
+    /// <summary>A pair of 1.3 that has shaken hands. Bad is the peer, Good has the layer under test.</summary>
+    private (TlsPair Pair, TlsEnd Bad, TlsEnd Good) Meet(bool clientIsBad)
+    {
+        TlsOptions server = TestCertificates.ServerOptions, client = OpenSslRig.Client(SslProtocols.Tls13);
+        TlsPair pair = new TlsPair(
+            clientIsBad ? Prepare(server, true) : OpenSslRig.Prepare(server, true),
+            clientIsBad ? OpenSslRig.Prepare(client, false) : Prepare(client, false)).Shake();
+        pair.Talk();
+        return clientIsBad ? (pair, pair.Client, pair.Server) : (pair, pair.Server, pair.Client);
+    }
+
+    /// <summary>Changes of keys, each with a byte behind it, all in one block.</summary>
+    private static void UpdateMany(TlsPair pair, TlsEnd bad, int kind, int count)
+    {
+        for (int i = 0; i < count; i++)
+        {
+            OpenSslRig.UpdateKeys(bad, kind);
+            bad.Send("x"u8);
+        }
+
+        pair.Move();
+    }
+
+    [Theory]
+    [InlineData(NoAnswer, false)]
+    [InlineData(NoAnswer, true)]
+    [InlineData(OpenSslRig.KeyUpdateRequested, false)]
+    [InlineData(OpenSslRig.KeyUpdateRequested, true)]
+    public void A_flood_of_key_updates_ends_the_connection_and_a_few_do_not(int kind, bool clientIsBad)
+    {
+        (TlsPair pair, TlsEnd bad, TlsEnd good) = Meet(clientIsBad);
+        using (pair)
+        {
+            UpdateMany(pair, bad, kind, 10);
+            pair.Talk();
+            UpdateMany(pair, bad, kind, 40);
+            Assert.Equal([TlsStep.Refused], good.Ends);
+            Assert.Equal(TlsFailure.Flood, good.Fault.Cause);
+        }
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_peer_that_changes_keys_with_every_block_of_a_long_life_is_served(bool clientIsBad)
+    {
+        (TlsPair pair, TlsEnd bad, TlsEnd good) = Meet(clientIsBad);
+        using (pair)
+        {
+            // More than may stay unanswered: what is sent takes the answers along.
+            for (int i = 0; i < 1500; i++)
+            {
+                OpenSslRig.UpdateKeys(bad, OpenSslRig.KeyUpdateRequested);
+                pair.Talk();
+            }
+
+            Assert.False(good.HasEnded);
+        }
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Changes_of_keys_that_ask_one_who_never_sends_are_answered_or_end_the_connection(bool clientIsBad)
+    {
+        (TlsPair pair, TlsEnd bad, TlsEnd good) = Meet(clientIsBad);
+        using (pair)
+        {
+            long answered = AnsweredBy(pair, clientIsBad);
+            int round = 0;
+            while (round < Rounds && !good.HasEnded)
+            {
+                UpdateMany(pair, bad, OpenSslRig.KeyUpdateRequested, 1);
+                round++;
+            }
+
+            // What is neither sent nor ended is kept, and grows.
+            if (MostUnanswered > Rounds)
+            {
+                Assert.False(good.HasEnded, $"{good.Fault}");
+                // The last one may wait for the next call.
+                Assert.True(AnsweredBy(pair, clientIsBad) - answered >= (Rounds - 1) * AnswerBytes);
+                return;
+            }
+
+            Assert.Equal(TlsFailure.Flood, good.Fault.Cause);
+            // A client counts the server's ticket as well.
+            Assert.InRange(round, MostUnanswered - 1, MostUnanswered + 1);
+        }
+    }
+
+    private static long AnsweredBy(TlsPair pair, bool clientIsBad) => clientIsBad ? pair.Moved.FromServer : pair.Moved.FromClient;
+}
+
+public sealed class SslStreamKeyUpdateTests : KeyUpdateSuite
+{
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => new SslStreamProfile(options, isServer);
+
+    private protected override int MostUnanswered => SslStreamLayer.MostUnanswered;
+}
+
+public sealed class OpenSslKeyUpdateTests : KeyUpdateSuite
+{
+    private protected override TlsProfile Prepare(TlsOptions options, bool isServer) => OpenSslRig.Prepare(options, isServer);
+
+    // It puts answers out at once.
+    private protected override int MostUnanswered => int.MaxValue;
+}
