@@ -1,6 +1,7 @@
 using System.Globalization;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Connections;
 using Whimbrel.Engines;
 using Whimbrel.Tls;
 
@@ -136,13 +137,13 @@ public sealed class TlsCertificate
     }
 
     /// <summary>A handshake begins: looks now and then, off the loop, whether the files have changed.</summary>
-    internal void LookAtFiles(Engine engine, Action<string>? notice)
+    internal void LookAtFiles(Engine engine, ConnectionHost host)
     {
         if (_files.Length == 0) return;
         long nowMs = engine.NowMs;
         if (nowMs - Volatile.Read(ref _lookedAtMs) < LookEveryMs || Interlocked.Exchange(ref _looking, 1) == 1) return;
         Volatile.Write(ref _lookedAtMs, nowMs);
-        engine.Offload(static look => ((FileLook)look!).Run(), new FileLook(this, notice));
+        engine.Offload(static look => ((FileLook)look!).Run(), new FileLook(this, host));
     }
 
     /// <summary>What is wrong with it, for the start of a server or client; null when it can be used.</summary>
@@ -271,7 +272,7 @@ public sealed class TlsCertificate
     }
 
     /// <summary>One look at the files, on the pool.</summary>
-    private sealed class FileLook(TlsCertificate certificate, Action<string>? notice)
+    private sealed class FileLook(TlsCertificate certificate, ConnectionHost host)
     {
         internal void Run()
         {
@@ -288,7 +289,7 @@ public sealed class TlsCertificate
             }
             catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
             {
-                notice?.Invoke($"{certificate.Source} has changed and cannot be loaded: {e.Message}. The old certificate stays in use; the file is tried again.");
+                host.NoteCertificate($"{certificate.Source} has changed and cannot be loaded: {e.Message}. The old certificate stays in use; the file is tried again.");
             }
             finally
             {

@@ -10,7 +10,9 @@ namespace Whimbrel.Allocations;
 public sealed class OpenSslAllocationTests
 {
     private const int Rounds = 400;
-    private const double HandshakeLimitBytes = 4 * 1024;
+
+    // The goal is 512. It is 288: the layer, the link and TlsInfo; this leaves room for one more small object.
+    private const double HandshakeLimitBytes = 352;
 
     private static readonly TlsOptions s_options = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = TlsProvider.OpenSsl };
 
@@ -23,7 +25,7 @@ public sealed class OpenSslAllocationTests
     private static SslStream Connect(Rig rig)
     {
 #pragma warning disable CA5359 // whom it trusts is not what is measured
-        SslStream tls = new(new NetworkStream(rig.Connect()), leaveInnerStreamOpen: false, static (_, _, _, _) => true);
+        SslStream tls = new(new NetworkStream(rig.Connect(), ownsSocket: true), leaveInnerStreamOpen: false, static (_, _, _, _) => true);
 #pragma warning restore CA5359
         tls.AuthenticateAsClient("chat.test");
         return tls;
@@ -47,16 +49,24 @@ public sealed class OpenSslAllocationTests
     [Fact]
     public void A_handshake_over_OpenSSL_allocates_little()
     {
-        using Rig rig = Make(static () => new EchoAndCloseSession());
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
         byte[] message = new byte[32];
-        double bytes = rig.Meter.BytesPerRound(50, 50, () =>
-        {
-            using SslStream client = Connect(rig);
-            client.Write(message);
-            client.ReadExactly(message);
-        });
-        string line = string.Create(CultureInfo.InvariantCulture, $"connection with handshake and one echo: {bytes:0} bytes allocated on the loop's thread");
+        double plain = Measure(null, static rig => new NetworkStream(rig.Connect(), ownsSocket: true));
+        double secure = Measure(s_options, Connect);
+        double bytes = secure - plain;
+        string line = string.Create(CultureInfo.InvariantCulture, $"a handshake: {bytes:0} bytes allocated on the loop's thread ({secure:0} for a connection with one echo, {plain:0} without TLS)");
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes <= HandshakeLimitBytes, line);
+
+        double Measure(TlsOptions? tls, Func<Rig, Stream> connect)
+        {
+            using Rig rig = new("epoll", static () => new EchoAndCloseSession(), tls: tls);
+            return rig.Meter.BytesPerRound(50, 200, () =>
+            {
+                using Stream client = connect(rig);
+                client.Write(message);
+                client.ReadExactly(message);
+            });
+        }
     }
 }

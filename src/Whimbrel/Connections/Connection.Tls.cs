@@ -67,7 +67,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         try
         {
             TlsCertificate? certificate = profile.CertificateFor(tls.Name);
-            certificate?.LookAtFiles(Loop.Engine, _shard.Host.NoteCertificate);
+            certificate?.LookAtFiles(Loop.Engine, _shard.Host);
             TlsKeyPair? keyPair = certificate?.Take();
             if (profile.IsServer && keyPair is null)
             {
@@ -287,7 +287,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>Reads the ClientHello, which chooses options and certificate. False: not yet, or it failed.</summary>
     private bool ReadHello(TlsLink tls, ReadOnlySpan<byte> input)
     {
-        switch (TlsHello.Read(input, out TlsHello? hello))
+        switch (TlsHello.Read(input, out TlsHello hello))
         {
             case TlsHello.Outcome.NeedsMore:
                 return false;
@@ -296,7 +296,7 @@ internal sealed unsafe partial class Connection : IPlainSink
                 return false;
         }
 
-        tls.Name = hello!.ServerName;
+        tls.Name = Loop.Tls.LastName = hello.NameOr(Loop.Tls.LastName);
         if (tls.Profile.Select(tls.Name) is not { } profile)
         {
             FailTls(new TlsFault(TlsFailure.UnknownName, tls.Name is null ? "client names no host, and there is no certificate for that" : $"client asks for '{tls.Name}', which this server does not serve"), TlsAlert.UnrecognizedName);

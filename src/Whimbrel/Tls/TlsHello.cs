@@ -5,18 +5,23 @@ namespace Whimbrel.Tls;
 
 /// <summary>
 /// What a client says in its first message, in the clear: read before a layer is made, so that the name chooses the options
-/// from the start, and so that a failure can be told in words. Read only; the layer gets the same bytes. Sans-I/O.
+/// from the start, and so that a failure can be told in words. Read only; the layer gets the same bytes. Sans-I/O. It is on the
+/// stack and shows the input where it is: an ordinary handshake allocates nothing for it.
 /// </summary>
-internal sealed class TlsHello
+internal ref struct TlsHello
 {
     /// <summary>A ClientHello larger than this is refused: real ones have up to 3 KiB.</summary>
     internal const int MostBytes = 64 * 1024;
 
     private const int RecordHeader = 5;
 
-    private TlsHello()
-    {
-    }
+    /// <summary>The only version named is none of those that have a bit.</summary>
+    private const byte UnknownVersion = 0x80;
+
+    // One bit for each of 0x0300 up to 0x0304: in a list others are noise that is meant to be ignored.
+    private byte _versions;
+    private ReadOnlySpan<byte> _name;
+    private ReadOnlySpan<byte> _protocols;
 
     /// <summary>What reading ended with.</summary>
     internal enum Outcome
@@ -31,26 +36,69 @@ internal sealed class TlsHello
         NotTls,
     }
 
-    /// <summary>The name asked for, in small letters; null when none is.</summary>
-    internal string? ServerName { get; private set; }
+    /// <summary>It names a version.</summary>
+    internal readonly bool HasVersions => _versions != 0;
 
-    /// <summary>The versions offered, as on the wire (0x0304 is 1.3).</summary>
-    internal List<ushort> Versions { get; } = [];
-
-    /// <summary>The application protocols offered.</summary>
-    internal List<string> ApplicationProtocols { get; } = [];
+    /// <summary>It names application protocols.</summary>
+    internal readonly bool HasProtocols => !_protocols.IsEmpty;
 
     /// <summary>"TLS 1.0, 1.1", for messages.</summary>
-    internal string VersionText => VersionsText(Versions);
+    internal readonly string VersionText
+    {
+        get
+        {
+            List<string> names = [];
+            for (ushort version = 0x0300; version <= 0x0304; version++)
+            {
+                if (Offers(version)) names.Add(version == 0x0300 ? "SSL 3.0" : $"1.{version - 0x0301}");
+            }
+
+            return names.Count == 0 ? "no version that is known" : "TLS " + string.Join(", ", names);
+        }
+    }
+
+    /// <summary>The application protocols offered, for messages.</summary>
+    internal readonly string ProtocolText
+    {
+        get
+        {
+            List<string> names = [];
+            for (ReadOnlySpan<byte> rest = _protocols; TryNext(ref rest, out ReadOnlySpan<byte> name);) names.Add(Encoding.UTF8.GetString(name));
+            return string.Join(", ", names);
+        }
+    }
+
+    /// <summary>Whether it offers a version, as on the wire (0x0304 is 1.3).</summary>
+    internal readonly bool Offers(int version) => version is >= 0x0300 and <= 0x0304 && (_versions & 1 << (version - 0x0300)) != 0;
+
+    /// <summary>Whether it offers this application protocol.</summary>
+    internal readonly bool OffersProtocol(string name)
+    {
+        Span<byte> ours = stackalloc byte[byte.MaxValue];
+        if (!Encoding.UTF8.TryGetBytes(name, ours, out int length)) return false;
+        for (ReadOnlySpan<byte> rest = _protocols; TryNext(ref rest, out ReadOnlySpan<byte> theirs);)
+        {
+            if (theirs.SequenceEqual(ours[..length])) return true;
+        }
+
+        return false;
+    }
+
+    /// <summary>The name asked for, in small letters; null when none is.</summary>
+    /// <param name="last">An earlier result, or null: given again when it is the same, since most clients of a server ask for one name.</param>
+    internal readonly string? NameOr(string? last)
+    {
+        if (_name.IsEmpty) return null;
+        return last is not null && Ascii.EqualsIgnoreCase(_name, last) ? last : Encoding.ASCII.GetString(_name).ToLowerInvariant();
+    }
 
     /// <summary>Reads what has arrived so far, from its first byte.</summary>
-    internal static Outcome Read(ReadOnlySpan<byte> input, out TlsHello? hello)
+    internal static Outcome Read(ReadOnlySpan<byte> input, out TlsHello hello)
     {
-        hello = null;
+        hello = default;
         if (input.IsEmpty) return Outcome.NeedsMore;
         // 0x16 is a handshake record. Anything that begins otherwise is no TLS that this century speaks.
         if (input[0] != 0x16 || (input.Length > 1 && input[1] != 3)) return Outcome.NotTls;
-        byte[]? joined = null;
         ReadOnlySpan<byte> message = default;
         int at = 0;
         // Nearly always one record; a client may cut its message into several.
@@ -69,22 +117,22 @@ internal sealed class TlsHello
             ReadOnlySpan<byte> part = input.Slice(at + RecordHeader, length);
             at += RecordHeader + length;
             if (message.IsEmpty) message = part;
-            else message = joined = [.. message, .. part];
+            else message = (byte[])[.. message, .. part];
             if (message[0] != 1) return Strange(out hello);
             if (message.Length < 4) continue;
             int whole = 4 + (message[1] << 16 | message[2] << 8 | message[3]);
             if (whole > MostBytes) return Strange(out hello);
             if (message.Length < whole) continue;
-            hello = new TlsHello();
+            hello = default;
             hello.ReadBody(message[4..whole]);
             return Outcome.Found;
         }
     }
 
     /// <summary>The layer refuses it, with better words than ours.</summary>
-    private static Outcome Strange(out TlsHello? hello)
+    private static Outcome Strange(out TlsHello hello)
     {
-        hello = new TlsHello();
+        hello = default;
         return Outcome.Found;
     }
 
@@ -95,7 +143,7 @@ internal sealed class TlsHello
         ReadOnlySpan<byte> rest = body[34..];
         if (!Skip8(ref rest) || !Skip16(ref rest) || !Skip8(ref rest) || rest.Length < 2)
         {
-            Versions.Add(legacy);
+            AddOnly(legacy);
             return;
         }
 
@@ -109,10 +157,10 @@ internal sealed class TlsHello
             rest = rest[(4 + length)..];
         }
 
-        if (Versions.Count > 0) return;
+        if (HasVersions) return;
         // Without the extension the number is the best one, and those below are spoken, too.
-        for (ushort version = 0x0301; version <= Math.Min(legacy, (ushort)0x0303); version++) Versions.Add(version);
-        if (Versions.Count == 0) Versions.Add(legacy);
+        for (ushort version = 0x0301; version <= Math.Min(legacy, (ushort)0x0303); version++) Add(version);
+        if (!HasVersions) AddOnly(legacy);
     }
 
     private void ReadExtension(int type, ReadOnlySpan<byte> data)
@@ -121,31 +169,38 @@ internal sealed class TlsHello
         {
             case 0 when data.Length >= 5 && data[2] == 0:
                 int length = BinaryPrimitives.ReadUInt16BigEndian(data[3..]);
-                if (length > 0 && data.Length - 5 >= length && ServerName is null) ServerName = NameOf(data.Slice(5, length));
+                if (length > 0 && data.Length - 5 >= length && _name.IsEmpty) _name = Printable(data.Slice(5, length)).TrimEnd((byte)'.');
                 break;
             case 16 when data.Length > 2:
-                for (ReadOnlySpan<byte> rest = data[2..]; rest.Length > 1 && rest.Length > rest[0]; rest = rest[(1 + rest[0])..]) ApplicationProtocols.Add(Encoding.UTF8.GetString(rest.Slice(1, rest[0])));
+                _protocols = data[2..];
                 break;
             case 43 when data.Length > 1:
-                for (int i = 1; i + 1 < data.Length; i += 2)
-                {
-                    ushort version = BinaryPrimitives.ReadUInt16BigEndian(data[i..]);
-                    if (version is >= 0x0300 and <= 0x0304) Versions.Add(version); // the others are noise that is meant to be ignored
-                }
-
+                for (int i = 1; i + 1 < data.Length; i += 2) Add(BinaryPrimitives.ReadUInt16BigEndian(data[i..]));
                 break;
         }
     }
 
-    private static string? NameOf(ReadOnlySpan<byte> name)
+    private void Add(ushort version)
     {
-        foreach (byte c in name)
-        {
-            if (c is <= 32 or >= 127) return null;
-        }
-
-        return Encoding.ASCII.GetString(name).TrimEnd('.').ToLowerInvariant();
+        if (version is >= 0x0300 and <= 0x0304) _versions |= (byte)(1 << (version - 0x0300));
     }
+
+    private void AddOnly(ushort version)
+    {
+        Add(version);
+        if (_versions == 0) _versions = UnknownVersion;
+    }
+
+    private static bool TryNext(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name)
+    {
+        name = default;
+        if (rest.Length <= 1 || rest.Length <= rest[0]) return false;
+        name = rest.Slice(1, rest[0]);
+        rest = rest[(1 + rest[0])..];
+        return true;
+    }
+
+    private static ReadOnlySpan<byte> Printable(ReadOnlySpan<byte> name) => name.ContainsAnyExceptInRange((byte)33, (byte)126) ? default : name;
 
     private static bool Skip8(ref ReadOnlySpan<byte> rest)
     {
@@ -161,16 +216,5 @@ internal sealed class TlsHello
         if (rest.Length - 2 < length) return false;
         rest = rest[(2 + length)..];
         return true;
-    }
-
-    private static string VersionsText(List<ushort> versions)
-    {
-        List<string> names = [];
-        for (ushort version = 0x0300; version <= 0x0304; version++)
-        {
-            if (versions.Contains(version)) names.Add(version == 0x0300 ? "SSL 3.0" : $"1.{version - 0x0301}");
-        }
-
-        return names.Count == 0 ? "no version that is known" : "TLS " + string.Join(", ", names);
     }
 }

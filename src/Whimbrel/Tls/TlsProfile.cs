@@ -74,26 +74,20 @@ internal abstract class TlsProfile
     };
 
     /// <summary>What a ClientHello alone shows to be hopeless; null when it may work out. In words that a layer would not find.</summary>
-    internal TlsFault? Foresee(TlsHello hello)
+    internal TlsFault? Foresee(scoped in TlsHello hello)
     {
-        if (hello.Versions.Count > 0)
+        if (hello.HasVersions)
         {
-            bool common = false;
-            foreach (ushort version in hello.Versions)
-            {
-                common |= version == 0x0303 && (Options.AllowedProtocols & SslProtocols.Tls12) != 0;
-                common |= version == 0x0304 && (Options.AllowedProtocols & SslProtocols.Tls13) != 0;
-            }
-
+            bool common = ((Options.AllowedProtocols & SslProtocols.Tls12) != 0 && hello.Offers(0x0303)) || ((Options.AllowedProtocols & SslProtocols.Tls13) != 0 && hello.Offers(0x0304));
             if (!common) return new TlsFault(TlsFailure.NoCommonVersion, $"client offers only {hello.VersionText}; server allows {VersionText}");
         }
 
-        if (Options.ApplicationProtocols.Count == 0 || hello.ApplicationProtocols.Count == 0) return null;
+        if (Options.ApplicationProtocols.Count == 0 || !hello.HasProtocols) return null;
         foreach (string ours in Options.ApplicationProtocols)
         {
-            if (hello.ApplicationProtocols.Contains(ours)) return null;
+            if (hello.OffersProtocol(ours)) return null;
         }
 
-        return new TlsFault(TlsFailure.NoCommonApplicationProtocol, $"client offers the application protocols {string.Join(", ", hello.ApplicationProtocols)}; server has {string.Join(", ", Options.ApplicationProtocols)}");
+        return new TlsFault(TlsFailure.NoCommonApplicationProtocol, $"client offers the application protocols {hello.ProtocolText}; server has {string.Join(", ", Options.ApplicationProtocols)}");
     }
 }

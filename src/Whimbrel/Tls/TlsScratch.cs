@@ -16,6 +16,9 @@ internal sealed class TlsScratch
     // Safe: the array is pinned for its whole life.
     internal unsafe byte* PlainPointer => (byte*)Unsafe.AsPointer(ref Plain[0]);
 
+    /// <summary>The name that a client asked for last, to be shared with the next who asks for it.</summary>
+    internal string? LastName { get; set; }
+
     /// <summary>Shows plaintext of native blocks to APIs that want Memory.</summary>
     internal NativeView View { get; } = new();
 

@@ -67,12 +67,13 @@ internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 
     private bool MakeServer()
     {
-        TlsHello.Outcome outcome = TlsHello.Read(CollectionsMarshal.AsSpan(_input), out TlsHello? hello);
+        TlsHello.Outcome outcome = TlsHello.Read(CollectionsMarshal.AsSpan(_input), out TlsHello hello);
         if (outcome == TlsHello.Outcome.NeedsMore) return false;
         if (outcome == TlsHello.Outcome.NotTls) return End(TlsStep.Refused, new TlsFault(TlsFailure.NotTls, "not TLS"));
-        if (_profile.Select(hello!.ServerName) is not { } chosen) return End(TlsStep.Refused, new TlsFault(TlsFailure.UnknownName, "unknown name"));
+        string? name = hello.NameOr(null);
+        if (_profile.Select(name) is not { } chosen) return End(TlsStep.Refused, new TlsFault(TlsFailure.UnknownName, "unknown name"));
         if (chosen.Foresee(hello) is { } fault) return End(TlsStep.Refused, fault);
-        Layer = chosen.CreateLayer(hello.ServerName, chosen.CertificateFor(hello.ServerName)!.Take(), _scratch);
+        Layer = chosen.CreateLayer(name, chosen.CertificateFor(name)!.Take(), _scratch);
         Call(static (l, o) => l.Start(o));
         return !HasEnded;
     }
