@@ -126,6 +126,9 @@ public class MemoryEngine : Engine
 
     internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
 
+    /// <summary>None: another thread's work would end at any moment of the virtual time, and block no virtual loop either.</summary>
+    internal override Task WarmUpTls(Tls.TlsProfile profile) => Task.CompletedTask;
+
     private protected override void StartLoops()
     {
         // Nothing to start: whoever calls RunUntil is the thread of all of them.

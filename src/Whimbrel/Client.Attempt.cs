@@ -24,6 +24,18 @@ public partial class Client
         /// <summary>Begins it on one of the loops. False when the engine is disposed.</summary>
         internal bool Post(Engine engine) => engine.NextLoop().PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), this);
 
+        /// <summary>The same where nobody can be told by an exception. Any thread.</summary>
+        internal void PostOrGiveUp()
+        {
+            if (Post(host.Engine)) return;
+            CloseReason reason = new(CloseCause.EngineStopped);
+            Finish();
+            Pursuit.GiveUp(reason);
+            // Also when a disconnect had ended it meanwhile.
+            Pursuit.Fail(reason);
+            TellEnded();
+        }
+
         private void Start(Loop loop)
         {
             Session session;

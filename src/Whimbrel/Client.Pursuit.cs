@@ -156,10 +156,10 @@ public partial class Client
             if (isAwaited) Result.SetException(exception);
         }
 
-        private void GiveUp(CloseReason reason)
+        internal void GiveUp(CloseReason reason)
         {
             if (!TakeOutOfForce()) return;
-            host.Tell(reason, static (owner, r) => owner.OnGaveUp(r));
+            if (Client.Options.Reconnect is not null) host.Tell(reason, static (owner, r) => owner.OnGaveUp(r));
             Fail(reason);
         }
 
@@ -220,10 +220,7 @@ public partial class Client
                 Client._current = attempt = new Attempt(host, this);
             }
 
-            if (attempt.Post(host.Engine)) return;
-            attempt.Finish();
-            GiveUp(new CloseReason(CloseCause.EngineStopped));
-            attempt.TellEnded();
+            attempt.PostOrGiveUp();
         }
 
         /// <summary>It is out of force: the timer goes. Any thread.</summary>

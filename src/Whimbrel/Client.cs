@@ -17,6 +17,7 @@ public partial class Client : IAsyncDisposable
     private readonly Func<Session>? _factory;
     private readonly Lock _gate = new();
     private Host? _host;
+    private Task _warm = Task.CompletedTask; // the first dial waits for it
     private Attempt? _current;
     private Pursuit? _pursuit;
     private bool _isDisposed;
@@ -72,7 +73,8 @@ public partial class Client : IAsyncDisposable
     /// Dials and completes after the session's OnConnected. Throws <see cref="NetworkException"/> when it fails (after
     /// OnConnectFailed), <see cref="OperationCanceledException"/> when cancelled, <see cref="InvalidOperationException"/>
     /// while there is a connection. With a policy that retries the first dial it throws only when that gives up. While the
-    /// policy waits with an ended connection, this dials at once.
+    /// policy waits with an ended connection, this dials at once. With TLS the first dial in a process begins 0.1 to 1 s later, and
+    /// cannot be given up before: a handshake in memory, on the pool, so that the real one does not block its loop for that long.
     /// </summary>
     /// <param name="cancellationToken">Gives up the dial, in whatever phase it is, and with it the policy.</param>
     public ValueTask<Session> ConnectAsync(CancellationToken cancellationToken = default)
@@ -92,6 +94,7 @@ public partial class Client : IAsyncDisposable
                 TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
                 engine.Start();
                 _host = new Host(this, engine, tls);
+                _warm = tls is null ? Task.CompletedTask : engine.WarmUpTls(tls);
             }
 
             before = _pursuit;
@@ -101,7 +104,11 @@ public partial class Client : IAsyncDisposable
 
         before?.StopWaiting();
         ValueTask<Session> task = pursuit.Result.Task;
-        if (!attempt.Post(engine))
+        if (!_warm.IsCompleted)
+        {
+            _warm.ContinueWith(static (_, a) => ((Attempt)a!).PostOrGiveUp(), attempt, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+        }
+        else if (!attempt.Post(engine))
         {
             lock (_gate)
             {

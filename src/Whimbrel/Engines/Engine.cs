@@ -187,6 +187,9 @@ public class Engine : IAsyncDisposable
     /// <summary>The same for what runs itself, without an allocation.</summary>
     internal virtual void Offload(IThreadPoolWorkItem item) => ThreadPool.UnsafeQueueUserWorkItem(item, preferLocal: false);
 
+    /// <summary>Before the first handshake: see <see cref="Tls.TlsWarmUp"/>. Never fails. Complete at once where time is the engine's own.</summary>
+    internal virtual Task WarmUpTls(Tls.TlsProfile profile) => Tls.TlsWarmUp.OfProcess.For(profile);
+
     /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed.</summary>
     internal virtual bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
