@@ -60,8 +60,8 @@ public sealed class TlsOptions
 
     /// <summary>
     /// Has the last word about a peer's certificate, good or bad: it sees what was found and decides. Not called for a peer
-    /// without certificate. On the loop, or on the pool where the handshake is off-loaded; must not block. What it throws
-    /// refuses the peer. Null (the default): a certificate with a problem is refused.
+    /// without certificate. On a thread of the pool, never on a loop, several at a time: it may block, while
+    /// <see cref="HandshakeTimeout"/> runs. What it throws refuses the peer. Null (the default): a certificate with a problem is refused.
     /// </summary>
     public Func<TlsVerification, bool>? Verify { get; init; }
 

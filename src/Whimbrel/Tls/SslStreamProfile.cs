@@ -30,6 +30,9 @@ internal sealed class SslStreamProfile : TlsProfile
 
     internal override TlsProvider Provider => TlsProvider.Portable;
 
+    /// <summary>SslStream builds one before it asks.</summary>
+    private protected override bool BuildsChains => true;
+
     private protected override TlsProfile Nested(TlsOptions options) => new SslStreamProfile(options, IsServer);
 
     internal override TlsLayer CreateLayer(string? name, TlsKeyPair? keyPair, TlsScratch scratch) => new SslStreamLayer(this, name, keyPair, scratch);

@@ -62,8 +62,11 @@ internal abstract class TlsProfile
     /// <summary>The certificate to show for a name. The user's callback may throw here.</summary>
     internal TlsCertificate? CertificateFor(string? name) => Options.SelectCertificate?.Invoke(name) ?? Options.Certificate;
 
-    /// <summary>A handshake that should not run on the loop: a long signature, or a chain to build for a client.</summary>
-    internal bool IsSlow(TlsKeyPair? keyPair) => (IsServer && Options.ClientCertificates != TlsClientCertificates.Off) || keyPair is { IsSlow: true };
+    /// <summary>A handshake that should not run on the loop: a long signature, or a peer's certificate whose chain must be built, or that the user judges.</summary>
+    internal bool IsSlow(TlsKeyPair? keyPair) => (IsServer ? Options.ClientCertificates != TlsClientCertificates.Off : BuildsChains) || keyPair is { IsSlow: true };
+
+    /// <summary>Whether a client needs a chain to judge its server: with pinned keys alone it does not.</summary>
+    private protected virtual bool BuildsChains => Trust.NeedsChain;
 
     /// <summary>"TLS 1.2, 1.3", for messages.</summary>
     internal string VersionText => Options.AllowedProtocols switch

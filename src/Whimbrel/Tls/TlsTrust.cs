@@ -27,6 +27,9 @@ internal sealed class TlsTrust
     /// <summary>True when the peer must show a certificate.</summary>
     internal bool IsRequired => !_isServer || _options.ClientCertificates == TlsClientCertificates.Required;
 
+    /// <summary>False when the key alone decides, and nobody else wants to see a chain.</summary>
+    internal bool NeedsChain => _options.PinnedKeys.Count == 0 || _options.Verify is not null;
+
     /// <summary>How chains are built: offline, for the right use. A new one for each chain, since chains add to it.</summary>
     internal X509ChainPolicy NewPolicy()
     {
@@ -52,6 +55,7 @@ internal sealed class TlsTrust
     internal string? Judge(X509Certificate2? leaf, X509Certificate2Collection? others, string? host)
     {
         if (leaf is null) return Missing();
+        if (!NeedsChain) return ProblemOfKey(leaf);
         using X509Chain chain = new() { ChainPolicy = NewPolicy() };
         if (others is not null) chain.ChainPolicy.ExtraStore.AddRange(others);
         try
@@ -83,14 +87,15 @@ internal sealed class TlsTrust
 
     private string? Missing() => IsRequired ? _isServer ? "the client gave no certificate" : "the server gave no certificate" : null;
 
+    private string? ProblemOfKey(X509Certificate2 leaf)
+    {
+        string pin = TlsCertificate.PinOf(leaf);
+        return _options.PinnedKeys.Contains(pin) ? null : $"its key is none of PinnedKeys (it is {pin})";
+    }
+
     private string? ProblemOf(X509Certificate2 leaf, X509Chain chain, string? host)
     {
-        if (_options.PinnedKeys.Count > 0)
-        {
-            string pin = TlsCertificate.PinOf(leaf);
-            return _options.PinnedKeys.Contains(pin) ? null : $"its key is none of PinnedKeys (it is {pin})";
-        }
-
+        if (_options.PinnedKeys.Count > 0) return ProblemOfKey(leaf);
         foreach (X509ChainStatus status in chain.ChainStatus)
         {
             if (status.Status != X509ChainStatusFlags.NoError) return Describe(status, leaf, chain);
