@@ -358,7 +358,7 @@ public partial class Server
                     {
                         foreach (Connection member in ((HostShard)s!).Members.Members.ToArray())
                         {
-                            if (member.State is ConnectionState.Open or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
+                            if (member.State is ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
                             member.AbortWith(new CloseReason(CloseCause.ServerStopped));
                         }
 

@@ -40,7 +40,9 @@ namespace Whimbrel;
 /// thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session.</item>
 /// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
-/// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close.</item>
+/// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close. On the
+/// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or FinishSending in
+/// the handshake takes effect behind what was sent before it; when the handshake fails, that is the reason of the end.</item>
 /// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>).</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
@@ -296,7 +298,7 @@ public abstract class Session : IConnection
             return;
         }
 
-        Strand.CurrentOf(connection, _generation)?.FlushBatch();
+        Strand.CurrentOf(connection, _generation)?.FinishHere();
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.FinishSending, connection, _generation);
     }
@@ -358,13 +360,19 @@ public abstract class Session : IConnection
     /// Goes on with TLS on this connection (STARTTLS), as a server when the connection was accepted, as a client when it was dialled. What
     /// was queued goes out plain first; later sends wait for the handshake. Takes effect when the running callback has returned: bytes
     /// that it left unread are refused by default, which ends the connection, and what arrives later is cipher text. It ends in
-    /// <see cref="OnHandshaked"/> or in a close with <see cref="CloseCause.TlsHandshake"/>. The session's thread only, and not with <see cref="Scheduling.ThreadPool"/>.
+    /// <see cref="OnHandshaked"/> or in a close with <see cref="CloseCause.TlsHandshake"/>. The session's thread only.
     /// </summary>
+    /// <remarks>
+    /// With <see cref="Scheduling.ThreadPool"/> bytes may arrive while the callback runs: those that came before the call count as left unread.
+    /// So tell the peer to begin in the same callback, right before this, with a plain Send of up to 32 KiB: it then leaves together with the upgrade.
+    /// <see cref="Close"/> during the handshake: what was sent before it still leaves, encrypted, when the handshake is done;
+    /// OnHandshaked does not come then. A handshake that fails is the reason of the end. With nothing to send Close does not wait for it.
+    /// </remarks>
     /// <param name="options">Checked at the first use of the object, and kept with it: give the same one for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
     /// <param name="unread">What happens to unread bytes.</param>
     protected void UpgradeToTls(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => Upgrade(options, unread, null);
 
-    /// <summary>Like <see cref="UpgradeToTls"/>, and completes after OnHandshaked, or fails with <see cref="NetworkException"/> when the connection ends before.</summary>
+    /// <summary>Like <see cref="UpgradeToTls"/>, and completes after OnHandshaked (or when the handshake is done, after a Close), or fails with <see cref="NetworkException"/> when the connection ends before.</summary>
     /// <param name="options">As there.</param>
     /// <param name="unread">As there.</param>
     protected ValueTask<TlsInfo> UpgradeToTlsAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse)
@@ -378,12 +386,24 @@ public abstract class Session : IConnection
     {
         ArgumentNullException.ThrowIfNull(options);
         if (!Enum.IsDefined(unread)) Throw.OutOfRange(nameof(unread), unread, "Refuse or PassToTls");
-        if (RunningStrand is not null || _connection?.Strand is not null) Throw.State("An upgrade to TLS needs callbacks on the loop: use Scheduling.Inline.");
-        if (_connection is not { } connection || connection.Generation != _generation) throw new InvalidOperationException("The session has no connection.");
-        if (!connection.Loop.IsCurrent) Throw.NotOnLoop(nameof(UpgradeToTls));
-        TlsProfile profile = TlsSelector.PrepareForUpgrade(options, connection.Host.IsAccepting);
-        if (!profile.IsServer && options is { HostName: null, PinnedKeys.Count: 0, Verify: null } && connection.DialledHost is null) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
-        connection.UpgradeToTls(new TlsUpgrade(profile, unread, done));
+        // On the pool the connection may end under the running callback: then its last callback says that nothing became of this.
+        if (RunningStrand is { } strand)
+        {
+            strand.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, strand.IsAccepting, strand.DialledHost), unread, done));
+            return;
+        }
+
+        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+        StrandHere(connection, nameof(UpgradeToTls));
+        if (connection.Generation != _generation) throw new InvalidOperationException("The session has no connection.");
+        connection.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, connection.Host.IsAccepting, connection.DialledHost), unread, done));
+    }
+
+    private static TlsProfile ProfileForUpgrade(TlsOptions options, bool isServer, string? dialledHost)
+    {
+        TlsProfile profile = TlsSelector.PrepareForUpgrade(options, isServer);
+        if (!isServer && dialledHost is null && options is { HostName: null, PinnedKeys.Count: 0, Verify: null }) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
+        return profile;
     }
 
     /// <summary>Starts a timer that calls <see cref="OnTimer"/> until it is cancelled or the connection ends. The session's thread only.</summary>
@@ -496,8 +516,8 @@ public abstract class Session : IConnection
 
     /// <summary>
     /// The end has begun: sends are refused from now on, and nothing more is received. Exactly once before OnDisconnected, for
-    /// sessions that were connected. After a Close it comes in the loop's next step, while what is queued is still being sent; after an
-    /// abrupt end and in a hand-over right before OnDisconnected. Never inside another callback, also not the one that closed.
+    /// sessions that were connected. After a Close it comes in the loop's next step, while what is queued is still being sent; after a Close
+    /// that waits for the handshake of an upgrade when that has ended; after an abrupt end and in a hand-over right before OnDisconnected. Never inside another callback, also not the one that closed.
     /// </summary>
     /// <param name="reason">The first cause, the same that OnDisconnected gets.</param>
     protected virtual void OnDisconnecting(CloseReason reason)

@@ -13,6 +13,7 @@ internal sealed partial class Connection
     internal const int IdleChecks = 4;
 
     private long _progressAtDeadline;
+    private CloseReason _closeAs; // while Concluding: the reason of the close, unless the handshake fails
 
     private void SetReason(CloseReason reason)
     {
@@ -31,8 +32,7 @@ internal sealed partial class Connection
                 EndAttempt();
                 return;
             case ConnectionState.Handshaking:
-            case ConnectionState.Open when _tls is { IsShaking: true }:
-                // Nothing can be sent any more that the peer would understand.
+                // Not connected yet: nothing was taken that could leave.
                 SetReason(reason);
                 _strand?.EndInput();
                 Detach();
@@ -43,14 +43,32 @@ internal sealed partial class Connection
                 return;
         }
 
-        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
-        else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
-        else SetReason(reason);
-        _state = ConnectionState.Draining;
         _strand?.EndInput();
         RefuseForeign();
         CloseFill();
         CancelSessionTimers();
+        if (_tls is { IsShaking: true } tls && WaitsForHandshake)
+        {
+            _state = ConnectionState.Concluding;
+            _closeAs = reason;
+            // Also when the callback that asked for the upgrade never returns.
+            if (!tls.HasBegun) StartDeadline(tls.Profile.Options.HandshakeTimeout);
+            return;
+        }
+
+        Drain(reason);
+    }
+
+    /// <summary>Something was taken after the upgrade was asked for, or other threads have it under way.</summary>
+    private bool WaitsForHandshake => _head is not null || _firstOperation is not null || (uint)Volatile.Read(ref _foreign) != 0 || _operationCount > 0;
+
+    /// <summary>Sends are refused already: what is queued leaves, then FIN.</summary>
+    private void Drain(CloseReason reason)
+    {
+        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
+        else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else SetReason(reason);
+        _state = ConnectionState.Draining;
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
         _offerPending = false;
@@ -158,6 +176,7 @@ internal sealed partial class Connection
 
         // What failed before is the first cause, though the session was not told yet.
         if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
+        if (_state == ConnectionState.Concluding) SetReason(_closeAs);
         SetReason(reason);
         _strand?.EndInput();
         ResetOnClose = true;
@@ -290,6 +309,7 @@ internal sealed partial class Connection
         _next = null;
         _shard = null!;
         _reason = default;
+        _closeAs = default;
         _unread.Clear();
         _atLeast = 0;
         _bytesReceived = 0;
@@ -346,7 +366,8 @@ internal sealed partial class Connection
 
     private void DeadlinePassed()
     {
-        if (_state is ConnectionState.Open or ConnectionState.Handshaking && _tls is { IsShaking: true } tls)
+        bool isShaking = _state is ConnectionState.Handshaking or ConnectionState.Concluding || (_state == ConnectionState.Open && _tls is { IsShaking: true, HasBegun: true });
+        if (isShaking && _tls is { } tls)
         {
             FailTls(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout)"), atOnce: true);
             return;

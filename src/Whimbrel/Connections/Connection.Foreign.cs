@@ -66,7 +66,7 @@ internal sealed partial class Connection
         BeginMove();
         try
         {
-            if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0) EnqueueOwned(owner, length);
+            if (generation == Generation && TakesQueued && _sendError == 0) EnqueueOwned(owner, length);
             else owner.Dispose();
         }
         finally
@@ -80,6 +80,16 @@ internal sealed partial class Connection
     }
 
     // ------------------------------------------------------------------ other threads
+
+    /// <summary>What other threads were promised before an end still joins the queue.</summary>
+    private bool TakesQueued => _state is ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining;
+
+    /// <summary>A SendAsync of this tenant waits for room, or is on its way to. Any thread.</summary>
+    internal bool HasOperations(uint generation)
+    {
+        bool any = Volatile.Read(ref _operationCount) > 0;
+        return any && (uint)((ulong)Volatile.Read(ref _foreign) >> 33) == generation;
+    }
 
     private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
     {
@@ -116,7 +126,7 @@ internal sealed partial class Connection
     internal void ForeignGone(uint generation)
     {
         if (generation != Generation) return;
-        if (_firstOperation is not null && _state is ConnectionState.Open or ConnectionState.Draining) PumpOperations();
+        if (_firstOperation is not null && TakesQueued) PumpOperations();
         if (_state == ConnectionState.Draining || _finishRequested || _drainOwed) Loop.Schedule(this);
     }
 
@@ -130,7 +140,7 @@ internal sealed partial class Connection
             {
                 Connection c = (Connection)connection!;
                 if (c.Generation != (uint)g) return;
-                if (c.State is not (ConnectionState.Open or ConnectionState.Draining)) return;
+                if (!c.TakesQueued) return;
                 c.AbortWith(new CloseReason(CloseCause.SlowConsumer));
                 c.NoteSlowConsumer();
             },
@@ -186,7 +196,7 @@ internal sealed partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         BeginMove();
-        if (generation == Generation && _state is ConnectionState.Open or ConnectionState.Draining && _sendError == 0)
+        if (generation == Generation && TakesQueued && _sendError == 0)
         {
             Append(data);
             CountMessage(data.Length);
@@ -272,7 +282,7 @@ internal sealed partial class Connection
 
     internal void DrainOperation(uint generation, SendOperation operation)
     {
-        if (generation != Generation || _state is not (ConnectionState.Open or ConnectionState.Draining) || _sendError != 0)
+        if (generation != Generation || !TakesQueued || _sendError != 0)
         {
             operation.End(SendResult.Closed);
             return;

@@ -58,7 +58,7 @@ internal sealed partial class Connection
         if (_unread.Length == 0 && data.Length >= _atLeast)
         {
             int taken = Offer(data);
-            if (_state != ConnectionState.Open) return;
+            if (_state is not (ConnectionState.Open or ConnectionState.Concluding)) return;
             _unread.Append(data[taken..]);
             AfterOffer(taken);
         }
@@ -77,7 +77,7 @@ internal sealed partial class Connection
         if (_unread.Length == 0) return;
         if (_unread.Length < _atLeast && !_peerFinished) return;
         int taken = Offer(_unread.Span);
-        if (_state != ConnectionState.Open)
+        if (_state is not (ConnectionState.Open or ConnectionState.Concluding))
         {
             _unread.Clear();
             return;
@@ -152,7 +152,7 @@ internal sealed partial class Connection
     internal void CompleteReceiveEnd()
     {
         _isReceiving = false;
-        if (_tls is { } tls && _state is ConnectionState.Open or ConnectionState.Handshaking)
+        if (_tls is { } tls && _state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding)
         {
             if (_sendError == 0 || _state == ConnectionState.Handshaking)
             {
@@ -163,7 +163,7 @@ internal sealed partial class Connection
 
         switch (_state)
         {
-            case ConnectionState.Open when _sendError != 0:
+            case ConnectionState.Open or ConnectionState.Concluding when _sendError != 0:
                 Fail(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
                 break;
             case ConnectionState.Open when _gate != ReceiveGate.None || _offerPending:
@@ -214,7 +214,7 @@ internal sealed partial class Connection
         _isReceiving = false;
         switch (_state)
         {
-            case ConnectionState.Open or ConnectionState.Handshaking:
+            case ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding:
                 int first = _sendError != 0 ? _sendError : error;
                 Fail(new CloseReason(ErrorText.CauseOf(first), first));
                 break;
@@ -278,7 +278,7 @@ internal sealed partial class Connection
     {
         bool wanted = _state switch
         {
-            ConnectionState.Open or ConnectionState.Handshaking when _tls is { } tls => !tls.IsHolding && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
+            ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding when _tls is { } tls => !tls.IsHolding && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
             ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
             ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished,
             _ => false,

@@ -11,6 +11,18 @@ internal sealed partial class Connection
         ConnectingReturned();
     }
 
+    /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
+    internal void StrandHandshaked(uint generation, bool hasEnded)
+    {
+        if (generation != Generation || _state != ConnectionState.Handshaking) return;
+        if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (_state != ConnectionState.Handshaking) return;
+        LeaveHandshake(_tls!);
+        Opened();
+        // Cipher text has waited.
+        Loop.Schedule(this);
+    }
+
     /// <summary>OnPeerFinished has returned, and all bytes before it were delivered.</summary>
     internal void StrandFinished(uint generation)
     {

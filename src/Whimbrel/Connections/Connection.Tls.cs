@@ -51,6 +51,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void StartShaking(TlsLink tls)
     {
         _tls = tls;
+        tls.HasBegun = true;
         tls.IsCounted = true;
         _shard.Shaking.Add(this);
         StartDeadline(tls.Profile.Options.HandshakeTimeout);
@@ -104,7 +105,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void ReceiveCipher(ReadOnlySpan<byte> data)
     {
         TlsLink tls = _tls!;
-        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking))
+        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding))
         {
             DiscardInput(data.Length);
             return;
@@ -129,12 +130,12 @@ internal sealed unsafe partial class Connection : IPlainSink
         Loop.FlushIfMany();
     }
 
-    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tls, tls) && _state is ConnectionState.Open or ConnectionState.Handshaking && tls.Phase <= TlsPhase.PeerEnded;
+    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tls, tls) && _state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding && tls.Phase <= TlsPhase.PeerEnded;
 
     /// <summary>Whether the layer may be called now. A handshake that may not since the turn has no time left comes again by itself.</summary>
     private bool MayRun(TlsLink tls)
     {
-        if (tls.IsAway || tls.IsInCall) return false;
+        if (!tls.HasBegun || tls.IsAway || tls.IsInCall) return false;
         if (!tls.IsShaking) return _gate == ReceiveGate.None && !_offerPending;
         if (Loop.HasTimeForHandshakes) return true;
         tls.IsPaced = true;
@@ -248,7 +249,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void CipherFinished(TlsLink tls)
     {
         tls.InputEnded = true;
-        if (tls.Phase >= TlsPhase.PeerEnded || tls.IsStopped || (tls.Held.Length > 0 && !tls.IsShaking) || tls.IsPaced || tls.IsAway) return;
+        if (tls.Phase >= TlsPhase.PeerEnded || tls.IsStopped || (tls.Held.Length > 0 && !tls.IsShaking) || tls.IsPaced || tls.IsAway || !tls.HasBegun) return;
         if (tls.IsShaking || MayRun(tls)) EndCipher(tls);
     }
 
@@ -311,7 +312,8 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void HandshakeDone(TlsLink tls)
     {
         tls.Phase = TlsPhase.Open;
-        LeaveHandshake(tls);
+        // On the pool a handshake counts until OnHandshaked has returned: whoever ends all of them must find it.
+        if (tls.IsUpgrade || _strand is null) LeaveHandshake(tls);
         _shard.Handshakes++;
         TlsInfo info = tls.Layer!.Info;
         if (info.IsResumed) _shard.HandshakesResumed++;
@@ -320,18 +322,36 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (!tls.IsUpgrade)
         {
             TellHandshaked(info);
-            // Unless the session did not like whom it met.
-            if (_state == ConnectionState.Handshaking) Opened();
+            // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
+            if (_strand is null && _state == ConnectionState.Handshaking) Opened();
+            return;
+        }
+
+        UpgradeDone(info);
+    }
+
+    private void UpgradeDone(TlsInfo info)
+    {
+        TlsUpgrade? upgrade = _upgrade;
+        _upgrade = null;
+        if (_head is not null) MarkDirty();
+        // A strand tells whoever waits by itself, when its session has heard of it.
+        if (_strand is not null) TellHandshaked(info);
+        if (_state == ConnectionState.Concluding)
+        {
+            if (_strand is null) upgrade?.Done(info);
+            Drain(_closeAs);
             return;
         }
 
         if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
-        if (_head is not null) MarkDirty();
-        TlsUpgrade? upgrade = _upgrade;
-        _upgrade = null;
-        TellHandshaked(info);
-        upgrade?.Done(info);
-        AfterCallback();
+        if (_strand is null)
+        {
+            TellHandshaked(info);
+            upgrade?.Done(info);
+            AfterCallback();
+        }
+
         if (_finishRequested && _state == ConnectionState.Open) Loop.Schedule(this);
     }
 
@@ -400,14 +420,64 @@ internal sealed unsafe partial class Connection : IPlainSink
 
     // ------------------------------------------------------------------ upgrade (contract 16)
 
-    /// <summary>Asked for in a callback, or outside of any: takes effect when that has returned.</summary>
+    internal static void UpgradeWhileEnding() => Throw.State("The connection is ending: it cannot be upgraded to TLS any more.");
+
+    internal static void UpgradeTwice() => Throw.State("The connection speaks TLS already.");
+
+    internal static void UpgradeInsideSend() => Throw.State("A SendAsync waits for room: await it before the upgrade, or its end would be encrypted and its beginning not.");
+
+    /// <summary>Asked for in a callback on the loop, or outside of any: takes effect when that has returned.</summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0) Throw.State("The connection is ending: it cannot be upgraded to TLS any more.");
-        if (HasTls) Throw.State("The connection speaks TLS already.");
-        if (_operationCount > 0) Throw.State("A SendAsync waits for room: await it before the upgrade, or its end would be encrypted and its beginning not.");
+        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0) UpgradeWhileEnding();
+        if (HasTls) UpgradeTwice();
+        if (_operationCount > 0) UpgradeInsideSend();
+        SplitForUpgrade(upgrade);
+        upgrade.IsReady = true;
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
+    }
+
+    /// <summary>Asked for in a callback on the pool. When the connection is ending, its end tells whoever waits.</summary>
+    internal void DrainUpgrade(uint generation, TlsUpgrade upgrade)
+    {
+        if (generation != Generation || _state != ConnectionState.Open || _sendError != 0) return;
+        // Other threads may have come in between; on the loop both would have been refused at the call.
+        string? obstacle = _finishRequested ? "this half was ended (FinishSending) before the upgrade"
+            : _firstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
+            : null;
+        if (obstacle is not null)
+        {
+            AbortWith(ReasonOf(new TlsFault(TlsFailure.LocalFault, obstacle), isHandshake: true));
+            return;
+        }
+
+        SplitForUpgrade(upgrade);
+        UpdateReceiving();
+        _strand!.PostUpgrading(upgrade);
+    }
+
+    /// <summary>The callback on the pool that asked has returned: the strand brings what was left unread, in front of what it never got.</summary>
+    internal void StrandUpgrading(uint generation, TlsUpgrade upgrade)
+    {
+        if (generation != Generation || !ReferenceEquals(_upgrade, upgrade))
+        {
+            upgrade.Rest.Clear();
+            return;
+        }
+
+        UnreadStore all = upgrade.Rest;
+        upgrade.Rest = default;
+        all.Append(_unread.Span);
+        _unread.Clear();
+        _unread = all;
+        upgrade.IsReady = true;
+        StartUpgrade();
+    }
+
+    /// <summary>What was queued goes out plain: it becomes the wire queue. What follows waits for the handshake. What arrives is cipher text.</summary>
+    private void SplitForUpgrade(TlsUpgrade upgrade)
+    {
         CloseFill();
-        // What was queued goes out plain: it becomes the wire queue. What follows waits for the handshake.
         TlsLink tls = new(upgrade.Profile, upgrade.Profile.IsServer ? null : upgrade.Profile.Options.HostName ?? DialledHost, isUpgrade: true);
         while (_head is { } block)
         {
@@ -421,7 +491,6 @@ internal sealed unsafe partial class Connection : IPlainSink
         _upgrade = upgrade;
         upgrade.Link = tls;
         _tls = tls;
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
 
     /// <summary>The callback that asked has returned, and took what it wanted of what was unread.</summary>
@@ -429,7 +498,8 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         TlsUpgrade upgrade = _upgrade!;
         TlsLink tls = upgrade.Link!;
-        if (tls.IsCounted || _state != ConnectionState.Open) return;
+        if (tls.HasBegun || _state is not (ConnectionState.Open or ConnectionState.Concluding)) return;
+        _offerPending = false;
         if (_unread.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
         {
             FailTls(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_unread.Length} bytes that came in the clear were left unread before the upgrade to TLS; an attacker may have put them there (UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
@@ -437,15 +507,14 @@ internal sealed unsafe partial class Connection : IPlainSink
         }
 
         StartShaking(tls);
-        if (_unread.Length > 0 && IsAlive(tls))
-        {
-            tls.Held.Append(_unread.Span);
-            _unread.Clear();
-            _offerPending = false;
-            RunHeld(tls);
-        }
-
-        if (_heldFinish && IsAlive(tls))
+        if (!IsAlive(tls)) return;
+        // In front of what has arrived since.
+        _unread.Append(tls.Held.Span);
+        tls.Held.Clear();
+        tls.Held = _unread;
+        _unread = default;
+        if (tls.Held.Length > 0 || tls.InputEnded) RunHeld(tls);
+        if ((_heldFinish || _peerFinished) && IsAlive(tls))
         {
             _heldFinish = false;
             CipherFinished(tls);
@@ -477,7 +546,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void FailTls(TlsFault fault, bool atOnce = false)
     {
         TlsLink tls = _tls!;
-        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking)) return;
+        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding)) return;
         bool isHandshake = tls.IsShaking;
         tls.Phase = TlsPhase.Over;
         CloseReason reason = ReasonOf(fault, isHandshake);
@@ -496,7 +565,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         _queued = tls.PlainUnsent;
         EndOperations();
         CancelSessionTimers();
-        _strand?.EndInput();
+        if (isHandshake) _strand?.EndInput();
+        // What was received before is delivered, as before a reset; the strand says both, the beginning of the end and the end, after it.
+        else _saidDisconnecting |= _strand is not null;
         _offerPending = false;
         _heldFinish = false;
         if (atOnce || _sendError != 0)
@@ -532,6 +603,6 @@ internal sealed unsafe partial class Connection : IPlainSink
         TlsUpgrade? upgrade = _upgrade;
         _tls = null;
         _upgrade = null;
-        upgrade?.Failed(_reason);
+        if (_strand is null) upgrade?.Failed(_reason);
     }
 }

@@ -21,7 +21,7 @@ internal sealed unsafe partial class Connection
 
     private void FlushTls(TlsLink tls)
     {
-        if (_sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining or ConnectionState.Handshaking)) return;
+        if (_sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
         if (tls.IsInCall)
         {
             // Inside a callback that the layer's own delivery made: it must not be entered again.

@@ -152,6 +152,7 @@ internal sealed partial class Connection : Resident
         if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
         if (_strand is { } strand)
         {
+            strand.DialledHost = DialledHost;
             strand.PostConnected();
         }
         else
@@ -206,7 +207,7 @@ internal sealed partial class Connection : Resident
     private void AfterCallback()
     {
         while (_next is not null && _state == ConnectionState.Open) SwitchSession();
-        if (_upgrade is not null) StartUpgrade();
+        if (_upgrade is { IsReady: true }) StartUpgrade();
     }
 
     // ------------------------------------------------------------------ hand-over (contract 15)
@@ -368,6 +369,9 @@ internal sealed partial class Connection : Resident
             case ConnectionState.Handshaking:
                 RunScheduledTls(_tls!);
                 break;
+            case ConnectionState.Concluding:
+                RunScheduledConcluding();
+                break;
             case ConnectionState.Draining:
                 if (!_saidDisconnecting && _wasConnected) SayDisconnecting();
                 if (_state != ConnectionState.Draining) break;
@@ -378,6 +382,14 @@ internal sealed partial class Connection : Resident
                 End();
                 break;
         }
+    }
+
+    private void RunScheduledConcluding()
+    {
+        UseRoom();
+        if (_sendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError));
+        else if (_upgrade is { IsReady: true, Link.HasBegun: false }) StartUpgrade();
+        else RunScheduledTls(_tls!);
     }
 
     private void RunScheduledOpen()
@@ -402,7 +414,7 @@ internal sealed partial class Connection : Resident
             return;
         }
 
-        if (_offerPending && _gate is ReceiveGate.None or ReceiveGate.Finished)
+        if (_offerPending && _upgrade is null && _gate is ReceiveGate.None or ReceiveGate.Finished)
         {
             _offerPending = false;
             OfferUnread();
@@ -415,7 +427,7 @@ internal sealed partial class Connection : Resident
             if (_state != ConnectionState.Open) return;
         }
 
-        if (_heldFinish && _gate == ReceiveGate.None)
+        if (_heldFinish && _upgrade is null && _gate == ReceiveGate.None)
         {
             _heldFinish = false;
             PeerFinished();

@@ -15,6 +15,12 @@ internal enum ConnectionState : byte
     /// <summary>Delivers and sends.</summary>
     Open,
 
+    /// <summary>
+    /// Close was called while the handshake of an upgrade runs and something waits for it: delivers nothing, takes no sends, and
+    /// drains when the handshake is done. Only the handshake may still fail, and is the reason then.
+    /// </summary>
+    Concluding,
+
     /// <summary>Close was called: delivers nothing, sends what is queued.</summary>
     Draining,
 

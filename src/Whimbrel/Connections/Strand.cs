@@ -78,6 +78,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         User = 1,
         BackPressure = 2,
         HandOver = 4,
+
+        /// <summary>From the call of UpgradeToTls on; ends behind OnHandshaked.</summary>
+        Upgrade = 8,
     }
 
     private enum Step : byte
@@ -116,6 +119,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void PostConnected() => Post(new StrandEvent(StrandEventKind.Connected, null, null));
 
     internal void PostHandshaked(TlsInfo info) => Post(new StrandEvent(StrandEventKind.Handshaked, info, null));
+
+    /// <summary>The loop takes what it receives for cipher text from now on.</summary>
+    internal void PostUpgrading(TlsUpgrade upgrade) => Post(new StrandEvent(StrandEventKind.Upgrading, upgrade, null));
 
     internal void PostHandedOver(Session next) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null));
 
@@ -413,6 +419,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 break;
             case StrandEventKind.Handshaked:
                 if (!_isEnded) Call(static (s, _) => s.CallHandshaked());
+                HandshakedReturned((TlsInfo)item.First!);
+                break;
+            case StrandEventKind.Upgrading:
+                GiveUnread((TlsUpgrade)item.First!);
                 break;
             case StrandEventKind.Timer:
                 LoopTimer timer = (LoopTimer)item.First!;
@@ -524,11 +534,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         if (_unread.Length == 0 && data.Length >= _atLeast)
         {
             int taken = Offer(data);
-            if (!_isEnded)
-            {
-                _unread.Append(data[taken..]);
-                CheckUnreadLimit(taken);
-            }
+            // Also when that was the end: an upgrade may still ask for what was left.
+            _unread.Append(data[taken..]);
+            if (!_isEnded) CheckUnreadLimit(taken);
         }
         else
         {
@@ -544,9 +552,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     {
         if (_unread.Length == 0 || (_unread.Length < _atLeast && !isEnd && !_finishWasTold)) return;
         int taken = Offer(_unread.Span);
-        if (_isEnded) return;
         _unread.Consume(taken);
-        CheckUnreadLimit(taken);
+        if (!_isEnded) CheckUnreadLimit(taken);
     }
 
     private int Offer(ReadOnlySpan<byte> data)
@@ -649,8 +656,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private void RunLast()
     {
         _isEnded = true;
+        _isLast = true;
         if (_wasConnected && !_saidDisconnecting) SayDisconnecting(_reason);
         Session session = _session;
+        _upgrade?.Failed(_reason);
         _host.SessionEnding(session);
         try
         {
@@ -663,8 +672,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         FlushAtEnd();
-        _unread.Clear();
-        DropBlocks();
+        TakeRest().Clear();
         _loop.Engine.SessionEnded(session, _reason);
         _host.SessionEnded(session, _reason, _wasConnected);
         session.TellEnded(_reason);
@@ -672,9 +680,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _loop.PostControl(static (loop, _, _, _) => loop.StrandEnded());
     }
 
-    private void DropBlocks()
+    /// <summary>All that was received and not taken, also what no callback has seen.</summary>
+    private UnreadStore TakeRest()
     {
+        UnreadStore rest = _unread;
+        _unread = default;
         StrandBlock? block;
+        bool open;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
@@ -682,13 +694,19 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             _firstBlock = null;
             _lastBlock = null;
             _waitingBytes = 0;
+            open = _gateIsShut;
+            _gateIsShut = false;
         }
 
         while (block is not null)
         {
             StrandBlock? next = block.Next;
+            rest.Append(block.Written);
             block.Dispose();
             block = next;
         }
+
+        if (open && !_isLast) _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null, _generation);
+        return rest;
     }
 }

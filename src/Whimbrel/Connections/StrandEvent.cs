@@ -6,6 +6,7 @@ internal enum StrandEventKind : byte
     Connecting,
     Connected,
     Handshaked,
+    Upgrading,
     Timer,
     HandedOver,
     ServerStopping,

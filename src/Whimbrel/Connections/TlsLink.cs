@@ -47,6 +47,9 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Cipher text not consumed yet.</summary>
     internal UnreadStore Held;
 
+    /// <summary>The handshake may run: an upgrade waits for the end of the callback that asked for it.</summary>
+    internal bool HasBegun;
+
     /// <summary>The layer runs now, on this thread: nothing else may call it.</summary>
     internal bool IsInCall;
 
@@ -90,7 +93,7 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Something that came in waits for the session, or for a thread.</summary>
     internal bool IsHolding => Phase switch
     {
-        TlsPhase.Hello or TlsPhase.Shaking => IsAway || IsPaced || InputEnded,
+        TlsPhase.Hello or TlsPhase.Shaking => !HasBegun || IsAway || IsPaced || InputEnded,
         TlsPhase.Open => IsStopped || InputEnded || Held.Length > 0,
         _ => true,
     };

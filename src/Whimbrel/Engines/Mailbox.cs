@@ -21,6 +21,7 @@ internal enum DataKind : byte
     LeaveAll,
     Broadcast,
     BroadcastGate,
+    Upgrade,
     Datagrams,
     DatagramOperation,
 }
@@ -209,6 +210,23 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         if (!AddOwned(connection, generation, owner, length)) return false;
         Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
+        return true;
+    }
+
+    /// <summary>
+    /// An upgrade to TLS, and in front of it what the same callback has sent: nobody drains the one without the other, so no
+    /// answer of the peer can come in between. False: neither was taken.
+    /// </summary>
+    internal bool PostUpgrade(Connection connection, uint generation, IMemoryOwner<byte>? owner, int length, TlsUpgrade upgrade)
+    {
+        lock (_gate)
+        {
+            if (_isClosed) return false;
+            if (owner is not null) Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
+            Add() = new DataItem { Kind = DataKind.Upgrade, Connection = connection, Generation = generation, Payload = upgrade };
+        }
+
+        WakeIfSleeping();
         return true;
     }
 
@@ -432,6 +450,9 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.BroadcastGate:
                 item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
+                break;
+            case DataKind.Upgrade:
+                item.Connection!.DrainUpgrade(item.Generation, (TlsUpgrade)item.Payload!);
                 break;
             case DataKind.Datagrams:
                 ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Offset, item.Length);

@@ -23,9 +23,8 @@ internal static class TlsSelector
         OptionErrors errors = new(nameof(TlsOptions));
         options.Validate(errors, isServer);
         errors.ThrowIfAny();
-        profile = Prepare(options, isServer);
-        known.AddOrUpdate(options, profile);
-        return profile;
+        // Sessions of several loops, or on the pool, may come at once: all get the same one.
+        return known.GetOrAdd(options, Prepare(options, isServer));
     }
 
     /// <summary>Throws ArgumentException with the name of an option that the chosen layer cannot honour.</summary>

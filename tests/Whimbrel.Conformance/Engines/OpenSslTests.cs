@@ -4,6 +4,8 @@ namespace Whimbrel.Conformance;
 // keeps both sides honest. The storms of ConcurrencySuite are left to the portable layer: they exercise the connection.
 public sealed class EpollOpenSslFeature() : TlsSuite(Transport.EpollWithOpenSsl);
 
+public sealed class EpollPoolOpenSslFeature() : TlsSuite(Transport.EpollPoolWithOpenSsl);
+
 public sealed class EpollOpenSslLifecycle() : LifecycleSuite(Transport.EpollOpenSsl);
 
 public sealed class EpollOpenSslReceiving() : ReceivingSuite(Transport.EpollOpenSsl);

@@ -32,7 +32,14 @@ public sealed class EpollUnixTlsFeature() : TlsSuite(Transport.EpollUnix);
 
 public sealed class PortableTlsFeature() : TlsSuite(Transport.PortableTcp);
 
+// The same with callbacks on the thread pool, upgrades among it.
+public sealed class EpollPoolTlsFeature() : TlsSuite(Transport.EpollPool);
+
+public sealed class PortablePoolTlsFeature() : TlsSuite(Transport.PortablePool);
+
 #if MEMORY
+public sealed class MemoryPoolTlsFeature() : TlsSuite(Transport.MemoryPool);
+
 public sealed class MemoryTlsFeature() : TlsSuite(Transport.MemoryTcp);
 
 public sealed class MemoryTlsLifecycle() : LifecycleSuite(Transport.MemoryTls);

@@ -54,6 +54,8 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
     /// <summary>Plain, and whoever asks for TLS gets the OpenSSL layer.</summary>
     public static Transport EpollWithOpenSsl { get; } = new("epoll with openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Provider = TlsProvider.OpenSsl });
 
+    public static Transport EpollPoolWithOpenSsl { get; } = new("epoll pool with openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops, isPool: true) { Provider = TlsProvider.OpenSsl });
+
     /// <summary>TLS from the start, by the OpenSSL layer; the peers of the tests have SslStream.</summary>
     public static Transport EpollOpenSsl { get; } = new("epoll openssl", s_noSeed, static (_, loops) => new RealRig(EngineKind.Epoll, isUnix: false, loops) { Tls = TlsKind.Portable, Provider = TlsProvider.OpenSsl });
 

@@ -563,6 +563,349 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         raw.Close();
     });
 
+    [Fact, Contract(16)]
+    public void An_upgrade_can_follow_an_await() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+        {
+            if (x.Tls is null) _ = Work(x);
+        });
+        async Task Work(RecordingSession x)
+        {
+            await x.Loop.PostAsync(static () => { }).ConfigureAwait(false);
+            x.Send("go ahead"u8);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+        }
+
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("x");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        peer.Write("inside");
+        server.Connected().UntilReceived(7);
+        peer.Close();
+        server.Session().End();
+    });
+
+    [Fact, Contract(15, 16)]
+    public void An_upgrade_and_a_hand_over_in_one_callback_both_happen() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true, AtHandshaked = static (x, _) => x.Send("secret"u8) };
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send("go ahead"u8);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            x.CallHandOver(next);
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        Assert.Equal("secret", peer.ReadText(6));
+        peer.Write("back");
+        next.UntilReceived(4);
+        Assert.Equal("connected, handshaked, received 4", next.Life);
+        Assert.Equal(CloseCause.HandedOver, server.Session().End());
+        peer.Close();
+        next.End();
+    });
+
+    [Fact, Contract(16)]
+    public void What_came_in_the_clear_while_the_callback_ran_counts_as_unread() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only on the pool does anything come while a callback runs.");
+        foreach (bool passes in (bool[])[false, true])
+        {
+            int inside = 0;
+            RecordingServer server = StartTls(rig, x =>
+            {
+                Volatile.Write(ref inside, 1);
+                SpinWait.SpinUntil(() => x.BytesReceived > 8, TimeSpan.FromSeconds(15));
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions), passes ? UnreadBytes.PassToTls : UnreadBytes.Refuse);
+            });
+            Peer raw = rig.Dial(server.EndPoint!);
+            raw.Write("STARTTLS");
+            rig.Until(() => Volatile.Read(ref inside) == 1, "the callback");
+            if (!passes)
+            {
+                raw.Write("injected");
+                Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
+                Assert.Equal(TlsFailure.UnreadBeforeUpgrade, server.Session().Reason.TlsFailure);
+                Assert.Equal(8, server.Session().ReceivedCount);
+                raw.Close();
+                continue;
+            }
+
+            TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+            peer.Write("inside");
+            server.Connected().UntilReceived(8 + 6);
+            Assert.Equal("STARTTLSinside", server.Session().ReceivedText);
+            peer.Close();
+            server.Session().End();
+        }
+    });
+
+    [Fact, Contract(16)]
+    public void Whoever_awaits_an_upgrade_hears_that_the_connection_ended() => Run(rig =>
+    {
+        ValueTask<TlsInfo> upgraded = default;
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send("go ahead"u8);
+            upgraded = x.CallUpgradeAsync(rig.WithProvider(TestCertificates.ServerOptions));
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        raw.FinishSending();
+        Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
+        Assert.Equal(TlsFailure.PeerLeft, server.Session().Reason.TlsFailure);
+        Assert.Throws<NetworkException>(() => rig.Await(upgraded));
+        raw.Close();
+    });
+
+    [Fact, Contract(16)]
+    public void An_upgrade_before_the_connection_or_after_a_close_throws() => Run(rig =>
+    {
+        int thrown = 0;
+        void Try(RecordingSession x)
+        {
+            Assert.Throws<InvalidOperationException>(() => x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions)));
+            Interlocked.Increment(ref thrown);
+        }
+
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnecting = Try;
+            s.AtReceived = (x, _) =>
+            {
+                x.Close();
+                Try(x);
+            };
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("x");
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+        Assert.Equal(2, thrown);
+        raw.Close();
+    });
+
+    // ------------------------------------------------------------------ ends in the handshake of an upgrade
+
+    /// <summary>A server whose sessions take eight bytes in the clear and then do this.</summary>
+    private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtUnread = (x, unread) =>
+    {
+        if (x.Tls is not null) return unread.Length;
+        if (unread.Length < 8) return 0;
+        then(x);
+        return 8;
+    });
+
+    [Fact, Contract(7, 12, 16)]
+    public void A_close_in_the_callback_that_upgrades_sends_all_that_was_sent_before_it() => Run(rig =>
+    {
+        byte[] plain = Pattern(200_000);
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send(plain);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            Assert.Equal(SendResult.Queued, x.Send("secret bye"u8));
+            x.Close();
+            Assert.Equal(SendResult.Closed, x.Send("too late"u8));
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal(plain, raw.Read(plain.Length));
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        Assert.Equal("secret bye", peer.ReadText(10));
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal("connecting, connected, received 8, disconnected LocalClose", session.Life);
+        Assert.Equal(0, session.Handshakes);
+        Assert.Equal(plain.Length + 10, session.BytesSent);
+    });
+
+    [Fact, Contract(7, 12, 16)]
+    public void A_client_that_closes_in_the_handshake_of_its_upgrade_sends_what_it_had_sent() => Run(rig =>
+    {
+        byte[] data = Pattern(100_000);
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send("ok"u8);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+        });
+        ValueTask<TlsInfo> upgraded = default;
+        RecordingSession client = rig.Connect(server.EndPoint!, s =>
+        {
+            s.AtConnected = static x => x.Send("STARTTLS"u8);
+            s.AtUnread = (x, unread) =>
+            {
+                if (unread.Length < 2) return 0;
+                upgraded = x.CallUpgradeAsync(rig.WithProvider(Client));
+                x.Send(data);
+                x.Close();
+                return 2;
+            };
+        });
+        server.Connected().UntilReceived(8 + data.Length);
+        Assert.Equal(data, server.Session().Received[8..]);
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+        Assert.Equal(CloseCause.LocalClose, client.End());
+        Assert.Same(client.Tls, rig.Await(upgraded));
+    });
+
+    [Fact, Contract(12, 16)]
+    public void A_close_while_the_handshake_runs_waits_for_it() => Run(rig =>
+    {
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send("go ahead"u8);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            x.Send("later"u8);
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        rig.Until(() => server.ReadCounters().TlsShaking == 1, "the handshake to run");
+        RecordingSession session = server.Session();
+        session.Close();
+        Assert.Equal(SendResult.Closed, session.Send("too late"u8));
+        rig.Until(() => !session.IsConnected, "the close to take effect");
+        Assert.False(session.IsOver);
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        Assert.Equal("later", peer.ReadText(5));
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal(0, session.Handshakes);
+    });
+
+    [Fact, Contract(12, 16)]
+    public void A_close_for_which_nothing_waits_does_not_wait_for_the_handshake() => Run(rig =>
+    {
+        byte[] plain = Pattern(200_000);
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send(plain);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            x.Close();
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal(plain, raw.Read(plain.Length));
+        Assert.Empty(raw.ReadToEnd());
+        raw.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    [Theory, Contract(12, 16)]
+    [InlineData(TlsFailure.NotTls)]
+    [InlineData(TlsFailure.PeerLeft)]
+    [InlineData(TlsFailure.TimedOut)]
+    public void A_handshake_that_fails_after_a_close_is_the_reason_of_the_end(TlsFailure failure) => Run(rig =>
+    {
+        TlsOptions tls = rig.WithProvider(new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), HandshakeTimeout = TimeSpan.FromMilliseconds(failure == TlsFailure.TimedOut ? 200 : 10_000) });
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.CallUpgrade(tls);
+            x.Send("never"u8);
+            x.Close();
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        RecordingSession session = server.Connected();
+        session.UntilReceived(8);
+        rig.Until(() => server.ReadCounters().TlsShaking == 1 || session.IsOver, "the handshake to run");
+        if (failure == TlsFailure.NotTls) raw.Write("this is not TLS");
+        else if (failure == TlsFailure.PeerLeft) raw.FinishSending();
+        else rig.Pass(TimeSpan.FromMilliseconds(250));
+        Assert.Equal(CloseCause.TlsHandshake, session.End());
+        Assert.Equal(failure, session.Reason.TlsFailure);
+        Assert.Equal("connecting, connected, received 8, disconnected TlsHandshake", session.Life);
+        raw.Close();
+    });
+
+    [Fact, Contract(11, 16)]
+    public void A_half_that_is_finished_in_the_handshake_ends_behind_what_was_sent() => Run(rig =>
+    {
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send("go ahead"u8);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            x.Send("half"u8);
+            x.FinishSending();
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        Assert.Equal("half", peer.ReadText(4));
+        Assert.Empty(peer.ReadToEnd());
+        peer.Write("answer");
+        RecordingSession session = server.Connected();
+        session.UntilReceived(8 + 6);
+        Assert.Equal(1, session.Handshakes);
+        peer.FinishSending();
+        session.End();
+    });
+
+    [Fact, Contract(12, 16)]
+    public void A_server_that_stops_lets_the_handshake_of_an_upgrade_end_when_something_waits_for_it() => Run(rig =>
+    {
+        RecordingServer server = StartTls(rig, x =>
+        {
+            x.Send("go ahead"u8);
+            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            x.Send("good bye"u8);
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        rig.Until(() => server.ReadCounters().TlsShaking == 1, "the handshake to run");
+        RecordingSession session = server.Session();
+        ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.FromSeconds(10));
+        rig.Until(() => !session.IsConnected, "the close");
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
+        Assert.Equal("good bye", peer.ReadText(8));
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        rig.Await(stopping);
+        Assert.Equal(CloseCause.ServerStopped, session.End());
+    });
+
+    [Fact]
+    public void A_client_whose_Verify_blocks_does_not_hold_its_loop() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            using ManualResetEventSlim release = new();
+            int inside = 0;
+            int onLoop = 0;
+            RecordingServer secure = Serve(rig);
+            RecordingServer plain = rig.Serve(s => s.AtReceived = (_, _) => release.Set());
+            TlsOptions tls = new()
+            {
+                HostName = "chat.test",
+                Roots = TestCertificates.Roots,
+                Verify = seen =>
+                {
+                    if (Loop.Current is not null) Interlocked.Increment(ref onLoop);
+                    Volatile.Write(ref inside, 1);
+                    return release.Wait(TimeSpan.FromSeconds(15)) && seen.IsTrusted;
+                },
+            };
+            ValueTask<Session> connecting = rig.MakeClient(To(rig, secure.EndPoint!, tls)).ConnectAsync();
+            rig.Until(() => Volatile.Read(ref inside) == 1, "the question about the certificate");
+            Peer other = rig.Dial(plain.EndPoint!);
+            other.Write("x");
+            rig.Await(connecting).Close();
+            Assert.Equal(0, onLoop);
+            other.Close();
+        },
+        loops: 1);
+
     // ------------------------------------------------------------------ options
 
     [Fact]
