@@ -171,7 +171,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         // tidy: allowed because this is where a loop and the pool meet; a copy of one receive at most, never nested
         lock (_gate)
         {
-            if (_isEnded) return false;
+            // An upgrade that is on its way to the loop asks for them, also when a Close has followed it.
+            if (_isEnded && _upgrade is null) return false;
             _waitingBytes += data.Length;
             while (!data.IsEmpty)
             {
