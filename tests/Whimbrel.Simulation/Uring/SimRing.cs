@@ -261,7 +261,7 @@ internal sealed unsafe partial class SimRing : PlainRing
     private void TakeBuffersOfTheEnd()
     {
         TakeBuffers(all: true);
-        int missing = _isOurs.Count(static isOurs => !isOurs);
+        int missing = _isOurs.Count(static isOurs => !isOurs) - HeldBack;
         if (missing > 0) throw _kernel.Violation($"{missing} receive buffers were not given back");
     }
 }

@@ -42,6 +42,9 @@ internal abstract unsafe class Ring
     private readonly int _bufferCount;
     private readonly int _bufferBytes;
     private readonly byte* _buffers;
+    private readonly ushort[] _heldBack; // buffers that are not offered to the kernel
+    private int _heldBackCount;
+    private int _toHoldBack;
     private readonly byte* _scratch;
     private protected readonly ProvidedBuffer* _bufferRing;
     private uint _submitTail;
@@ -61,6 +64,7 @@ internal abstract unsafe class Ring
         Debug.Assert((bufferCount * sizeof(ProvidedBuffer)) + sizeof(ulong) <= PageBytes, "the ring of buffers has one page");
         _bufferCount = bufferCount;
         _bufferBytes = bufferBytes;
+        _heldBack = new ushort[bufferCount / 2];
         _buffers = (byte*)NativeMemory.AlignedAlloc((nuint)(bufferCount * bufferBytes), PageBytes);
         _bufferRing = (ProvidedBuffer*)NativeMemory.AlignedAlloc(PageBytes, PageBytes);
         _scratch = (byte*)NativeMemory.AlignedAlloc(ScratchBytes, 64);
@@ -70,6 +74,12 @@ internal abstract unsafe class Ring
 
     /// <summary>Number of receive buffers; a power of two.</summary>
     internal int BufferCount => _bufferCount;
+
+    /// <summary>From this size on a receive counts as a large one: half of a buffer.</summary>
+    internal int LargeReceiveBytes => _bufferBytes / 2;
+
+    /// <summary>Buffers that are neither with the kernel nor in use.</summary>
+    internal int HeldBack => _heldBackCount;
 
     /// <summary>Completions that can be taken now.</summary>
     internal int Ready => _aside.Count + (int)(Volatile.Read(ref *_completeTail) - _completeHead);
@@ -221,8 +231,27 @@ internal abstract unsafe class Ring
     /// <summary>True for bytes that lie in this receive buffer.</summary>
     internal bool IsIn(int id, byte* pointer, int length) => pointer >= BufferAt(id) && pointer + length <= BufferAt(id) + _bufferBytes;
 
-    /// <summary>The kernel may receive into it again, from the next submit on.</summary>
+    /// <summary>The kernel may receive into it again, from the next submit on, unless buffers are held back.</summary>
     internal void ReturnBuffer(int id)
+    {
+        if (_heldBackCount < _toHoldBack) _heldBack[_heldBackCount++] = (ushort)id;
+        else Offer(id);
+    }
+
+    /// <summary>
+    /// Half of the buffers are kept from the kernel as they come back. It uses all that are offered, one after the other: with large
+    /// receives fewer of them stay in the cache.
+    /// </summary>
+    internal void HoldBack() => _toHoldBack = _heldBack.Length;
+
+    /// <summary>All buffers are offered, which is how a ring begins: small receives run out of them sooner than out of cache.</summary>
+    internal void OfferAll()
+    {
+        _toHoldBack = 0;
+        while (_heldBackCount > 0) Offer(_heldBack[--_heldBackCount]);
+    }
+
+    private void Offer(int id)
     {
         // Field by field: the tail of the ring lies over the unused field of the first entry.
         ProvidedBuffer* buffer = _bufferRing + (_bufferTail & (_bufferCount - 1));

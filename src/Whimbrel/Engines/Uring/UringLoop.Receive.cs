@@ -14,6 +14,9 @@ internal sealed unsafe partial class UringLoop
     /// <summary>After so many bytes a receive ends and is started anew: most that one connection takes before it can be paused (contract 10).</summary>
     private const uint ReceiveLimitBytes = 256 * 1024;
 
+    // This turn had a large receive.
+    private bool _receivesLarge;
+
     internal override void StartReceive(Resident resident)
     {
         ref UringSlot slot = ref _slots[resident.Slot];
@@ -95,6 +98,12 @@ internal sealed unsafe partial class UringLoop
         int buffer = (flags & UringAbi.IORING_CQE_F_BUFFER) != 0 ? (int)(flags >> UringAbi.IORING_CQE_BUFFER_SHIFT) : -1;
         if (result > 0 && buffer >= 0 && !_slots[slot].IsDetaching)
         {
+            if (result >= _ring.LargeReceiveBytes)
+            {
+                _receivesLarge = true;
+                _ring.HoldBack();
+            }
+
             uint generation = connection.SlotGeneration;
             byte* bytes = _ring.BufferAt(buffer);
             _delivering = buffer;
@@ -130,6 +139,7 @@ internal sealed unsafe partial class UringLoop
         {
             case Errno.ENOBUFS:
                 Counters.ReceivesParked++;
+                if (!_receivesLarge) _ring.OfferAll();
                 if (!_slots[slot].IsWanted) return;
                 _slots[slot].IsParked = true;
                 _parked.Enqueue(MarkOf(RingOperation.Receive, connection));
@@ -166,7 +176,7 @@ internal sealed unsafe partial class UringLoop
     /// </summary>
     private void Unpark()
     {
-        int budget = Math.Min(_parked.Count, _ring.BufferCount / 2);
+        int budget = Math.Min(_parked.Count, Math.Max(1, _ring.BufferCount / 2));
         for (; budget > 0; budget--)
         {
             if (AtMark(_parked.Dequeue()) is not Connection connection) continue;

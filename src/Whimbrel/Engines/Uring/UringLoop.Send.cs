@@ -147,8 +147,8 @@ internal sealed unsafe partial class UringLoop
     private int _delivering = -1;
 
     /// <summary>
-    /// Half of the buffers at most (a quarter made 100 bulk connections 12 % dearer), and none for a connection whose peer does not take all at once: whoever does not read
-    /// must not hold what the others receive into.
+    /// A quarter of the buffers at most, which is half of those that are offered while receives are large (docs/design/0014), and none
+    /// for a connection whose peer does not take all at once: whoever does not read must not hold what the others receive into.
     /// </summary>
     internal override Block? TryLend(Connection connection, ReadOnlySpan<byte> data)
     {
@@ -157,7 +157,7 @@ internal sealed unsafe partial class UringLoop
         fixed (byte* bytes = data)
         {
             if (!_ring.IsIn(buffer, bytes, data.Length)) return null;
-            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 2)) return null;
+            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 4)) return null;
             if (_lends[buffer]++ == 0) _lentBuffers++;
             return Blocks.TakeLent(bytes, data.Length, buffer | (_ringNumber << 8));
         }

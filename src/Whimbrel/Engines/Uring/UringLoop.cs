@@ -79,6 +79,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (!_isWakeArmed) ArmWake();
         if (_stopped.Count > 0) CancelStopped();
         if (_parked.Count > 0) Unpark();
+        _receivesLarge = false;
         if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
         int error = _brokenBy != 0 ? _brokenBy : _ring.SubmitAndWait(timeoutMs);
         Woke();
