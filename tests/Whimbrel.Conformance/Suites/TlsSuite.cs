@@ -169,8 +169,9 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
         Assert.Equal(CloseCause.TlsBroken, session.End());
         Assert.Equal(TlsFailure.Flood, session.Reason.TlsFailure);
-        // The first ones may have left before the queue stood still.
-        Assert.InRange(sent, TlsLink.MostAnswersWaiting / answerBytes, (TlsLink.MostAnswersWaiting / answerBytes) + 200);
+        // The first ones may have left before the queue stood still; on the pool that takes longer.
+        int most = TlsLink.MostAnswersWaiting / answerBytes;
+        Assert.InRange(sent, most, 4 * most);
     });
 
     [Fact]
