@@ -72,8 +72,8 @@ public sealed class DoctorTests
     }
 
     [Theory]
-    [InlineData(Memlock, "12582912 12582912", "100001 100001", 4, "Ok", "12 MiB; with io_uring 4 loops need up to 12 MiB")]
-    [InlineData(Memlock, "12582911 12582911", "100001 100001", 4, "Advice", "ulimit -l unlimited")]
+    [InlineData(Memlock, "8388608 8388608", "100001 100001", 4, "Ok", "8 MiB; with io_uring 4 loops need up to 8 MiB")]
+    [InlineData(Memlock, "8388607 8388607", "100001 100001", 4, "Advice", "ulimit -l unlimited")]
     [InlineData(Memlock, "65536 65536", "100001 100001", 1, "Advice", "0.06 MiB; with io_uring 1 loop needs")]
     [InlineData(Memlock, "unlimited unlimited", "100001 100001", 256, "Ok", "unlimited")]
     [InlineData(Nofile, "unlimited unlimited", "1024 100001", 1, "Ok", "soft 1024, hard 100001")]

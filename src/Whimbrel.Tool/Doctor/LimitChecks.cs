@@ -7,8 +7,8 @@ namespace Whimbrel.Tool.Doctor;
 internal static partial class LimitChecks
 {
     private const string LimitsPath = "/proc/self/limits";
-    // A ring of 1,024 operations with its queues, and 64 buffers of 32 KiB, rounded up.
-    private const long BytesPerLoop = 3L * 1024 * 1024;
+    // A ring of 1,024 operations with its queues, rounded up amply. The buffers it receives into are not locked.
+    private const long BytesPerLoop = 2L * 1024 * 1024;
 
     /// <summary>Kernels before 5.12, and some later ones, count rings as locked memory of a user without privileges.</summary>
     internal static Finding LockedMemory(SystemTree system, int loops)
