@@ -60,7 +60,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>Something was taken after the upgrade was asked for, or other threads have it under way.</summary>
-    private bool WaitsForHandshake => _head is not null || _firstOperation is not null || (uint)Volatile.Read(ref _foreign) != 0 || _operationCount > 0;
+    private bool WaitsForHandshake => _head is not null || HasSendsUnderWay;
 
     /// <summary>Sends are refused already: what is queued leaves, then FIN.</summary>
     private void Drain(CloseReason reason)

@@ -152,7 +152,7 @@ internal sealed partial class Connection
     internal void CompleteReceiveEnd()
     {
         _isReceiving = false;
-        if (_tls is { } tls && _state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding)
+        if (_tls is { } tls && TakesInput)
         {
             if (_sendError == 0 || _state == ConnectionState.Handshaking)
             {
@@ -278,7 +278,7 @@ internal sealed partial class Connection
     {
         bool wanted = _state switch
         {
-            ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding when _tls is { } tls => !tls.IsHolding && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
+            _ when TakesInput && _tls is { } tls => !tls.IsHolding && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
             ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
             ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished,
             _ => false,

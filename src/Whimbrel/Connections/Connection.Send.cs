@@ -102,7 +102,10 @@ internal sealed unsafe partial class Connection
 
     internal bool IsSendInFlight => _sendInFlight;
 
-    private bool SendQueueIsEmpty => !HasQueued && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0 && _operationCount == 0;
+    private bool SendQueueIsEmpty => !HasQueued && !_sendInFlight && !HasSendsUnderWay;
+
+    /// <summary>Taken, and not in the queue yet: what other threads sent, and what waits for room.</summary>
+    private bool HasSendsUnderWay => _firstOperation is not null || (uint)Volatile.Read(ref _foreign) != 0 || _operationCount > 0;
 
     private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
 

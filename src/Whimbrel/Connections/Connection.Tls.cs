@@ -105,7 +105,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void ReceiveCipher(ReadOnlySpan<byte> data)
     {
         TlsLink tls = _tls!;
-        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding))
+        if (!TakesInput)
         {
             DiscardInput(data.Length);
             return;
@@ -130,7 +130,10 @@ internal sealed unsafe partial class Connection : IPlainSink
         Loop.FlushIfMany();
     }
 
-    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tls, tls) && _state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding && tls.Phase <= TlsPhase.PeerEnded;
+    /// <summary>What arrives still counts, for the session or for a handshake.</summary>
+    private bool TakesInput => _state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
+
+    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tls, tls) && TakesInput && tls.Phase <= TlsPhase.PeerEnded;
 
     /// <summary>Whether the layer may be called now. A handshake that may not since the turn has no time left comes again by itself.</summary>
     private bool MayRun(TlsLink tls)
@@ -546,7 +549,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void FailTls(TlsFault fault, bool atOnce = false)
     {
         TlsLink tls = _tls!;
-        if (_state is not (ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding)) return;
+        if (!TakesInput) return;
         bool isHandshake = tls.IsShaking;
         tls.Phase = TlsPhase.Over;
         CloseReason reason = ReasonOf(fault, isHandshake);

@@ -152,12 +152,13 @@ internal sealed unsafe partial class Connection
     /// <summary>What the layer put out because of what came.</summary>
     private void PutAnswer(TlsLink tls, Block block, int length)
     {
-        if (length > 0 && !tls.SaidGoodbye && !tls.CountAnswer(length))
+        bool isAnswer = length > 0 && !tls.SaidGoodbye;
+        if (isAnswer && !tls.CountAnswer(length))
         {
             Loop.Blocks.Return(block);
             FailTls(new TlsFault(TlsFailure.Flood, $"the peer asks for answers and reads none: {TlsLink.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
         }
-        else if (length > 0 && !tls.SaidGoodbye && tls.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
+        else if (isAnswer && tls.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
         {
             Loop.Blocks.Return(block);
             MarkDirty();

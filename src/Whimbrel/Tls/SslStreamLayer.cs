@@ -39,7 +39,6 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
     private bool _isReading;
     private bool _isReady;
     private bool _isFreed;
-    private bool _isFlood;
     private string? _problem;
     private TlsInfo? _info;
     private long _delivered;
@@ -173,7 +172,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         catch (Exception e) when (e is IOException or AuthenticationException or InvalidOperationException or NotSupportedException)
         {
             _isReading = false;
-            if (_isFlood) return Refuse(new TlsFault(TlsFailure.Flood, _credit < 0 ? "the peer sent too many records without content" : $"the peer sent {MostUnanswered} records without content to a connection that sends nothing"));
+            if (IsFlooded) return Refuse(new TlsFault(TlsFailure.Flood, _credit < 0 ? "the peer sent too many records without content" : $"the peer sent {MostUnanswered} records without content to a connection that sends nothing"));
             return _wire.EndWasRead ? Cut() : Refuse(TlsErrorText.Classify(e, _profile));
         }
     }
@@ -183,6 +182,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         Fault = new TlsFault(TlsFailure.Truncated, "the peer's bytes ended without close_notify: what it sent may not be all");
         return TlsStep.Truncated;
     }
+
+    private bool IsFlooded => _credit < 0 || _unanswered > MostUnanswered;
 
     /// <summary>Asked before each record: when none was delivered since the last one, that was one without content.</summary>
     private bool IsFlood()
@@ -196,8 +197,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
 
         _recordsSeen = _wire.Records;
         _deliveredAtRecord = _delivered;
-        _isFlood = _credit < 0 || _unanswered > MostUnanswered;
-        return _isFlood;
+        return IsFlooded;
     }
 
     internal override TlsStep EndOfInput()

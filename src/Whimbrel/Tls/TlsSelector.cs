@@ -34,17 +34,20 @@ internal static class TlsSelector
         try
         {
             (TlsProvider provider, string reason) = Choose(options);
-            return provider switch
-            {
-                TlsProvider.OpenSsl => new OpenSslProfile(options, isServer) { Reason = reason },
-                _ => new SslStreamProfile(options, isServer) { Reason = reason },
-            };
+            return Make(provider, reason, options, isServer);
         }
         catch (CryptographicException e)
         {
             throw new ArgumentException(e.Message, e);
         }
     }
+
+    /// <summary>The profile of a provider that is chosen: OpenSsl or Portable.</summary>
+    internal static TlsProfile Make(TlsProvider provider, string reason, TlsOptions options, bool isServer) => provider switch
+    {
+        TlsProvider.OpenSsl => new OpenSslProfile(options, isServer) { Reason = reason },
+        _ => new SslStreamProfile(options, isServer) { Reason = reason },
+    };
 
     private static (TlsProvider Provider, string Reason) Choose(TlsOptions options)
     {

@@ -21,6 +21,7 @@ namespace Whimbrel.Tls;
 internal sealed class TlsWarmUp
 {
     private const string Name = "warm-up.invalid";
+    private const string Reason = "the warm-up";
 
     private readonly Lazy<Task> _openSsl;
     private readonly Lazy<Task> _portable;
@@ -68,8 +69,8 @@ internal sealed class TlsWarmUp
     {
         using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
         using X509Certificate2 leaf = NewCertificate(key);
-        TlsProfile server = Prepare(provider, new TlsOptions { Certificate = TlsCertificate.From(leaf) }, isServer: true);
-        TlsProfile client = Prepare(provider, new TlsOptions { HostName = Name, Roots = [leaf] }, isServer: false);
+        TlsProfile server = TlsSelector.Make(provider, Reason, new TlsOptions { Certificate = TlsCertificate.From(leaf) }, isServer: true);
+        TlsProfile client = TlsSelector.Make(provider, Reason, new TlsOptions { HostName = Name, Roots = [leaf] }, isServer: false);
         using End dialling = new(client.CreateLayer(Name, null, new TlsScratch()));
         dialling.Do(static (layer, output) => layer.Start(output));
         if (TlsHello.Read(dialling.Wire.WrittenSpan, out TlsHello hello) != TlsHello.Outcome.Found || server.Foresee(hello) is not null) throw new InvalidOperationException("the hello was not understood");
@@ -86,9 +87,6 @@ internal sealed class TlsWarmUp
         accepting.Do(End.Finish);
         Exchange(dialling, accepting);
     }
-
-    private static TlsProfile Prepare(TlsProvider provider, TlsOptions options, bool isServer) =>
-        provider == TlsProvider.OpenSsl ? new OpenSslProfile(options, isServer) : new SslStreamProfile(options, isServer);
 
     private static X509Certificate2 NewCertificate(ECDsa key)
     {

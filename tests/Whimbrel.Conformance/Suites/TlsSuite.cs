@@ -462,9 +462,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
                 return 8;
             };
         });
-        Peer raw = rig.Dial(server.EndPoint!);
-        raw.Write("STARTTLS");
-        Assert.Equal("go ahead", raw.ReadText(8));
+        Peer raw = AskForTls(rig, server);
         TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
         Assert.Equal("queued for later secret hello", peer.ReadText(29));
         RecordingSession session = server.Connected();
@@ -574,8 +572,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         async Task Work(RecordingSession x)
         {
             await x.Loop.PostAsync(static () => { }).ConfigureAwait(false);
-            x.Send("go ahead"u8);
-            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            GoAhead(rig, x);
         }
 
         Peer raw = rig.Dial(server.EndPoint!);
@@ -594,13 +591,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         RecordingSession next = new(rig) { IsSuccessor = true, AtHandshaked = static (x, _) => x.Send("secret"u8) };
         RecordingServer server = StartTls(rig, x =>
         {
-            x.Send("go ahead"u8);
-            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            GoAhead(rig, x);
             x.CallHandOver(next);
         });
-        Peer raw = rig.Dial(server.EndPoint!);
-        raw.Write("STARTTLS");
-        Assert.Equal("go ahead", raw.ReadText(8));
+        Peer raw = AskForTls(rig, server);
         TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
         Assert.Equal("secret", peer.ReadText(6));
         peer.Write("back");
@@ -655,9 +649,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             x.Send("go ahead"u8);
             upgraded = x.CallUpgradeAsync(rig.WithProvider(TestCertificates.ServerOptions));
         });
-        Peer raw = rig.Dial(server.EndPoint!);
-        raw.Write("STARTTLS");
-        Assert.Equal("go ahead", raw.ReadText(8));
+        Peer raw = AskForTls(rig, server);
         raw.FinishSending();
         Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
         Assert.Equal(TlsFailure.PeerLeft, server.Session().Reason.TlsFailure);
@@ -694,6 +686,21 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ ends in the handshake of an upgrade
 
     /// <summary>A server whose sessions take eight bytes in the clear and then do this.</summary>
+    private static void GoAhead(Rig rig, RecordingSession x)
+    {
+        x.Send("go ahead"u8);
+        x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+    }
+
+    /// <summary>The other end of <see cref="GoAhead"/>, still in the clear.</summary>
+    private static Peer AskForTls(Rig rig, RecordingServer server)
+    {
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        return raw;
+    }
+
     private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtUnread = (x, unread) =>
     {
         if (x.Tls is not null) return unread.Length;
@@ -767,13 +774,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = StartTls(rig, x =>
         {
-            x.Send("go ahead"u8);
-            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            GoAhead(rig, x);
             x.Send("later"u8);
         });
-        Peer raw = rig.Dial(server.EndPoint!);
-        raw.Write("STARTTLS");
-        Assert.Equal("go ahead", raw.ReadText(8));
+        Peer raw = AskForTls(rig, server);
         rig.Until(() => server.ReadCounters().TlsShaking == 1, "the handshake to run");
         RecordingSession session = server.Session();
         session.Close();
@@ -838,14 +842,11 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = StartTls(rig, x =>
         {
-            x.Send("go ahead"u8);
-            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            GoAhead(rig, x);
             x.Send("half"u8);
             x.FinishSending();
         });
-        Peer raw = rig.Dial(server.EndPoint!);
-        raw.Write("STARTTLS");
-        Assert.Equal("go ahead", raw.ReadText(8));
+        Peer raw = AskForTls(rig, server);
         TlsPeer peer = rig.Secure(raw, isAccepted: false, Client);
         Assert.Equal("half", peer.ReadText(4));
         Assert.Empty(peer.ReadToEnd());
@@ -862,13 +863,10 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     {
         RecordingServer server = StartTls(rig, x =>
         {
-            x.Send("go ahead"u8);
-            x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            GoAhead(rig, x);
             x.Send("good bye"u8);
         });
-        Peer raw = rig.Dial(server.EndPoint!);
-        raw.Write("STARTTLS");
-        Assert.Equal("go ahead", raw.ReadText(8));
+        Peer raw = AskForTls(rig, server);
         rig.Until(() => server.ReadCounters().TlsShaking == 1, "the handshake to run");
         RecordingSession session = server.Session();
         ValueTask<StopReport> stopping = server.StopAsync(TimeSpan.FromSeconds(10));

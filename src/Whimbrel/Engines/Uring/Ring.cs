@@ -43,7 +43,6 @@ internal abstract unsafe class Ring
     private readonly int _bufferBytes;
     private readonly byte* _buffers;
     private readonly ushort[] _heldBack; // buffers that are not offered to the kernel
-    private int _heldBackCount;
     private int _toHoldBack;
     private readonly byte* _scratch;
     private protected readonly ProvidedBuffer* _bufferRing;
@@ -79,7 +78,7 @@ internal abstract unsafe class Ring
     internal int LargeReceiveBytes => _bufferBytes / 2;
 
     /// <summary>Buffers that are neither with the kernel nor in use.</summary>
-    internal int HeldBack => _heldBackCount;
+    internal int HeldBack { get; private set; }
 
     /// <summary>Completions that can be taken now.</summary>
     internal int Ready => _aside.Count + (int)(Volatile.Read(ref *_completeTail) - _completeHead);
@@ -234,7 +233,7 @@ internal abstract unsafe class Ring
     /// <summary>The kernel may receive into it again, from the next submit on, unless buffers are held back.</summary>
     internal void ReturnBuffer(int id)
     {
-        if (_heldBackCount < _toHoldBack) _heldBack[_heldBackCount++] = (ushort)id;
+        if (HeldBack < _toHoldBack) _heldBack[HeldBack++] = (ushort)id;
         else Offer(id);
     }
 
@@ -248,7 +247,7 @@ internal abstract unsafe class Ring
     internal void OfferAll()
     {
         _toHoldBack = 0;
-        while (_heldBackCount > 0) Offer(_heldBack[--_heldBackCount]);
+        while (HeldBack > 0) Offer(_heldBack[--HeldBack]);
     }
 
     private void Offer(int id)
