@@ -2,8 +2,8 @@ using System.Collections.Concurrent;
 using System.Net;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
-using Whimbrel.Tls;
 using Whimbrel.Engines;
+using Whimbrel.Tls;
 
 namespace Whimbrel;
 

@@ -150,13 +150,33 @@ public sealed class OptionsTests
         TimeSpan second = TimeSpan.FromSeconds(1);
         new ServerOptions
         {
-            EndPoint = s_any, KeepAlive = true, KeepAliveTime = second, KeepAliveInterval = second, KeepAliveCount = 1, UserTimeout = TimeSpan.FromMilliseconds(1), BusyPoll = TimeSpan.FromMicroseconds(1),
-            TypeOfService = 4, Mark = 1, BindToDevice = "a", DeferAccept = second, FreeBind = true, ReusePort = true,
+            EndPoint = s_any,
+            KeepAlive = true,
+            KeepAliveTime = second,
+            KeepAliveInterval = second,
+            KeepAliveCount = 1,
+            UserTimeout = TimeSpan.FromMilliseconds(1),
+            BusyPoll = TimeSpan.FromMicroseconds(1),
+            TypeOfService = 4,
+            Mark = 1,
+            BindToDevice = "a",
+            DeferAccept = second,
+            FreeBind = true,
+            ReusePort = true,
         }.Validate(Engine.Default);
         new ServerOptions
         {
-            EndPoint = s_any, KeepAlive = true, KeepAliveTime = 32_767 * second, KeepAliveInterval = 32_767 * second, KeepAliveCount = 127, UserTimeout = TimeSpan.FromDays(24), BusyPoll = second,
-            TypeOfService = 252, Mark = uint.MaxValue, BindToDevice = "123456789012345", DeferAccept = TimeSpan.FromHours(1),
+            EndPoint = s_any,
+            KeepAlive = true,
+            KeepAliveTime = 32_767 * second,
+            KeepAliveInterval = 32_767 * second,
+            KeepAliveCount = 127,
+            UserTimeout = TimeSpan.FromDays(24),
+            BusyPoll = second,
+            TypeOfService = 252,
+            Mark = uint.MaxValue,
+            BindToDevice = "123456789012345",
+            DeferAccept = TimeSpan.FromHours(1),
         }.Validate(Engine.Default);
         // tidy: fixed port because nothing is bound or dialled
         new ClientOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 1), LocalEndPoint = s_any, FreeBind = true }.Validate(Engine.Default);

@@ -301,11 +301,14 @@ public sealed class TestPeerTests
     [Fact]
     public void A_session_that_stays_half_open_answers_after_the_peers_end()
     {
-        using TestPeer peer = TestPeer.Connect(static () => new Script { WhenPeerFinished = static s =>
+        using TestPeer peer = TestPeer.Connect(static () => new Script
+        {
+            WhenPeerFinished = static s =>
         {
             s.Send("bye");
             s.Close();
-        } });
+        }
+        });
         peer.Finish();
         Assert.Equal("bye", peer.ReceiveText());
         Assert.Equal(CloseCause.PeerClosed, peer.CloseReason!.Value.Cause);

@@ -658,7 +658,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         {
             rig.Until(() => Volatile.Read(ref made) is not null, "the handler to start");
             return made!;
-        });
+        }
+        );
 
         Task ForEver(ConnectionStream stream, CancellationToken stop)
         {

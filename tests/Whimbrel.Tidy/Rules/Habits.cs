@@ -1,7 +1,7 @@
+using System.Text.RegularExpressions;
+using Microsoft.CodeAnalysis;
 using Microsoft.CodeAnalysis.CSharp;
 using Microsoft.CodeAnalysis.CSharp.Syntax;
-using Microsoft.CodeAnalysis;
-using System.Text.RegularExpressions;
 
 namespace Whimbrel.Tidy.Rules;
 
