@@ -3,7 +3,8 @@
 // measures from the moment at which the message was due, so that a server that stalls is not asked less. After half of the
 // window a second thread, which gives way to the first (nice 19), opens a burst of connections, makes their first flights
 // beforehand and sends them all at once; each goes through the handshake, echoes once and closes; 100 ms after the last comes
-// the next burst. What was due while a burst ran is counted apart from the quiet half.
+// the next burst. What was due while a burst ran is counted apart from the quiet half. The same bursts run uncounted in the first
+// three quarters of the warm-up, so that a server with a JIT compiler has compiled its handshake before it is measured.
 #ifdef TLS
 #include <math.h>
 #include <poll.h>
@@ -30,7 +31,7 @@ struct knocker {
 };
 
 static struct histogram storm_quiet;
-static volatile bool storm_begin, storm_end;
+static volatile bool storm_warming, storm_begin, storm_end;
 static volatile uint64_t storm_since, storm_until; // the burst that runs began; the last one ended
 static uint64_t storm_bursts, storm_handshakes, storm_burst_max_ns, storm_burst_total_ns;
 
@@ -101,6 +102,7 @@ static void one_burst(struct knocker *all, uint64_t number)
         tls_free(all[i].ssl);
         close(all[i].fd);
     }
+    if (!storm_begin) return;
     storm_bursts++;
     storm_handshakes += burst;
     storm_burst_total_ns += took;
@@ -113,9 +115,13 @@ static void *run_bursts(void *argument)
     if (nice(19) < 0 && errno) fail("nice: %s", strerror(errno)); // of this thread only, on Linux
     struct knocker *all = calloc(burst, sizeof *all);
     if (!all) fail("no memory for a burst");
-    while (!storm_begin && !storm_end) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    for (uint64_t number = 1u << 20; !storm_end; number += burst) {
+    for (uint64_t number = 1u << 20; !storm_end;) {
+        if (!storm_warming && !storm_begin) {
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            continue;
+        }
         one_burst(all, number);
+        number += burst;
         nanosleep(&(struct timespec){.tv_nsec = STORM_REST_NS}, NULL);
     }
     free(all);
@@ -146,6 +152,7 @@ static void run_storm(void)
     struct schedule *schedules = calloc(connections, sizeof *schedules);
     if (!schedules) fail("no memory for the schedules");
     for (unsigned i = 0; i < connections; i++) open_connection(w, &w->connections[i], i);
+    storm_warming = true;
     int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     struct itimerspec tick = {.it_interval.tv_nsec = STORM_TICK_NS, .it_value.tv_nsec = STORM_TICK_NS};
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
@@ -156,7 +163,7 @@ static void run_storm(void)
     // Spread over the period, so that the connections do not come in a burst of their own.
     uint64_t start = clock_ns();
     for (unsigned i = 0; i < connections; i++) schedules[i].next_due = start + STORM_PERIOD_NS * i / connections;
-    uint64_t measure = start + (uint64_t)(warmup * 1e9), half = measure + (uint64_t)(seconds / 2 * 1e9), end = measure + (uint64_t)(seconds * 1e9);
+    uint64_t calm = start + (uint64_t)(warmup * .75e9), measure = start + (uint64_t)(warmup * 1e9), half = measure + (uint64_t)(seconds / 2 * 1e9), end = measure + (uint64_t)(seconds * 1e9);
     uint64_t last_answer = start;
     bool draining = false;
     for (;;) {
@@ -164,6 +171,7 @@ static void run_storm(void)
         int n = epoll_wait(w->epoll, events, MAX_EVENTS, 50);
         if (n < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         uint64_t now = clock_ns(), answered = w->messages;
+        if (storm_warming && now >= calm) storm_warming = false;
         if (w->phase == WARMING && now >= measure) {
             w->phase = MEASURING;
             announce(w, "window start");

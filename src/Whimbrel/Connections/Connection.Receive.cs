@@ -278,7 +278,7 @@ internal sealed partial class Connection
     {
         bool wanted = _state switch
         {
-            _ when TakesInput && _tls is { } tls => !tls.IsHolding && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
+            _ when TakesInput && _tls is { } tls => tls.WantsInput && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
             ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
             ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished,
             _ => false,

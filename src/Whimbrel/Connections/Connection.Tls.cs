@@ -12,8 +12,9 @@ namespace Whimbrel.Connections;
 /// <remarks>
 /// Rules: (1) the layer is called from here only, never from inside itself: what a session does in a callback fills queues.
 /// (2) Whoever may not be delivered to (pause, back-pressure, the pool) is not decrypted for; cipher text waits in
-/// <see cref="TlsLink.Held"/>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together; who comes
-/// later waits for the next. Long ones are made on the pool. (4) A handshake that fails is OnConnectFailed, or for an upgrade the end.
+/// <see cref="TlsLink.Held"/>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together, behind the
+/// answers of everybody else; who comes later waits for the next. Long ones are made on the pool. (4) A handshake that fails is
+/// OnConnectFailed, or for an upgrade the end.
 /// </remarks>
 // Safe: a block's memory is this connection's from Take to PutOnWire, and the output never passes its capacity.
 internal sealed unsafe partial class Connection : IPlainSink
@@ -140,10 +141,21 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!tls.HasBegun || tls.IsAway || tls.IsInCall) return false;
         if (!tls.IsShaking) return _gate == ReceiveGate.None && !_offerPending;
-        if (Loop.HasTimeForHandshakes) return true;
+        if (Loop.HasTimeForHandshake(tls.Phase == TlsPhase.Hello)) return true;
+        if (tls.IsPaced) return false;
         tls.IsPaced = true;
-        Loop.Schedule(this);
+        Loop.AddHandshake(this, tls);
         return false;
+    }
+
+    /// <summary>The loop has time for a step of this handshake. False: it has none left, and this one comes first in the next turn.</summary>
+    internal bool RunHandshake(TlsLink tls)
+    {
+        if (!IsAlive(tls)) return true;
+        if (!Loop.HasTimeForHandshake(tls.Phase == TlsPhase.Hello)) return false;
+        RunHeld(tls);
+        if (IsAlive(tls)) UpdateReceiving();
+        return true;
     }
 
     /// <summary>Goes on with what waits, after a resume, in the next turn, or with more that came.</summary>
@@ -173,6 +185,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             if (tls.IsShaking)
             {
                 long began = Loop.Engine.WorkTicks;
+                bool isHello = tls.Phase == TlsPhase.Hello;
                 if (tls.Phase == TlsPhase.Hello && !ReadHello(tls, cipher)) return 0;
                 if (tls.IsSlow)
                 {
@@ -181,7 +194,7 @@ internal sealed unsafe partial class Connection : IPlainSink
                 }
 
                 TlsStep step = CallLayer(tls, cipher, ref used);
-                Loop.CountHandshakeTime(Loop.Engine.WorkTicks - began);
+                Loop.CountHandshakeTime(isHello, Loop.Engine.WorkTicks - began);
                 if (!GoesOn(tls, step)) return used;
                 // What is left may wait: others shake hands, too.
                 if (tls.IsShaking && !MayRun(tls)) return used;
@@ -412,12 +425,11 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (IsAlive(tls)) UpdateReceiving();
     }
 
-    /// <summary>In the completion phase: handshakes whose turn has come, and cipher text that waited for a resume.</summary>
+    /// <summary>In the completion phase: cipher text that waited for a resume.</summary>
     private void RunScheduledTls(TlsLink tls)
     {
-        if (!tls.IsPaced && tls.IsShaking) return;
-        if (tls.IsHolding && MayRun(tls)) RunHeld(tls);
-        // Also when that was the end of the handshake: it was told to stop while something was held.
+        if (tls.IsShaking) return;
+        if (!tls.WantsInput && MayRun(tls)) RunHeld(tls);
         if (IsAlive(tls)) UpdateReceiving();
     }
 

@@ -31,6 +31,9 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Input that a handshake may leave waiting.</summary>
     internal const int MostHeldInHandshake = 128 * 1024;
 
+    /// <summary>With more than this held, a handshake that waits reads no further.</summary>
+    internal const int MostReadWhileWaiting = 16 * 1024;
+
     /// <summary>Answers to what the peer sends without content (changes of keys) that may wait for the peer to read.</summary>
     internal const int MostAnswersWaiting = 16 * 1024;
 
@@ -90,12 +93,15 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Plaintext can be encrypted.</summary>
     internal bool CanSend => Phase is TlsPhase.Open or TlsPhase.PeerEnded;
 
-    /// <summary>Something that came in waits for the session, or for a thread.</summary>
-    internal bool IsHolding => Phase switch
+    /// <summary>
+    /// The engine may read on. Not while what came in waits for the session; a handshake that waits for its time or for a thread
+    /// reads a flight's worth more, which costs less than to stop and begin again.
+    /// </summary>
+    internal bool WantsInput => Phase switch
     {
-        TlsPhase.Hello or TlsPhase.Shaking => !HasBegun || IsAway || IsPaced || InputEnded,
-        TlsPhase.Open => IsStopped || InputEnded || Held.Length > 0,
-        _ => true,
+        TlsPhase.Hello or TlsPhase.Shaking => HasBegun && !InputEnded && ((!IsAway && !IsPaced) || Held.Length <= MostReadWhileWaiting),
+        TlsPhase.Open => !IsStopped && !InputEnded && Held.Length == 0,
+        _ => false,
     };
 
     /// <summary>The peer must still be told that this half ends.</summary>

@@ -23,7 +23,8 @@ namespace Whimbrel;
 /// <item>No verb calls a session. What a verb finds out early (a send that fails) is noted and delivered from the
 /// completion phase, never inside another callback.</item>
 /// <item>A loop never waits for another loop: posts are taken above the limit up to four times it, then refused.</item>
-/// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, continuations, timers, noted work, flush, wait.</item>
+/// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, continuations, timers, noted work, flush, TLS
+/// handshakes, wait.</item>
 /// <item>A stale completion (other generation) releases resources only.</item>
 /// <item>A loop may be started again after it ended, and stays the same object: <see cref="OpenQueue"/> and <see cref="CloseQueue"/>
 /// come in pairs, with nothing attached before the one and after the other.</item>
@@ -35,13 +36,14 @@ public abstract partial class Loop
     private const int FlushEveryBlocks = 64;
     private const int StartSlots = 64;
 
-    private static readonly long s_handshakeTicks = Stopwatch.Frequency * 300 / 1_000_000;
+    private static readonly long s_mostHandshakeTicks = Stopwatch.Frequency * 300 / 1_000_000;
 
     [ThreadStatic]
     private static Loop? t_current;
 
     private readonly Stack<int> _freeSlots = new();
     private readonly Queue<Resident> _scheduled = new();
+    private readonly Queue<(Connection Connection, TlsLink Link)> _handshakes = new();
     private readonly Stack<Connection> _freeConnections = new();
     private Resident?[] _residents = new Resident?[StartSlots];
     private uint[] _slotGenerations = new uint[StartSlots];
@@ -59,7 +61,9 @@ public abstract partial class Loop
     private bool _isStopping;
     private int _strands;
     private TlsScratch? _tls;
-    private long _handshakeTicks;
+    private long _handshakeTicks; // spent in this turn
+    private long _helloTicks, _stepTicks; // what one takes, lately
+    private bool _isInHandshakes;
     private bool _isStopped;
     private DatagramResident? _activeSocket; // whose handler is in a callback now
 
@@ -113,7 +117,7 @@ public abstract partial class Loop
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
-    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _ready.Count > 0 || Mailbox.Any || IsDone;
+    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _handshakes.Count > 0 || _ready.Count > 0 || Mailbox.Any || IsDone;
 
     /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
     private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
@@ -215,11 +219,6 @@ public abstract partial class Loop
         return delivered;
     }
 
-    /// <summary>Handshakes have a part of each turn, so that a burst of them leaves the others their turns (docs/design/0016).</summary>
-    internal bool HasTimeForHandshakes => _handshakeTicks < s_handshakeTicks;
-
-    internal void CountHandshakeTime(long ticks) => _handshakeTicks += ticks;
-
     /// <summary>All of a turn but the wait.</summary>
     private void RunWork()
     {
@@ -228,6 +227,7 @@ public abstract partial class Loop
         if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) Timers.Fire(Engine.NowMs);
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
+        if (_handshakes.Count > 0) RunHandshakes();
         if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
     }
 
@@ -331,6 +331,43 @@ public abstract partial class Loop
             resident.IsScheduled = false;
             resident.RunScheduled();
         }
+    }
+
+    // ------------------------------------------------------------------ handshakes (docs/design/0016)
+
+    /// <summary>
+    /// Whether a step of a handshake may be made now: handshakes have a part of each turn, behind everybody's answers, and a step
+    /// that would end after it waits for the next turn. One step a turn is always made.
+    /// </summary>
+    internal bool HasTimeForHandshake(bool isHello) => _isInHandshakes && (_handshakeTicks == 0 || _handshakeTicks + (isHello ? _helloTicks : _stepTicks) <= s_mostHandshakeTicks);
+
+    /// <summary>The link's handshake goes on when its time has come: <see cref="Connection.RunHandshake"/>. First come, first served.</summary>
+    internal void AddHandshake(Connection connection, TlsLink link) => _handshakes.Enqueue((connection, link));
+
+    internal void CountHandshakeTime(bool isHello, long ticks)
+    {
+        _handshakeTicks += ticks;
+        // One that was held up (by the compiler, or by another process) says little about the next.
+        ticks = Math.Min(ticks, s_mostHandshakeTicks);
+        ref long average = ref isHello ? ref _helloTicks : ref _stepTicks;
+        average += (ticks - average) / 8;
+    }
+
+    private void RunHandshakes()
+    {
+        // The answers of this turn do not wait for handshakes.
+        Submit();
+        _isInHandshakes = true;
+        // What comes in again meanwhile waits for the next turn.
+        for (int count = _handshakes.Count; count > 0; count--)
+        {
+            (Connection connection, TlsLink link) = _handshakes.Peek();
+            if (!connection.RunHandshake(link)) break;
+            _handshakes.Dequeue();
+        }
+
+        _isInHandshakes = false;
+        FlushDirty(isEndOfTurn: true);
     }
 
     // ------------------------------------------------------------------ callbacks

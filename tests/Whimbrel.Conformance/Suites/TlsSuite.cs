@@ -158,6 +158,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
         RecordingSession session = server.Connected();
         rig.Until(() => peer.IsReady, "the peer to be ready");
+        for (long taken = -1; taken != session.BytesSent; rig.Settle()) taken = session.BytesSent;
         int sent = 0;
         while (sent < 5000 && !session.IsOver)
         {
@@ -169,7 +170,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
         Assert.Equal(CloseCause.TlsBroken, session.End());
         Assert.Equal(TlsFailure.Flood, session.Reason.TlsFailure);
-        // The first ones may have left before the queue stood still; on the pool that takes longer.
+        // The first ones may have left all the same: the system makes room when it likes.
         int most = TlsLink.MostAnswersWaiting / answerBytes;
         Assert.InRange(sent, most, 4 * most);
     });

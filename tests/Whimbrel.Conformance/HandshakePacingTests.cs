@@ -1,0 +1,162 @@
+using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// Many handshakes at once leave the other connections of a loop their turns (docs/design/0016). On a loop that the test turns
+/// itself, so that it sees what each turn did.
+/// </summary>
+public sealed class HandshakePacingTests
+{
+    private const int Burst = 60;
+
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
+
+    private sealed class Echo : Session
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
+    }
+
+    /// <summary>A client that does nothing by itself: a socket that never blocks, and TLS beside it.</summary>
+    private sealed class Client : IDisposable
+    {
+        private readonly Socket _socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        private readonly TlsEnd _end = new(TlsSelector.Prepare(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots }, isServer: false), "chat.test");
+
+        internal Client(Server server)
+        {
+            _socket.Connect(server.EndPoint!);
+            _socket.Blocking = false;
+            _socket.NoDelay = true;
+        }
+
+        internal bool IsReady => _end.IsReady;
+
+        internal int Answered => _end.Plain.Count;
+
+        /// <summary>Something has come and was not looked at.</summary>
+        internal bool HasInput => _socket.Available > 0;
+
+        internal void Hello()
+        {
+            _end.Start();
+            Flush();
+        }
+
+        internal void Send(ReadOnlySpan<byte> plain)
+        {
+            _end.Send(plain);
+            Flush();
+        }
+
+        internal void Take()
+        {
+            byte[] bytes = new byte[16 * 1024];
+            while (_socket.Available > 0) _end.Feed(bytes.AsSpan(0, _socket.Receive(bytes)));
+            Assert.False(_end.HasEnded, _end.Fault.Message);
+            Flush();
+        }
+
+        public void Dispose()
+        {
+            _end.Dispose();
+            _socket.Dispose();
+        }
+
+        private void Flush()
+        {
+            Assert.Equal(_end.Output.Count, _end.Output.Count == 0 ? 0 : _socket.Send([.. _end.Output]));
+            _end.Output.Clear();
+        }
+    }
+
+    public static TheoryData<EngineKind, TlsProvider> Combinations => new()
+    {
+        { EngineKind.Epoll, TlsProvider.Portable },
+        { EngineKind.Uring, TlsProvider.Portable },
+        { EngineKind.Portable, TlsProvider.Portable },
+        { EngineKind.Epoll, TlsProvider.OpenSsl },
+        { EngineKind.Uring, TlsProvider.OpenSsl },
+    };
+
+    [Theory]
+    [MemberData(nameof(Combinations))]
+    public void Answers_leave_before_the_handshakes_of_their_turn_and_handshakes_have_a_part_of_each(EngineKind kind, TlsProvider provider)
+    {
+        Transport.Needs(kind);
+        Assert.SkipUnless(provider != TlsProvider.OpenSsl || OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, AdoptedLoops = 1, BlockedLoopMs = 60_000 });
+        Loop loop = engine.GetLoop(0);
+        Client? regular = null;
+        int hellos = 0, early = 0;
+        TlsCertificate certificate = TlsCertificate.From(TestCertificates.Server);
+        TlsOptions tls = new()
+        {
+            Provider = provider,
+            SelectCertificate = _ =>
+            {
+                hellos++;
+                if (regular is { IsReady: true, HasInput: false }) early++;
+                return certificate;
+            },
+        };
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new Echo());
+        Task start = server.StartAsync().AsTask();
+        TurnUntil(loop, () => start.IsCompleted);
+        regular = new Client(server);
+        regular.Hello();
+        TurnUntil(loop, () => Taken(regular).IsReady);
+        for (int answered = 0; answered < 3; answered++)
+        {
+            regular.Send("x"u8);
+            TurnUntil(loop, () => Taken(regular).Answered > answered);
+        }
+
+        // All are connected before one of them says hello. io_uring brings some twenty at a time: the regular's message comes first.
+        Client[] burst = [.. Enumerable.Range(0, Burst).Select(_ => new Client(server))];
+        TurnUntil(loop, () => server.ReadCounters().TlsShaking == Burst);
+        regular.Send("y"u8);
+        foreach (Client client in burst) client.Hello();
+        hellos = early = 0;
+        // The portable engine is told of some by other threads: not all that was sent comes in one turn.
+        TurnUntil(loop, () => hellos > 0);
+        Assert.True(hellos < Burst / 2, $"{hellos} of {Burst} handshakes were made in one turn");
+        if (kind != EngineKind.Portable) Assert.Equal(0, early);
+        int turns = 1;
+        TurnUntil(loop, () =>
+        {
+            turns++;
+            foreach (Client client in burst) client.Take();
+            return server.ReadCounters().TlsHandshakes == Burst + 1;
+        });
+        Assert.Equal(Burst, hellos);
+        Assert.True(turns > 5, $"{turns} turns were enough");
+        Assert.Equal(4, Taken(regular).Answered);
+        Assert.All(burst, static c => Assert.True(c.IsReady));
+
+        foreach (Client client in burst) client.Dispose();
+        regular.Dispose();
+        Task stop = server.StopAsync(TimeSpan.Zero).AsTask();
+        TurnUntil(loop, () => stop.IsCompleted);
+        Assert.True(engine.DisposeAsync().IsCompleted);
+    }
+
+    private static Client Taken(Client client)
+    {
+        client.Take();
+        return client;
+    }
+
+    private static void TurnUntil(Loop loop, Func<bool> condition)
+    {
+        long start = Stopwatch.GetTimestamp();
+        while (!condition())
+        {
+            Assert.True(Stopwatch.GetElapsedTime(start) < s_patience, "waited too long");
+            Assert.True(loop.Turn(TimeSpan.FromMilliseconds(1)));
+        }
+    }
+}
