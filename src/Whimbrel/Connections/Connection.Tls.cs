@@ -190,6 +190,7 @@ internal sealed unsafe partial class Connection : IPlainSink
                 if (tls.IsSlow)
                 {
                     SendAway(tls, cipher[used..]);
+                    Loop.CountHandshakeTime(isHello, Loop.Engine.WorkTicks - began);
                     return cipher.Length;
                 }
 
