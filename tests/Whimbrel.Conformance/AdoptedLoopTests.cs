@@ -3,6 +3,7 @@ using System.Diagnostics;
 using System.Net;
 using System.Net.Sockets;
 using System.Text;
+using static Whimbrel.Conformance.LoopTurns;
 
 namespace Whimbrel.Conformance;
 
@@ -33,23 +34,6 @@ public sealed class AdoptedLoopTests
 
     private static Server Serve(Engine engine, Action? atReceived = null) =>
         new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new Echo { AtReceived = atReceived });
-
-    /// <summary>Runs the one adopted loop by turns until the condition holds.</summary>
-    private static void TurnUntil(Loop loop, Func<bool> condition)
-    {
-        long start = Stopwatch.GetTimestamp();
-        while (!condition())
-        {
-            Assert.True(Stopwatch.GetElapsedTime(start) < s_deadline, "waited too long");
-            Assert.True(loop.Turn(TimeSpan.FromMilliseconds(1)));
-        }
-    }
-
-    private static void TurnUntilEnd(Loop loop, Task task)
-    {
-        TurnUntil(loop, () => task.IsCompleted);
-        task.GetAwaiter().GetResult();
-    }
 
     private static Socket Connect(Server server)
     {

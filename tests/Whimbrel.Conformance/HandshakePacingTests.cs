@@ -1,7 +1,7 @@
-using System.Diagnostics;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Tls;
+using static Whimbrel.Conformance.LoopTurns;
 
 namespace Whimbrel.Conformance;
 
@@ -12,8 +12,6 @@ namespace Whimbrel.Conformance;
 public sealed class HandshakePacingTests
 {
     private const int Burst = 60;
-
-    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
 
     private sealed class Echo : Session
     {
@@ -104,8 +102,7 @@ public sealed class HandshakePacingTests
             },
         };
         Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new Echo());
-        Task start = server.StartAsync().AsTask();
-        TurnUntil(loop, () => start.IsCompleted);
+        TurnUntilEnd(loop, server.StartAsync().AsTask());
         regular = new Client(server);
         regular.Hello();
         TurnUntil(loop, () => Taken(regular).IsReady);
@@ -139,8 +136,7 @@ public sealed class HandshakePacingTests
 
         foreach (Client client in burst) client.Dispose();
         regular.Dispose();
-        Task stop = server.StopAsync(TimeSpan.Zero).AsTask();
-        TurnUntil(loop, () => stop.IsCompleted);
+        TurnUntilEnd(loop, server.StopAsync(TimeSpan.Zero).AsTask());
         Assert.True(engine.DisposeAsync().IsCompleted);
     }
 
@@ -148,15 +144,5 @@ public sealed class HandshakePacingTests
     {
         client.Take();
         return client;
-    }
-
-    private static void TurnUntil(Loop loop, Func<bool> condition)
-    {
-        long start = Stopwatch.GetTimestamp();
-        while (!condition())
-        {
-            Assert.True(Stopwatch.GetElapsedTime(start) < s_patience, "waited too long");
-            Assert.True(loop.Turn(TimeSpan.FromMilliseconds(1)));
-        }
     }
 }

@@ -186,7 +186,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             {
                 long began = Loop.Engine.WorkTicks;
                 bool isHello = tls.Phase == TlsPhase.Hello;
-                if (tls.Phase == TlsPhase.Hello && !ReadHello(tls, cipher)) return 0;
+                if (isHello && !ReadHello(tls, cipher)) return 0;
                 if (tls.IsSlow)
                 {
                     SendAway(tls, cipher[used..]);

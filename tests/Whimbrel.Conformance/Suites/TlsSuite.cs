@@ -686,7 +686,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
     // ------------------------------------------------------------------ ends in the handshake of an upgrade
 
-    /// <summary>A server whose sessions take eight bytes in the clear and then do this.</summary>
+    /// <summary>Of a server's session: the answer in the clear, and TLS behind it.</summary>
     private static void GoAhead(Rig rig, RecordingSession x)
     {
         x.Send("go ahead"u8);
@@ -702,6 +702,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         return raw;
     }
 
+    /// <summary>A server whose sessions take eight bytes in the clear and then do this.</summary>
     private static RecordingServer StartTls(Rig rig, Action<RecordingSession> then) => rig.Serve(s => s.AtUnread = (x, unread) =>
     {
         if (x.Tls is not null) return unread.Length;
