@@ -419,7 +419,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     public void A_write_cancelled_before_its_first_piece_leaves_nothing_sent(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
-        Session session = SessionOf(stream);
+        Session session = SessionOf(rig, stream);
         byte[] first = Clog(rig, session);
         byte[] fill = FillTo(rig, session, room: 10);
         using CancellationTokenSource source = new();
@@ -508,7 +508,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     public void A_blocking_write_times_out_and_leaves_nothing_sent() => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
-        Session session = SessionOf(stream);
+        Session session = SessionOf(rig, stream);
         byte[] first = Clog(rig, session);
         byte[] fill = FillTo(rig, session, room: 10);
         stream.WriteTimeout = 30;
@@ -668,7 +668,13 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         }
     }
 
-    private static Session SessionOf(ConnectionStream stream) => stream.Server!.FindSession(stream.Id)!;
+    private static Session SessionOf(Rig rig, ConnectionStream stream)
+    {
+        // The handler begins inside OnConnected, a moment before the server knows the session.
+        Session? session = null;
+        rig.Until(() => (session = stream.Server!.FindSession(stream.Id)) is not null, "the server to know the session");
+        return session!;
+    }
 
     private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method)
     {
