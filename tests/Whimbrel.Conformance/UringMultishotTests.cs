@@ -34,10 +34,10 @@ public sealed class UringMultishotTests
 
     private sealed class CountedEngine : Engine
     {
-        internal CountedEngine(RingCalls calls)
+        internal CountedEngine(RingCalls calls, bool isOldKernel = false)
             : base("uring", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 })
         {
-            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive, out _)!)];
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _)!)];
         }
     }
 
@@ -54,12 +54,15 @@ public sealed class UringMultishotTests
 
         internal int Calls { get; private set; }
 
+        internal int Largest { get; private set; }
+
         internal void Add(ReadOnlySpan<byte> data)
         {
             lock (_bytes)
             {
                 _bytes.AddRange(data);
                 Calls++;
+                Largest = Math.Max(Largest, data.Length);
             }
 
             _signal.Release();
@@ -187,6 +190,51 @@ public sealed class UringMultishotTests
             Assert.True(isHeld.Wait(s_patience, TestContext.Current.CancellationToken), "The loop did not come.");
             act();
             goesOn.Set();
+        }
+    }
+
+    /// <summary>
+    /// Where much arrives at a time it is received by calls, more at once than a buffer of the ring holds; when there is little for a
+    /// while, the ring receives again without being asked. Nothing is lost or changes places on the way to and fro.
+    /// </summary>
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Much_at_a_time_is_received_by_calls_and_little_by_the_ring(bool isOldKernel)
+    {
+        const int muchBytes = 4 * 1024 * 1024;
+        const int little = 40;
+        Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
+        Counting calls = new();
+        Arrived arrived = new();
+        CountedEngine engine = new(calls, isOldKernel);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new TakingSession(arrived));
+        Finish(server.StartAsync());
+        byte[] sent = new byte[2 * (muchBytes + (little * MessageBytes))];
+        new Random(2).NextBytes(sent);
+        int at = 0;
+        using (Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true })
+        {
+            socket.Connect(server.EndPoint!);
+            for (int round = 0; round < 2; round++)
+            {
+                SendAndWait(socket, muchBytes);
+                Assert.InRange(arrived.Largest, KernelRing.UsualBufferBytes + 1, 2 * KernelRing.UsualBufferBytes);
+                for (int i = 0; i < little / 2; i++) SendAndWait(socket, MessageBytes);
+                long before = calls.Taken;
+                for (int i = 0; i < little / 2; i++) SendAndWait(socket, MessageBytes);
+                Assert.InRange(calls.Taken - before, 0, SpareOperations);
+            }
+        }
+
+        Assert.Equal(sent, arrived.Bytes);
+        Finish(Stop(server));
+        Finish(engine.DisposeAsync());
+
+        void SendAndWait(Socket socket, int count)
+        {
+            for (int end = at + count; at < end;) at += socket.Send(sent, at, end - at, SocketFlags.None);
+            arrived.WaitFor(at);
         }
     }
 }

@@ -16,9 +16,6 @@ internal enum BlockKind : byte
 
     /// <summary>A stretch of a <see cref="Run"/> that several connections share; one reference is given back.</summary>
     Run,
-
-    /// <summary>A stretch of a receive buffer of the engine, which takes it back.</summary>
-    Lent,
 }
 
 /// <summary>
@@ -44,8 +41,6 @@ internal sealed unsafe class Block
 
     internal int Capacity;
 
-    /// <summary>Number of the receive buffer, for lent blocks.</summary>
-    internal int LentBuffer;
     internal BlockKind Kind;
     internal Run? Run;
     internal IMemoryOwner<byte>? Owner;

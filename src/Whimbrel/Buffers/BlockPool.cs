@@ -28,9 +28,6 @@ internal sealed unsafe class BlockPool
     private int _freeRunCount;
     private readonly List<Run> _idleRuns = [];
 
-    /// <summary>Called with the number of a receive buffer for each block of it that is returned. The engine that lends sets it.</summary>
-    internal Action<int>? LentReturned { get; set; }
-
     /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
     internal int Outstanding { get; private set; }
 
@@ -88,17 +85,6 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    /// <summary>Queues a stretch of a receive buffer, which comes back by <see cref="LentReturned"/>.</summary>
-    internal Block TakeLent(byte* memory, int length, int buffer)
-    {
-        Block block = TakeHeader(BlockKind.Lent);
-        block.Memory = memory;
-        block.Capacity = length;
-        block.End = length;
-        block.LentBuffer = buffer;
-        return block;
-    }
-
     private Block TakeHeader(BlockKind kind)
     {
         Outstanding++;
@@ -146,9 +132,6 @@ internal sealed unsafe class BlockPool
             case BlockKind.Run:
                 Release(block.Run!);
                 block.Run = null;
-                break;
-            case BlockKind.Lent:
-                LentReturned!(block.LentBuffer);
                 break;
         }
 

@@ -147,15 +147,6 @@ internal sealed unsafe partial class Connection
         int length = head.Length + body.Length;
         if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
         {
-            if (Loop.TryLend(this, head) is { } lent)
-            {
-                Enqueue(lent);
-                _queued += head.Length;
-                MarkDirty();
-                Loop.FlushIfMany();
-                return;
-            }
-
             int sent = Loop.TrySendNow(this, head);
             if (_sendError != 0) return;
             CountSent(sent);

@@ -17,7 +17,7 @@ namespace Whimbrel;
 /// <list type="number">
 /// <item>Everything about a resident happens on its loop's thread. Only <see cref="Wake"/> may be called from elsewhere.</item>
 /// <item>The engine reports completions and holds no policy: it never decides to close, pause or retry for a session.</item>
-/// <item>A received block is valid until the complete-call returns; a send queue may keep it longer, by <see cref="TryLend"/>.</item>
+/// <item>A received block is valid until the complete-call returns.</item>
 /// <item>One send is in flight per connection.</item>
 /// <item>After <see cref="Detach"/> has completed, the descriptor is closed and no completion follows.</item>
 /// <item>No verb calls a session. What a verb finds out early (a send that fails) is noted and delivered from the
@@ -150,12 +150,6 @@ public abstract partial class Loop
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
-
-    /// <summary>
-    /// A block that holds these bytes where they are, when they lie in the buffer that is being delivered and the engine can leave
-    /// it to the queue until they are sent; else null. With nothing queued only.
-    /// </summary>
-    internal virtual Block? TryLend(Connection connection, ReadOnlySpan<byte> data) => null;
 
     /// <summary>Send FIN.</summary>
     internal abstract void FinishSend(Connection connection);

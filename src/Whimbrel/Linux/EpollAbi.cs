@@ -15,6 +15,7 @@ internal static class EpollAbi
 
     internal const uint EPOLLIN = 0x1;
     internal const uint EPOLLOUT = 0x4;
+    internal const uint EPOLLPRI = 0x2;
     internal const uint EPOLLERR = 0x8;
     internal const uint EPOLLHUP = 0x10;
     internal const uint EPOLLRDHUP = 0x2000;

@@ -57,6 +57,7 @@ internal static class UringAbi
     internal const byte IOSQE_BUFFER_SELECT = 1 << 5;
 
     internal const ushort IORING_ACCEPT_MULTISHOT = 1 << 0;
+    internal const uint IORING_POLL_ADD_MULTI = 1 << 0;
     internal const ushort IORING_RECV_MULTISHOT = 1 << 1;
 
     internal const uint IORING_CQE_F_BUFFER = 1 << 0;

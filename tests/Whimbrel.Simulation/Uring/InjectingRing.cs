@@ -114,6 +114,16 @@ internal sealed unsafe class InjectingRing : PlainRing
 
     internal override int SendNow(int fd, byte* bytes, int length) => _plan.SendsNow(ref length) is not 0 and int error ? -error : _kernel.SendNow(fd, bytes, length);
 
+    internal override int ReceiveNow(int fd)
+    {
+        if (_plan.ReceivesNow() is not 0 and int error) return -error;
+        int result = _kernel.ReceiveNow(fd);
+        if (result > 0) new ReadOnlySpan<byte>(_kernel.LargeBuffer, result).CopyTo(new Span<byte>(LargeBuffer, LargeBufferBytes));
+        return result;
+    }
+
+    internal override bool WasReset(int fd) => _kernel.WasReset(fd);
+
     internal override EndPoint? LocalEndPointOf(int fd) => _kernel.LocalEndPointOf(fd);
 
     internal override PeerAddress PeerAddressOf(int fd) => _kernel.PeerAddressOf(fd);

@@ -87,6 +87,9 @@ internal sealed class InjectionPlan(int seed)
                 entry.Priority = 0;
                 entry.TotalLength = 0;
                 break;
+            case UringAbi.IORING_OP_POLL_ADD when entry.Length != 0 && Chance(_chances.Single, "multishots that end"):
+                entry.Length = 0;
+                break;
         }
     }
 
@@ -98,6 +101,15 @@ internal sealed class InjectionPlan(int seed)
         Shorten(ref entry);
         length = (int)entry.Length;
         return 0;
+    }
+
+    // The error of a receive that is not queued, 0: it is passed on.
+    internal int ReceivesNow()
+    {
+        SubmissionEntry entry = new() { Opcode = UringAbi.IORING_OP_RECV };
+        int error = Fails(in entry);
+        // Nothing there is not a fault but a fact: the poll relies on it.
+        return error is Errno.ECANCELED or Errno.EAGAIN ? Errno.EINTR : error;
     }
 
     internal bool HoldsBack() => Chance(_chances.Hold, "completions held back");

@@ -4,7 +4,7 @@ namespace Whimbrel.Simulation.Uring;
 internal sealed record RingFaults
 {
     // What the tally of a long run must hold: see SimKernel.Chance.
-    internal const int Kinds = 27;
+    internal const int Kinds = 29;
 
     // An enter does nothing and says EINTR, EAGAIN, EBUSY or ENOMEM.
     public int EnterError { get; init; }

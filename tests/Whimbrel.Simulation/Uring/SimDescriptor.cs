@@ -30,6 +30,16 @@ internal sealed class SimDescriptor
     // A receive would give something: bytes, the end or an error.
     internal bool IsReadable => IsReadShut || Socket!.IsReadable;
 
+    // What a receive would find now; and what the last event of a poll told of.
+    internal (int Bytes, int Ends) Input => (Socket!.Available, (Socket.HasFinish ? 1 : 0) | (Socket.IsReset ? 2 : 0) | (IsReadShut ? 4 : 0));
+
+    internal (int Bytes, int Ends) PollSaw { get; set; }
+
+    internal bool HasNews => Input.Bytes > PollSaw.Bytes || Input.Ends != PollSaw.Ends;
+
+    // Urgent bytes came: a receive may stop before them.
+    internal bool IsUrgent { get; set; }
+
     internal bool IsNonBlocking { get; set; }
 
     internal bool ResetsOnClose { get; set; }

@@ -37,6 +37,12 @@ internal sealed unsafe partial class SimRing
             case UringAbi.IORING_OP_ACCEPT:
                 operation.IsMultishot = (entry.Priority & UringAbi.IORING_ACCEPT_MULTISHOT) != 0;
                 break;
+            case UringAbi.IORING_OP_POLL_ADD:
+                operation.IsMultishot = (entry.Length & UringAbi.IORING_POLL_ADD_MULTI) != 0;
+                if (operation.IsMultishot && !IsForInput(operation)) throw _kernel.Violation("a multishot poll that is not for input");
+                // What is there when it begins is news.
+                operation.Descriptor!.PollSaw = default;
+                break;
             case UringAbi.IORING_OP_SEND:
                 SetPieces(operation, 1)[0] = ((nint)entry.Address, (int)entry.Length);
                 operation.Sum = SumOf(operation);
@@ -136,6 +142,7 @@ internal sealed unsafe partial class SimRing
             case UringAbi.IORING_OP_ACCEPT:
                 return descriptor!.Listening!.Waiting.Count > 0;
             case UringAbi.IORING_OP_POLL_ADD:
+                if (IsForInput(operation)) return IsAnswered(descriptor!) && descriptor!.HasNews;
                 return descriptor!.Listening is { } listening ? listening.Waiting.Count > 0 : !descriptor.IsAsked || IsAnswered(descriptor);
             default:
                 return true;
@@ -177,8 +184,7 @@ internal sealed unsafe partial class SimRing
                 Accept(operation, operation.Descriptor!);
                 return;
             case UringAbi.IORING_OP_POLL_ADD:
-                if (operation.MustEnd && operation.Descriptor!.IsAsked && !IsAnswered(operation.Descriptor)) End(operation, -Errno.ECANCELED);
-                else End(operation, PollResult(operation.Descriptor!));
+                Poll(operation, operation.Descriptor!);
                 return;
             case UringAbi.IORING_OP_CLOSE:
                 CloseDescriptor(operation);
@@ -193,6 +199,8 @@ internal sealed unsafe partial class SimRing
     {
         if (operation.PieceCount > 0 && SumOf(operation) != operation.Sum) throw _kernel.Violation($"the {operation.Length} bytes of a send changed while it was running");
         operation.IsEnded = true;
+        // As in Linux: who asks next, even before this is told, finds the end.
+        if (result == -Errno.ECONNRESET && operation.Descriptor is { } descriptor) descriptor.ResetWasTold = true;
         _late.Add(new Told(operation, result, flags, true));
     }
 
@@ -283,6 +291,38 @@ internal sealed unsafe partial class SimRing
         End(operation, 0);
     }
 
+    // By a call: the number of bytes, 0 for the end, or minus the error number.
+    private int ReceiveFrom(SimDescriptor descriptor, Span<byte> into)
+    {
+        if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;
+        if (_kernel.Chance(_kernel.Faults.Fatal, "receive that fails"))
+        {
+            if (_kernel.Dice.Chance(700)) socket.Reset();
+            else return -_kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO);
+        }
+
+        if (!descriptor.IsReadable)
+        {
+            descriptor.IsUrgent = false;
+            return -Errno.EAGAIN;
+        }
+
+        if (socket.Available == 0)
+        {
+            if (!socket.IsReset || descriptor.ResetWasTold) return 0;
+            descriptor.ResetWasTold = true;
+            return -Errno.ECONNRESET;
+        }
+
+        // All that is there, but for urgent bytes, which a receive stops at.
+        int most = into.Length;
+        if (descriptor.IsUrgent && _kernel.Dice.Chance(500)) most = _kernel.Dice.Next(1, most);
+        int count = socket.Read(into[..most]);
+        descriptor.PollSaw = descriptor.PollSaw with { Bytes = Math.Min(descriptor.PollSaw.Bytes, socket.Available) };
+        _kernel.Trace.Add("receive-now", descriptor.Number, count);
+        return count;
+    }
+
     // ------------------------------------------------------------------ send
 
     private void Send(SimOperation operation, SimDescriptor descriptor)
@@ -354,6 +394,37 @@ internal sealed unsafe partial class SimRing
             else Bring(operation, number, 0);
         }
         while (!operation.IsEnded && descriptor.Listening.Waiting.Count > 0 && _kernel.Dice.Chance(500));
+    }
+
+    // Of a connection: for bytes, the end or an error.
+    private static bool IsForInput(SimOperation operation) => operation.Descriptor!.Socket is not null && (operation.Events & EpollAbi.EPOLLIN) != 0;
+
+    private void Poll(SimOperation operation, SimDescriptor descriptor)
+    {
+        bool isCancelled = IsForInput(operation) ? !descriptor.HasNews : descriptor.IsAsked && !IsAnswered(descriptor);
+        if (operation.MustEnd && isCancelled)
+        {
+            End(operation, -Errno.ECANCELED);
+            return;
+        }
+
+        if (!IsForInput(operation))
+        {
+            End(operation, PollResult(descriptor));
+            return;
+        }
+
+        // Told once; what comes later is told again.
+        descriptor.PollSaw = descriptor.Input;
+        uint events = EpollAbi.EPOLLIN;
+        if (descriptor.Input.Ends != 0) events |= EpollAbi.EPOLLRDHUP;
+        if (_kernel.Chance(_kernel.Faults.Short, "urgent bytes"))
+        {
+            descriptor.IsUrgent = true;
+            events |= EpollAbi.EPOLLPRI;
+        }
+
+        Bring(operation, (int)events, 0);
     }
 
     private static int PollResult(SimDescriptor descriptor)

@@ -131,7 +131,6 @@ internal sealed unsafe partial class SimRing : PlainRing
             _late.RemoveAt(index);
             CompletionEntry entry = new() { UserData = told.Operation.Mark, Result = told.Result, Flags = told.Flags };
             _kernel.Trace.Add("told", (int)(entry.UserData >> 56), entry.Result);
-            if (told.Result == -Errno.ECONNRESET && told.Operation.Descriptor is { } descriptor) descriptor.ResetWasTold = true;
             if (told.IsLast) Forget(told.Operation);
             if (_overflow.Count == 0 && HasRoom) Write(entry);
             else Overflow(entry);
@@ -190,6 +189,16 @@ internal sealed unsafe partial class SimRing : PlainRing
         if (result == -Errno.ECONNRESET) descriptor.ResetWasTold = true;
         return result;
     }
+
+    internal override int ReceiveNow(int fd)
+    {
+        SimDescriptor descriptor = _kernel.Get(fd, "ReceiveNow");
+        if (_running.Exists(o => ReferenceEquals(o.Descriptor, descriptor) && o.Opcode == UringAbi.IORING_OP_RECV)) throw _kernel.Violation("a direct receive beside one of the ring");
+        if (_kernel.Chance(_kernel.Faults.Passing, "direct receive that is not done")) return -_kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS);
+        return ReceiveFrom(descriptor, new Span<byte>(LargeBuffer, LargeBufferBytes));
+    }
+
+    internal override bool WasReset(int fd) => _kernel.Get(fd, "WasReset").Socket!.IsReset;
 
     internal override EndPoint? LocalEndPointOf(int fd)
     {
@@ -261,7 +270,7 @@ internal sealed unsafe partial class SimRing : PlainRing
     private void TakeBuffersOfTheEnd()
     {
         TakeBuffers(all: true);
-        int missing = _isOurs.Count(static isOurs => !isOurs) - HeldBack;
+        int missing = _isOurs.Count(static isOurs => !isOurs);
         if (missing > 0) throw _kernel.Violation($"{missing} receive buffers were not given back");
     }
 }

@@ -53,6 +53,7 @@ public sealed class UringSimulationTests
 
     // Seeds that find a defect that was there, with what it was (docs/design/0015).
     [Theory]
+    [InlineData(3)] // a send was told of a reset, and the receive saw the end of all bytes before the session knew
     [InlineData(36)] // after an odd error of a send the session waited for its peer for ever
     [InlineData(96)] // an interrupted poll failed a dial
     [InlineData(300)] // a cancel of a send that had done nothing was not repeated, and the stop of the engine hung

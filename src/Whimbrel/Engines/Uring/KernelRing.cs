@@ -293,6 +293,20 @@ internal sealed unsafe class KernelRing : Ring
         return taken >= 0 ? (int)taken : -Syscall.LastError;
     }
 
+    internal override int ReceiveNow(int fd)
+    {
+        nint received = Syscall.Receive(fd, LargeBuffer, (nuint)LargeBufferBytes, SocketAbi.MSG_DONTWAIT);
+        return received >= 0 ? (int)received : -Syscall.LastError;
+    }
+
+    internal override bool WasReset(int fd)
+    {
+        // Its first byte is the state. A Unix socket has none.
+        ulong info = 0;
+        uint length = sizeof(ulong);
+        return Syscall.GetSocketOption(fd, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_INFO, &info, &length) == 0 && (byte)info == SocketAbi.TCP_CLOSE;
+    }
+
     internal override EndPoint? LocalEndPointOf(int fd) => SocketFactory.LocalEndPointOf(fd);
 
     internal override PeerAddress PeerAddressOf(int fd)

@@ -42,8 +42,7 @@ internal abstract unsafe class Ring
     private readonly int _bufferCount;
     private readonly int _bufferBytes;
     private readonly byte* _buffers;
-    private readonly ushort[] _heldBack; // buffers that are not offered to the kernel
-    private int _toHoldBack;
+    private readonly byte* _largeBuffer;
     private readonly byte* _scratch;
     private protected readonly ProvidedBuffer* _bufferRing;
     private uint _submitTail;
@@ -63,8 +62,8 @@ internal abstract unsafe class Ring
         Debug.Assert((bufferCount * sizeof(ProvidedBuffer)) + sizeof(ulong) <= PageBytes, "the ring of buffers has one page");
         _bufferCount = bufferCount;
         _bufferBytes = bufferBytes;
-        _heldBack = new ushort[bufferCount / 2];
         _buffers = (byte*)NativeMemory.AlignedAlloc((nuint)(bufferCount * bufferBytes), PageBytes);
+        _largeBuffer = (byte*)NativeMemory.AlignedAlloc((nuint)LargeBufferBytes, PageBytes);
         _bufferRing = (ProvidedBuffer*)NativeMemory.AlignedAlloc(PageBytes, PageBytes);
         _scratch = (byte*)NativeMemory.AlignedAlloc(ScratchBytes, 64);
         NativeMemory.Clear(_bufferRing, PageBytes);
@@ -77,8 +76,13 @@ internal abstract unsafe class Ring
     /// <summary>From this size on a receive counts as a large one: half of a buffer.</summary>
     internal int LargeReceiveBytes => _bufferBytes / 2;
 
-    /// <summary>Buffers that are neither with the kernel nor in use.</summary>
-    internal int HeldBack { get; private set; }
+    /// <summary>Below this size a receive counts as a small one.</summary>
+    internal int SmallReceiveBytes => _bufferBytes / 8;
+
+    /// <summary>Where <see cref="ReceiveNow"/> puts what it brings.</summary>
+    internal byte* LargeBuffer => _largeBuffer;
+
+    internal int LargeBufferBytes => _bufferBytes * 2;
 
     /// <summary>Completions that can be taken now.</summary>
     internal int Ready => _aside.Count + (int)(Volatile.Read(ref *_completeTail) - _completeHead);
@@ -227,30 +231,8 @@ internal abstract unsafe class Ring
 
     internal byte* BufferAt(int id) => _buffers + ((long)id * _bufferBytes);
 
-    /// <summary>True for bytes that lie in this receive buffer.</summary>
-    internal bool IsIn(int id, byte* pointer, int length) => pointer >= BufferAt(id) && pointer + length <= BufferAt(id) + _bufferBytes;
-
-    /// <summary>The kernel may receive into it again, from the next submit on, unless buffers are held back.</summary>
+    /// <summary>The kernel may receive into it again, from the next submit on.</summary>
     internal void ReturnBuffer(int id)
-    {
-        if (HeldBack < _toHoldBack) _heldBack[HeldBack++] = (ushort)id;
-        else Offer(id);
-    }
-
-    /// <summary>
-    /// Half of the buffers are kept from the kernel as they come back. It uses all that are offered, one after the other: with large
-    /// receives fewer of them stay in the cache.
-    /// </summary>
-    internal void HoldBack() => _toHoldBack = _heldBack.Length;
-
-    /// <summary>All buffers are offered, which is how a ring begins: small receives run out of them sooner than out of cache.</summary>
-    internal void OfferAll()
-    {
-        _toHoldBack = 0;
-        while (HeldBack > 0) Offer(_heldBack[--HeldBack]);
-    }
-
-    private void Offer(int id)
     {
         // Field by field: the tail of the ring lies over the unused field of the first entry.
         ProvidedBuffer* buffer = _bufferRing + (_bufferTail & (_bufferCount - 1));
@@ -263,6 +245,7 @@ internal abstract unsafe class Ring
     private protected void FreeMemory()
     {
         NativeMemory.AlignedFree(_buffers);
+        NativeMemory.AlignedFree(_largeBuffer);
         NativeMemory.AlignedFree(_bufferRing);
         NativeMemory.AlignedFree(_scratch);
     }
@@ -301,6 +284,12 @@ internal abstract unsafe class Ring
 
     /// <summary>Sends what there is room for, on a socket without a send under way. The number of bytes taken, or minus the error number: EAGAIN for no room.</summary>
     internal abstract int SendNow(int fd, byte* bytes, int length);
+
+    /// <summary>Receives into <see cref="LargeBuffer"/> what is there. The number of bytes, 0 for the end, or minus the error number: EAGAIN for nothing.</summary>
+    internal abstract int ReceiveNow(int fd);
+
+    /// <summary>The connection has ended by a reset, or by the system giving it up, whoever was told.</summary>
+    internal abstract bool WasReset(int fd);
 
     internal abstract EndPoint? LocalEndPointOf(int fd);
 

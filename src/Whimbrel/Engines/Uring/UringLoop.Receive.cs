@@ -6,22 +6,34 @@ namespace Whimbrel.Engines.Uring;
 
 /// <summary>
 /// Bytes in. A connection has no buffer of its own: the kernel takes one of the loop's when bytes arrive. When there is none,
-/// the receive ends and the connection is parked until buffers are back.
+/// the receive ends and the connection is parked until buffers are back. Where much arrives at a time the kernel only tells that
+/// something has, and a call receives it into the one buffer that is always in the cache (docs/design/0014).
 /// </summary>
-// Safe: a receive buffer is read between its completion and ReturnBuffer only.
+// Safe: a receive buffer is read between its completion and ReturnBuffer only, the large one until its callback has returned.
 internal sealed unsafe partial class UringLoop
 {
     /// <summary>After so many bytes a receive ends and is started anew: most that one connection takes before it can be paused (contract 10).</summary>
     private const uint ReceiveLimitBytes = 256 * 1024;
 
-    // This turn had a large receive.
-    private bool _receivesLarge;
+    /// <summary>So many small receives in a row, and a connection with large ones is received by the ring again.</summary>
+    private const byte SmallInARow = 16;
+
+    /// <summary>What must be received until the socket says that there is nothing: the poll does not come again for it.</summary>
+    private const uint UntilEmpty = EpollAbi.EPOLLRDHUP | EpollAbi.EPOLLHUP | EpollAbi.EPOLLERR | EpollAbi.EPOLLPRI;
+
+    // Connections with large receives that have more, or may have: received from again after the next enter, in this order.
+    private readonly Queue<ulong> _again = new();
 
     internal override void StartReceive(Resident resident)
     {
         ref UringSlot slot = ref _slots[resident.Slot];
         slot.IsWanted = true;
-        if (!NeedsReceive(resident.Slot)) return;
+        if (!NeedsReceive(resident.Slot))
+        {
+            if (slot.IsReady) ReceiveAgain(resident);
+            return;
+        }
+
         if (resident is not Connection)
         {
             if (resident is Listener listener) StartAccept(listener);
@@ -38,6 +50,13 @@ internal sealed unsafe partial class UringLoop
             return;
         }
 
+        if (slot.IsLarge)
+        {
+            PushPoll(resident, EpollAbi.EPOLLIN | UntilEmpty, RingOperation.ReceiveReady, isMultishot: true);
+            return;
+        }
+
+        slot.IsReady = slot.IsReadyUntilEmpty = false;
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_RECV;
         entry.Flags = UringAbi.IOSQE_BUFFER_SELECT;
@@ -53,7 +72,7 @@ internal sealed unsafe partial class UringLoop
     {
         ref UringSlot s = ref _slots[slot];
         // A listener polls for somebody to shed; a connection for the answer to a fast open, and receives beside it.
-        const OperationSet underWay = OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError;
+        const OperationSet underWay = OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady;
         const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
         return s.IsWanted && !s.IsParked && !s.IsDetaching && (s.Has & (s.IsDeferred ? underWayDeferred : underWay)) == 0;
     }
@@ -98,30 +117,122 @@ internal sealed unsafe partial class UringLoop
         int buffer = (flags & UringAbi.IORING_CQE_F_BUFFER) != 0 ? (int)(flags >> UringAbi.IORING_CQE_BUFFER_SHIFT) : -1;
         if (result > 0 && buffer >= 0 && !_slots[slot].IsDetaching)
         {
-            if (result >= _ring.LargeReceiveBytes)
-            {
-                _receivesLarge = true;
-                _ring.HoldBack();
-            }
-
+            if (result >= _ring.LargeReceiveBytes) TurnLarge(connection, slot, hasMore: (flags & UringAbi.IORING_CQE_F_MORE) != 0);
             uint generation = connection.SlotGeneration;
-            byte* bytes = _ring.BufferAt(buffer);
-            _delivering = buffer;
-            connection.CompleteReceive(new ReadOnlySpan<byte>(bytes, result));
-            _delivering = -1;
-            if (_lends[buffer] == 0)
-            {
-                Poison(new Span<byte>(bytes, result));
-                _ring.ReturnBuffer(buffer);
-            }
-
+            Span<byte> bytes = new(_ring.BufferAt(buffer), result);
+            connection.CompleteReceive(bytes);
+            Poison(bytes);
+            _ring.ReturnBuffer(buffer);
             // The callback may have ended it. A receive that has not ended goes on by itself.
             if (connection.Slot == slot && connection.SlotGeneration == generation && NeedsReceive(slot)) StartReceive(connection);
             return;
         }
 
         if (buffer >= 0) _ring.ReturnBuffer(buffer);
-        if (_slots[slot].IsDetaching) return;
+        if (!_slots[slot].IsDetaching) ReceiveEnded(connection, slot, result);
+    }
+
+    /// <summary>From now on by calls. A receive of the ring ends by its limit soon; where the kernel knows none it is cancelled.</summary>
+    private void TurnLarge(Connection connection, int slot, bool hasMore)
+    {
+        _slots[slot].IsLarge = true;
+        _slots[slot].SmallReceives = 0;
+        if (hasMore && !_ring.CanLimitReceive && (_slots[slot].Has & OperationSet.CancelReceive) == 0) PushCancel(connection, RingOperation.CancelReceive, RingOperation.Receive);
+    }
+
+    /// <summary>
+    /// Something has arrived. The poll goes on, and comes again for what arrives from now on, not for what is there: that is remembered
+    /// until a receive has found the end of it.
+    /// </summary>
+    private void BecameReady(Connection connection, int slot, int events)
+    {
+        ref UringSlot s = ref _slots[slot];
+        if (s.IsDetaching) return;
+        if (events > 0)
+        {
+            s.IsReady = true;
+            s.IsReadyUntilEmpty |= ((uint)events & UntilEmpty) != 0;
+            // Somebody who stopped meanwhile receives it when he goes on.
+            if (s.IsWanted && !s.IsAgain) ReceiveReady(connection, slot);
+            return;
+        }
+
+        // Cancelled, or not done at all.
+        if (NeedsReceive(slot)) StartReceive(connection);
+    }
+
+    /// <summary>Receives by calls until there is no more, or so much that the others must have their turn.</summary>
+    private void ReceiveReady(Connection connection, int slot)
+    {
+        uint generation = connection.SlotGeneration;
+        for (uint most = ReceiveLimitBytes; most > 0;)
+        {
+            int result = _ring.ReceiveNow(_slots[slot].Fd);
+            if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
+            if (result <= 0)
+            {
+                _slots[slot].IsReady = _slots[slot].IsReadyUntilEmpty = false;
+                if (result != -Errno.EAGAIN) ReceiveEnded(connection, slot, result);
+                else if (NeedsReceive(slot)) StartReceive(connection);
+                return;
+            }
+
+            _slots[slot].IsReady = result == _ring.LargeBufferBytes || _slots[slot].IsReadyUntilEmpty;
+            NoteSize(connection, slot, result);
+            Span<byte> bytes = new(_ring.LargeBuffer, result);
+            connection.CompleteReceive(bytes);
+            Poison(bytes);
+            // The callback may have ended it, or stopped it.
+            if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
+            if (!_slots[slot].IsReady)
+            {
+                if (NeedsReceive(slot)) StartReceive(connection);
+                return;
+            }
+
+            most -= Math.Min(most, (uint)_ring.LargeBufferBytes);
+        }
+
+        ReceiveAgain(connection);
+    }
+
+    private void ReceiveAgain(Resident resident)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        if (slot.IsAgain || slot.IsDetaching) return;
+        slot.IsAgain = true;
+        _again.Enqueue(MarkOf(RingOperation.ReceiveReady, resident));
+    }
+
+    private void ReceiveAgain()
+    {
+        for (int budget = _again.Count; budget > 0; budget--)
+        {
+            if (AtMark(_again.Dequeue()) is not Connection connection) continue;
+            ref UringSlot slot = ref _slots[connection.Slot];
+            slot.IsAgain = false;
+            if (slot.IsReady && slot.IsWanted && !slot.IsDetaching) ReceiveReady(connection, connection.Slot);
+        }
+    }
+
+    /// <summary>After some small ones in a row the ring receives again, as soon as the poll has ended.</summary>
+    private void NoteSize(Connection connection, int slot, int bytes)
+    {
+        ref UringSlot s = ref _slots[slot];
+        if (!s.IsLarge) return;
+        s.SmallReceives = bytes < _ring.SmallReceiveBytes ? (byte)(s.SmallReceives + 1) : (byte)0;
+        if (s.SmallReceives < SmallInARow) return;
+        s.IsLarge = false;
+        if ((s.Has & (OperationSet.ReceiveReady | OperationSet.CancelReceiveReady)) == OperationSet.ReceiveReady) PushCancel(connection, RingOperation.CancelReceiveReady, RingOperation.ReceiveReady);
+    }
+
+    /// <summary>
+    /// A socket tells of a reset once, and it may have told a send whose completion is still to come. Then it must not look like the
+    /// end of all bytes.
+    /// </summary>
+    private void ReceiveEnded(Connection connection, int slot, int result)
+    {
+        if (result == 0 && (_slots[slot].Has & OperationSet.Send) != 0 && _ring.WasReset(_slots[slot].Fd)) result = -Errno.ECONNRESET;
         if (result == 0)
         {
             _slots[slot].IsWanted = false;
@@ -139,7 +250,6 @@ internal sealed unsafe partial class UringLoop
         {
             case Errno.ENOBUFS:
                 Counters.ReceivesParked++;
-                if (!_receivesLarge) _ring.OfferAll();
                 if (!_slots[slot].IsWanted) return;
                 _slots[slot].IsParked = true;
                 _parked.Enqueue(MarkOf(RingOperation.Receive, connection));

@@ -5,8 +5,8 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// Bytes out: one operation for what the queue holds at the flush. The kernel waits for room in the socket by itself. A connection
-/// that is alone in the flush sends by a call instead (docs/design/0014).
+/// Bytes out: one operation for what the queue holds at the flush. The kernel waits for room in the socket by itself. A large send
+/// with nothing queued, and a connection that is alone in the flush, go by a call instead (docs/design/0014).
 /// </summary>
 // Safe: blocks stay in the queue until the send has completed; message and vectors are scratch of the ring, read at the submit.
 internal sealed unsafe partial class UringLoop
@@ -40,6 +40,28 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
+    /// A large send goes at once, out of the caller's memory: what it holds is in the cache now, and nothing is copied. What the socket
+    /// does not take is queued, and waits for room as an operation.
+    /// </summary>
+    internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
+    {
+        ref UringSlot slot = ref _slots[connection.Slot];
+        if (slot.IsDeferred || slot.WasShort) return 0;
+        Counters.Sends++;
+        int result;
+        fixed (byte* bytes = data) result = _ring.SendNow(slot.Fd, bytes, data.Length);
+        slot.WasShort = result < data.Length;
+        if (result >= 0) return result;
+        if (SaysNothing(result)) return 0;
+        SendBroke(connection.Slot, -result);
+        connection.FailSend(-result);
+        return 0;
+    }
+
+    /// <summary>No room, or an error that is not about the connection: the operation finds out.</summary>
+    private static bool SaysNothing(int result) => result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM;
+
+    /// <summary>
     /// The completion of an operation that goes alone would end the wait for what comes next: a turn and an enter for nothing.
     /// False when it has to wait, and when the system says nothing for certain.
     /// </summary>
@@ -48,7 +70,7 @@ internal sealed unsafe partial class UringLoop
         ref UringSlot slot = ref _slots[connection.Slot];
         if (slot.IsDeferred || slot.WasShort) return false;
         int result = _ring.SendNow(slot.Fd, head.Memory + head.Start, head.Length);
-        if (result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) return false;
+        if (SaysNothing(result)) return false;
         slot.Offered = head.Length;
         Sent(connection, connection.Slot, result);
         return true;
@@ -132,45 +154,5 @@ internal sealed unsafe partial class UringLoop
         ref UringSlot slot = ref _slots[connection.Slot];
         if (slot.IsDeferred) slot.FinishesLater = true;
         else _ring.FinishSend(slot.Fd);
-    }
-
-    // ------------------------------------------------------------------ lending receive buffers
-
-    // Blocks that hold a buffer, by buffer; and how many buffers are held.
-    private byte[] _lends = [];
-    private int _lentBuffers;
-
-    // Tells the buffers of a ring that was given up from those of the next.
-    private int _ringNumber;
-
-    // The buffer that is being delivered, or -1.
-    private int _delivering = -1;
-
-    /// <summary>
-    /// A quarter of the buffers at most, which is half of those that are offered while receives are large (docs/design/0014), and none
-    /// for a connection whose peer does not take all at once: whoever does not read must not hold what the others receive into.
-    /// </summary>
-    internal override Block? TryLend(Connection connection, ReadOnlySpan<byte> data)
-    {
-        int buffer = _delivering;
-        if (buffer < 0 || _slots[connection.Slot].WasShort) return null;
-        fixed (byte* bytes = data)
-        {
-            if (!_ring.IsIn(buffer, bytes, data.Length)) return null;
-            if (_lends[buffer] == byte.MaxValue || (_lends[buffer] == 0 && _lentBuffers >= _ring.BufferCount / 4)) return null;
-            if (_lends[buffer]++ == 0) _lentBuffers++;
-            return Blocks.TakeLent(bytes, data.Length, buffer | (_ringNumber << 8));
-        }
-    }
-
-    /// <summary>A block that held a buffer is returned.</summary>
-    private void TakeBack(int mark)
-    {
-        // Of a ring that was given up: its memory stays, its buffers are nobody's.
-        if (mark >> 8 != _ringNumber) return;
-        int buffer = mark & 0xFF;
-        if (--_lends[buffer] > 0) return;
-        _lentBuffers--;
-        if (buffer != _delivering) _ring.ReturnBuffer(buffer);
     }
 }

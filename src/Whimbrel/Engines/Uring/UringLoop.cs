@@ -10,8 +10,8 @@ namespace Whimbrel.Engines.Uring;
 
 /// <summary>
 /// io_uring: one ring per loop, one enter per turn that hands over all operations, waits and brings the completions.
-/// Accepts and receives go on by themselves (multishot) into buffers that all connections of the loop share; sends point at
-/// the blocks of the queue. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; receives are in
+/// Accepts and receives go on by themselves (multishot) into buffers that all connections of the loop share, large receives are
+/// calls; sends point at the blocks of the queue. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>; receives are in
 /// UringLoop.Receive.cs, sends in UringLoop.Send.cs, the kernel in <see cref="Ring"/>.
 /// </summary>
 /// <remarks>
@@ -46,7 +46,6 @@ internal sealed unsafe partial class UringLoop : Loop
         : base(engine, index)
     {
         _open = open;
-        Blocks.LentReturned = TakeBack;
     }
 
     /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
@@ -60,11 +59,7 @@ internal sealed unsafe partial class UringLoop : Loop
             $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md."));
     }
 
-    private protected override void OpenQueue()
-    {
-        Volatile.Write(ref _ring, _open());
-        _lends = new byte[_ring.BufferCount];
-    }
+    private protected override void OpenQueue() => Volatile.Write(ref _ring, _open());
 
     // ------------------------------------------------------------------ naming operations
 
@@ -79,8 +74,8 @@ internal sealed unsafe partial class UringLoop : Loop
         if (!_isWakeArmed) ArmWake();
         if (_stopped.Count > 0) CancelStopped();
         if (_parked.Count > 0) Unpark();
-        _receivesLarge = false;
-        if (timeoutMs != 0 && (_parked.Count > 0 || !TrySleep())) timeoutMs = 0;
+        int again = _again.Count;
+        if (timeoutMs != 0 && (_parked.Count > 0 || again > 0 || !TrySleep())) timeoutMs = 0;
         int error = _brokenBy != 0 ? _brokenBy : _ring.SubmitAndWait(timeoutMs);
         Woke();
         if (error != 0) RingBroke(error);
@@ -92,7 +87,8 @@ internal sealed unsafe partial class UringLoop : Loop
             Deliver(in entry);
         }
 
-        return ready > (_isWakeArmed ? 0 : 1);
+        if (_again.Count > 0) ReceiveAgain();
+        return ready + again > (_isWakeArmed ? 0 : 1);
     }
 
     private protected override void Wake() => Volatile.Read(ref _ring).Wake();
@@ -138,6 +134,9 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.Receive:
                 Received((Connection)resident, slot, entry.Result, entry.Flags);
                 break;
+            case RingOperation.ReceiveReady:
+                BecameReady((Connection)resident, slot, entry.Result);
+                break;
             case RingOperation.Send:
                 Sent((Connection)resident, slot, entry.Result);
                 break;
@@ -156,7 +155,7 @@ internal sealed unsafe partial class UringLoop : Loop
             case RingOperation.CancelReceive:
                 ReceiveCancelled(slot, resident, entry.Result);
                 break;
-            case RingOperation.CancelSend or RingOperation.CancelPoll or RingOperation.CancelReady or RingOperation.CancelWritable:
+            case RingOperation.CancelSend or RingOperation.CancelPoll or RingOperation.CancelReady or RingOperation.CancelWritable or RingOperation.CancelReceiveReady:
                 CancelAgain(resident, operation, entry.Result);
                 break;
             case RingOperation.Close:
@@ -209,17 +208,19 @@ internal sealed unsafe partial class UringLoop : Loop
             RingOperation.CancelSend => RingOperation.Send,
             RingOperation.CancelPoll => RingOperation.Poll,
             RingOperation.CancelReady => RingOperation.DatagramsReady,
+            RingOperation.CancelReceiveReady => RingOperation.ReceiveReady,
             _ => RingOperation.DatagramsWritable,
         };
         if (result < 0 && (_slots[resident.Slot].Has & (OperationSet)(1 << (int)target)) != 0) PushCancel(resident, canceller, target);
     }
 
-    private void PushPoll(Resident resident, uint events, RingOperation operation = RingOperation.Poll)
+    private void PushPoll(Resident resident, uint events, RingOperation operation = RingOperation.Poll, bool isMultishot = false)
     {
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_POLL_ADD;
         entry.Descriptor = _slots[resident.Slot].Fd;
         entry.OperationFlags = events;
+        if (isMultishot) entry.Length = UringAbi.IORING_POLL_ADD_MULTI;
         Push(resident, operation, ref entry);
     }
 
@@ -358,6 +359,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelSend, RingOperation.Send);
         if ((has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Accept);
         if ((has & OperationSet.Poll) != 0) PushCancel(resident, RingOperation.CancelPoll, RingOperation.Poll);
+        if ((has & (OperationSet.ReceiveReady | OperationSet.CancelReceiveReady)) == OperationSet.ReceiveReady) PushCancel(resident, RingOperation.CancelReceiveReady, RingOperation.ReceiveReady);
         if ((has & OperationSet.DatagramsReady) != 0) PushCancel(resident, RingOperation.CancelReady, RingOperation.DatagramsReady);
         if ((has & OperationSet.DatagramsWritable) != 0) PushCancel(resident, RingOperation.CancelWritable, RingOperation.DatagramsWritable);
         if (_slots[slot].Running == 0) CloseDescriptor(resident, slot);
@@ -391,6 +393,7 @@ internal sealed unsafe partial class UringLoop : Loop
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
+        _again.Clear();
     }
 
     /// <summary>
@@ -443,9 +446,7 @@ internal sealed unsafe partial class UringLoop : Loop
         _isWakeArmed = false;
         _stopped.Clear();
         _parked.Clear();
-        Array.Clear(_lends);
-        _lentBuffers = 0;
-        _ringNumber++;
+        _again.Clear();
         for (int slot = 0; slot < _slots.Length; slot++)
         {
             if (ResidentAt(slot) is { } resident) GiveUp(resident, slot);
@@ -492,6 +493,7 @@ internal sealed unsafe partial class UringLoop : Loop
         _slots[slot].Running = 0;
         _slots[slot].Has = OperationSet.None;
         _slots[slot].IsParked = false;
+        _slots[slot].IsAgain = false;
         if (wasClosing) Closed(resident, slot, 0);
         else if (_slots[slot].IsDetaching) CloseDescriptor(resident, slot);
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
@@ -579,6 +581,8 @@ internal enum RingOperation : byte
     DatagramsWritable,
     CancelReady,
     CancelWritable,
+    ReceiveReady,
+    CancelReceiveReady,
 }
 
 /// <summary>The operations that a slot has running, by bit.</summary>
@@ -599,28 +603,6 @@ internal enum OperationSet : ushort
     DatagramsWritable = 1 << RingOperation.DatagramsWritable,
     CancelReady = 1 << RingOperation.CancelReady,
     CancelWritable = 1 << RingOperation.CancelWritable,
-}
-
-/// <summary>Engine data of one resident.</summary>
-internal struct UringSlot
-{
-    internal int Fd;
-
-    /// <summary>Operations without their last completion. The descriptor stays open until it is zero.</summary>
-    internal int Running;
-
-    /// <summary>Of a receive that nobody waited for: told when somebody does.</summary>
-    internal int HeldError;
-    internal OperationSet Has;
-    internal bool IsWanted;
-    internal bool IsParked;
-    internal bool IsDetaching;
-
-    /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
-    internal long Offered;
-    internal bool WasShort;
-
-    /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
-    internal bool IsDeferred;
-    internal bool FinishesLater;
+    ReceiveReady = 1 << RingOperation.ReceiveReady,
+    CancelReceiveReady = 1 << RingOperation.CancelReceiveReady,
 }

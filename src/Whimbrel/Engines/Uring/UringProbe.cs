@@ -54,7 +54,7 @@ internal sealed unsafe class UringProbe
         canLimitReceive = false;
         int* pair = stackalloc int[2];
         if (Syscall.SocketPair(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0, pair) != 0) return $"a socket pair for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
-        string? trouble = TestTraffic(pair[0], pair[1], out canLimitReceive) ?? TestEnd(pair[0], pair[1]) ?? TestAccept();
+        string? trouble = TestTraffic(pair[0], pair[1], out canLimitReceive) ?? TestReady(pair[0], pair[1]) ?? TestEnd(pair[0], pair[1]) ?? TestAccept();
         if (!_isReaderClosed) Syscall.Close(pair[0]);
         Syscall.Close(pair[1]);
         return trouble;
@@ -91,12 +91,29 @@ internal sealed unsafe class UringProbe
         return null;
     }
 
-    /// <summary>A cancelled receive says so, a poll sees room, a read sees a wake-up, and a close closes.</summary>
-    private string? TestEnd(int reader, int writer)
+    /// <summary>A cancelled receive says so, and a multishot poll tells of what is there, of what comes later, and of its cancel.</summary>
+    private string? TestReady(int reader, int writer)
     {
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = _receiveMark, UserData = 5 });
         if (!TryWait(5, out CompletionEntry cancel) || cancel.Result != 0) return "io_uring does not cancel here";
         if (!TryWait(_receiveMark, out CompletionEntry ended) || ended.Result != -Errno.ECANCELED || (ended.Flags & UringAbi.IORING_CQE_F_MORE) != 0) return "a cancelled receive of io_uring did not end";
+        byte one = 1;
+        for (int i = 0; i < 2; i++)
+        {
+            if (Syscall.Send(writer, &one, 1, SocketAbi.MSG_NOSIGNAL) != 1) return $"a send for the test of io_uring: {ErrorText.Of(Syscall.LastError)}";
+            if (i == 0) _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = reader, OperationFlags = EpollAbi.EPOLLIN, Length = UringAbi.IORING_POLL_ADD_MULTI, UserData = 12 });
+            if (!TryWait(12, out CompletionEntry ready) || ready.Result <= 0 || (ready.Flags & UringAbi.IORING_CQE_F_MORE) == 0) return "a multishot poll of io_uring does not work here";
+            if (Syscall.Receive(reader, &one, 1, SocketAbi.MSG_DONTWAIT) != 1) return "a multishot poll of io_uring told of nothing";
+        }
+
+        _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_ASYNC_CANCEL, Descriptor = -1, Address = 12, UserData = 13 });
+        if (!TryWait(13, out CompletionEntry _) || !TryWait(12, out CompletionEntry last) || last.Result != -Errno.ECANCELED) return "a multishot poll of io_uring cannot be cancelled here";
+        return null;
+    }
+
+    /// <summary>A poll sees room, a read sees a wake-up, and a close closes.</summary>
+    private string? TestEnd(int reader, int writer)
+    {
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_POLL_ADD, Descriptor = writer, OperationFlags = EpollAbi.EPOLLOUT, UserData = 6 });
         if (!TryWait(6, out CompletionEntry polled) || polled.Result < 0) return "io_uring does not poll here";
         _ring.Push(new SubmissionEntry { Opcode = UringAbi.IORING_OP_READ, Descriptor = _ring.WakeDescriptor, Address = (ulong)_ring.WakeWord, Length = sizeof(ulong), UserData = 7 });

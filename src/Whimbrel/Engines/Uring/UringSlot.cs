@@ -1,0 +1,36 @@
+namespace Whimbrel.Engines.Uring;
+
+/// <summary>Engine data of one resident.</summary>
+internal struct UringSlot
+{
+    internal int Fd;
+
+    /// <summary>Operations without their last completion. The descriptor stays open until it is zero.</summary>
+    internal int Running;
+
+    /// <summary>Of a receive that nobody waited for: told when somebody does.</summary>
+    internal int HeldError;
+    internal OperationSet Has;
+    internal bool IsWanted;
+    internal bool IsParked;
+    internal bool IsDetaching;
+
+    /// <summary>Its receives are large, and made by calls; and how many in a row were small since.</summary>
+    internal bool IsLarge;
+    internal byte SmallReceives;
+
+    /// <summary>There may be something that no poll tells of any more; and only a receive that finds nothing shows that there is not.</summary>
+    internal bool IsReady;
+    internal bool IsReadyUntilEmpty;
+
+    /// <summary>It is in the list of those that are received from after the next enter.</summary>
+    internal bool IsAgain;
+
+    /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
+    internal long Offered;
+    internal bool WasShort;
+
+    /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
+    internal bool IsDeferred;
+    internal bool FinishesLater;
+}
