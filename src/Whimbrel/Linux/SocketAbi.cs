@@ -36,7 +36,7 @@ internal static class SocketAbi
     internal const int TCP_USER_TIMEOUT = 18;
     internal const int TCP_FASTOPEN = 23;
     internal const int TCP_FASTOPEN_CONNECT = 30;
-    internal const byte TCP_CLOSE = 7; // a state of TCP_INFO
+    internal const int TCP_CLOSE = 7; // a state of TCP_INFO
 
     internal const int IPPROTO_IP = 0;
     internal const int IP_TOS = 1;
