@@ -199,8 +199,6 @@ internal sealed unsafe partial class SimRing
     {
         if (operation.PieceCount > 0 && SumOf(operation) != operation.Sum) throw _kernel.Violation($"the {operation.Length} bytes of a send changed while it was running");
         operation.IsEnded = true;
-        // As in Linux: who asks next, even before this is told, finds the end.
-        if (result == -Errno.ECONNRESET && operation.Descriptor is { } descriptor) descriptor.ResetWasTold = true;
         _late.Add(new Told(operation, result, flags, true));
     }
 
@@ -227,14 +225,10 @@ internal sealed unsafe partial class SimRing
             return;
         }
 
-        if (_kernel.Chance(_kernel.Faults.Fatal, "receive that fails"))
+        if (FailReceive(socket) is not 0 and int error)
         {
-            if (_kernel.Dice.Chance(700)) socket.Reset();
-            else
-            {
-                End(operation, -_kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO));
-                return;
-            }
+            End(operation, -error);
+            return;
         }
 
         do
@@ -275,7 +269,7 @@ internal sealed unsafe partial class SimRing
         _kernel.Trace.Add("receive-end", descriptor.Number, socket.IsReset ? 1 : 0);
         if (socket.IsReset && !descriptor.ResetWasTold)
         {
-            End(operation, -Errno.ECONNRESET);
+            End(operation, TellReset(descriptor));
             return;
         }
 
@@ -291,16 +285,27 @@ internal sealed unsafe partial class SimRing
         End(operation, 0);
     }
 
+    // A reset of the connection, or the error of a receive that fails by itself; else 0.
+    private int FailReceive(MemorySocket socket)
+    {
+        if (!_kernel.Chance(_kernel.Faults.Fatal, "receive that fails")) return 0;
+        if (!_kernel.Dice.Chance(700)) return _kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO);
+        socket.Reset();
+        return 0;
+    }
+
+    // As in Linux: who asks next, even before this completion is told, finds the end.
+    private static int TellReset(SimDescriptor descriptor)
+    {
+        descriptor.ResetWasTold = true;
+        return -Errno.ECONNRESET;
+    }
+
     // By a call: the number of bytes, 0 for the end, or minus the error number.
     private int ReceiveFrom(SimDescriptor descriptor, Span<byte> into)
     {
         if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;
-        if (_kernel.Chance(_kernel.Faults.Fatal, "receive that fails"))
-        {
-            if (_kernel.Dice.Chance(700)) socket.Reset();
-            else return -_kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO);
-        }
-
+        if (FailReceive(socket) is not 0 and int error) return -error;
         if (!descriptor.IsReadable)
         {
             descriptor.IsUrgent = false;
@@ -309,9 +314,7 @@ internal sealed unsafe partial class SimRing
 
         if (socket.Available == 0)
         {
-            if (!socket.IsReset || descriptor.ResetWasTold) return 0;
-            descriptor.ResetWasTold = true;
-            return -Errno.ECONNRESET;
+            return socket.IsReset && !descriptor.ResetWasTold ? TellReset(descriptor) : 0;
         }
 
         // All that is there, but for urgent bytes, which a receive stops at.
@@ -350,9 +353,9 @@ internal sealed unsafe partial class SimRing
 
         if (descriptor.IsWriteShut || socket.IsReset || socket.Other.IsClosed)
         {
-            int error = socket.IsReset && !descriptor.ResetWasTold ? Errno.ECONNRESET : Errno.EPIPE;
-            if (error == Errno.EPIPE && !descriptor.IsWriteShut) socket.Write([0]);
-            return -error;
+            if (socket.IsReset && !descriptor.ResetWasTold) return TellReset(descriptor);
+            if (!descriptor.IsWriteShut) socket.Write([0]);
+            return -Errno.EPIPE;
         }
 
         if (socket.Other.Room == 0) return -Errno.EAGAIN;

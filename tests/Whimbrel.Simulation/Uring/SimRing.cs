@@ -185,9 +185,7 @@ internal sealed unsafe partial class SimRing : PlainRing
         if (!descriptor.IsAsked) throw _kernel.Violation("a direct send on a fast open that nobody has asked");
         if (_running.Exists(o => ReferenceEquals(o.Descriptor, descriptor) && o.Opcode is UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG)) throw _kernel.Violation("a direct send beside a queued one");
         if (_kernel.Chance(_kernel.Faults.Passing, "direct send that is not done")) return -_kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
-        int result = SendTo(descriptor, [((nint)bytes, length)], length);
-        if (result == -Errno.ECONNRESET) descriptor.ResetWasTold = true;
-        return result;
+        return SendTo(descriptor, [((nint)bytes, length)], length);
     }
 
     internal override int ReceiveNow(int fd)

@@ -46,7 +46,7 @@ internal sealed unsafe partial class UringLoop
     internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
     {
         ref UringSlot slot = ref _slots[connection.Slot];
-        if (slot.IsDeferred || slot.WasShort) return 0;
+        if (!TakesCalls(in slot)) return 0;
         Counters.Sends++;
         int result;
         fixed (byte* bytes = data) result = _ring.SendNow(slot.Fd, bytes, data.Length);
@@ -58,6 +58,9 @@ internal sealed unsafe partial class UringLoop
         return 0;
     }
 
+    /// <summary>Its peer has answered, and the last send was taken whole.</summary>
+    private static bool TakesCalls(in UringSlot slot) => !slot.IsDeferred && !slot.WasShort;
+
     /// <summary>No room, or an error that is not about the connection: the operation finds out.</summary>
     private static bool SaysNothing(int result) => result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM;
 
@@ -68,7 +71,7 @@ internal sealed unsafe partial class UringLoop
     private bool TrySendAlone(Connection connection, Block head)
     {
         ref UringSlot slot = ref _slots[connection.Slot];
-        if (slot.IsDeferred || slot.WasShort) return false;
+        if (!TakesCalls(in slot)) return false;
         int result = _ring.SendNow(slot.Fd, head.Memory + head.Start, head.Length);
         if (SaysNothing(result)) return false;
         slot.Offered = head.Length;

@@ -1,6 +1,5 @@
 using System.Net;
 using System.Net.Sockets;
-using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
