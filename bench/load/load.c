@@ -6,7 +6,7 @@
 // the loop around that; `move_phase` is the clock: warm up, measure, drain, close. A wrong byte, a lost connection or a
 // stall ends the program through `fail`; a run that failed never prints a rate.
 //
-// Lines on stdout, for the program that runs us: `window start`, `window end`, for idle `open N`, and the JSON last.
+// Lines on stdout, for the program that runs us: `window near`, `window start`, `window end`, for idle `open N`, and the JSON last.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define MAX_SIZE (1024u * 1024)
 
 enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS, HANDSHAKE, STORM };
-enum phase { WARMING, MEASURING, DRAINING, CLOSING };
+enum phase { WARMING, NEARING, MEASURING, DRAINING, CLOSING };
 
 struct connection {
     int fd;
@@ -660,12 +660,18 @@ static void begin_close(struct worker *w)
 // Warm up, measure, drain: the message counts and the CPU are taken at the same instant, by the one who counts.
 static void move_phase(struct worker *w)
 {
+    if (w->phase == WARMING) {
+        w->phase = NEARING;
+        announce(w, "window near");
+        w->next_phase_ns = epoch_ns + (uint64_t)(warmup * 1e9);
+        return;
+    }
     // In a new process the first handshakes take long, and a short window must not end before there was one.
-    if (scenario == HANDSHAKE && w->messages == (w->phase == WARMING ? 0 : w->first.messages)) {
+    if (scenario == HANDSHAKE && w->messages == (w->phase == NEARING ? 0 : w->first.messages)) {
         w->next_phase_ns = clock_ns() + 50000000;
         return;
     }
-    if (w->phase == WARMING) {
+    if (w->phase == NEARING) {
         w->phase = MEASURING;
         announce(w, "window start");
         take_sample(w, &w->first);
@@ -724,7 +730,7 @@ static bool turn(struct worker *w)
 static void start_traffic(struct worker *w)
 {
     uint64_t now = clock_ns();
-    w->next_phase_ns = epoch_ns + (uint64_t)(warmup * 1e9);
+    w->next_phase_ns = near_ns(epoch_ns);
     w->next_sweep_ns = now + SWEEP_NS;
     for (unsigned i = 0; i < w->count; i++) {
         struct connection *c = &w->connections[i];

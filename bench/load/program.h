@@ -69,6 +69,14 @@ __attribute__((format(printf, 1, 2), noreturn)) static void usage(const char *fo
     exit(2);
 }
 
+// When `window near` is said, which is when the server may be asked what stops it for a moment: late in the warm-up, and early
+// enough for the answer to come before the window.
+static uint64_t near_ns(uint64_t start_ns)
+{
+    double near = warmup > 1 ? warmup - .5 : warmup / 2;
+    return start_ns + (uint64_t)(near * 1e9);
+}
+
 // ---- the command line -----------------------------------------------------------------------------------------------
 
 static unsigned parse_count(const char *text, const char *name, unsigned most)

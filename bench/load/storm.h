@@ -172,7 +172,11 @@ static void run_storm(void)
         if (n < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
         uint64_t now = clock_ns(), answered = w->messages;
         if (storm_warming && now >= calm) storm_warming = false;
-        if (w->phase == WARMING && now >= measure) {
+        if (w->phase == WARMING && now >= near_ns(start)) {
+            w->phase = NEARING;
+            announce(w, "window near");
+        }
+        if (w->phase == NEARING && now >= measure) {
             w->phase = MEASURING;
             announce(w, "window start");
             take_sample(w, &w->first);

@@ -41,7 +41,7 @@
 #define DRAINED_SWEEPS 2
 
 enum scenario { ECHO, MULTICAST };
-enum phase { WARMING, MEASURING, DRAINING };
+enum phase { WARMING, NEARING, MEASURING, DRAINING };
 
 // A datagram that is under way; `out` until it is back.
 struct flight {
@@ -69,7 +69,7 @@ static union { char bytes[CMSG_SPACE(sizeof(int))]; struct cmsghdr align; } cont
 static uint8_t *send_memory;
 static size_t slot_size;
 static enum phase phase;
-static uint64_t next_phase_ns, next_sweep_ns, received_at_sweep, turn_ns;
+static uint64_t next_phase_ns, next_sweep_ns, received_at_sweep, start_ns, turn_ns;
 static unsigned quiet_sweeps;
 static uint64_t sent, received, lost, reordered, bytes, credited;
 static uint64_t under_way;              // what may still come: sent, not back
@@ -358,6 +358,10 @@ static void announce(const char *line)
 static void move_phase(void)
 {
     if (phase == WARMING) {
+        phase = NEARING;
+        announce("window near");
+        next_phase_ns = start_ns + (uint64_t)(warmup * 1e9);
+    } else if (phase == NEARING) {
         phase = MEASURING;
         announce("window start");
         take_sample(&first);
@@ -396,8 +400,8 @@ static void run_measured(void)
 {
     struct epoll_event events[MAX_EVENTS];
     bool over = false;
-    turn_ns = clock_ns();
-    next_phase_ns = turn_ns + (uint64_t)(warmup * 1e9);
+    start_ns = turn_ns = clock_ns();
+    next_phase_ns = near_ns(start_ns);
     next_sweep_ns = turn_ns + SWEEP_NS;
     if (scenario == ECHO) send_some();
     else send_credit();

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Text.Json;
 
 namespace Whimbrel.Tool.Tests;
 
@@ -79,6 +80,119 @@ public sealed class BenchTests
         Assert.Contains("C/server  C/(server+client)  broken/server  broken/(server+client)", output, StringComparison.Ordinal);
     }
 
+    [Fact]
+    public async Task A_server_that_stands_still_while_it_answers_does_so_outside_the_window()
+    {
+        using TemporaryFolder folder = new();
+        File.WriteAllText(folder["server.py"], """
+            import signal, socket, time
+
+            def answer(*_):
+                time.sleep(0.25)
+                print("allocated 0", flush=True)
+
+            signal.signal(signal.SIGUSR1, answer)
+            listener = socket.create_server(("127.0.0.1", 0))
+            print("listening on 127.0.0.1:%d" % listener.getsockname()[1], flush=True)
+            while True:
+                connection, _ = listener.accept()
+                while data := connection.recv(65536):
+                    connection.sendall(data)
+                connection.close()
+            """);
+        (int exitCode, string output) = await BenchAsync(
+            "pingpong-1", "--dotnet-peer", $"still=python3 {folder["server.py"]}", "--peers", "still", "--cpus", "free", "--rounds", "1", "--warmup", "1", "--seconds", "0.5", "--json", folder["rounds.json"]);
+        Assert.True(exitCode == 0, output);
+        using JsonDocument rounds = JsonDocument.Parse(File.ReadAllText(folder["rounds.json"]));
+        JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs").GetProperty("still")[0];
+        Assert.Equal(0, round.GetProperty("allocated_per_message").GetDouble());
+        Assert.InRange(round.GetProperty("latency_ns").GetProperty("max").GetDouble(), 1, 0.2e9);
+    }
+
+    [Fact]
+    public async Task Stored_figures_are_a_line_per_peer_of_a_commit_and_newer_ones_take_their_place()
+    {
+        OtherProgram.Needs("git");
+        using TemporaryFolder tree = new();
+        await CommitHarnessAsync(tree);
+        // Longer than a second in all, which is how finely the names of the files tell two runs apart.
+        string[] measure = ["pingpong-1", "--peers", "c-epoll", "--rounds", "2", "--seconds", "0.5", "--warmup", "0.1", "--cpus", "free", "--save"];
+
+        (int exitCode, string output) = await BenchInAsync(tree.Path, measure);
+        Assert.True(exitCode == 0, output);
+        string first = Assert.Single(StoredIn(tree, "results"));
+        string row = Assert.Single(File.ReadLines(first), static l => l.Contains("\"scenario\"", StringComparison.Ordinal));
+        Assert.Matches("""^  \{"scenario": "pingpong-1", "peer": "c-epoll", "rounds": 2, "failures": 0, "per_second": \[[\d.]+, [\d.]+, [\d.]+\], .*\}$""", row);
+        using (JsonDocument summary = JsonDocument.Parse(File.ReadAllText(first))) Assert.Equal(40, summary.RootElement.GetProperty("commit").GetString()!.Length);
+        Assert.Contains("\"load\": {", File.ReadAllText(Assert.Single(StoredIn(tree, "out"))), StringComparison.Ordinal);
+
+        // Of the two runs the newer is kept. The stored file itself is no change that counts.
+        (exitCode, output) = await BenchInAsync(tree.Path, measure);
+        Assert.True(exitCode == 0, output);
+        Assert.NotEqual(first, Assert.Single(StoredIn(tree, "results")));
+        Assert.Equal(2, StoredIn(tree, "out").Length);
+
+        File.AppendAllText(tree["bench/load/load.c"], "\n");
+        (exitCode, output) = await BenchInAsync(tree.Path, measure);
+        Assert.Equal(2, exitCode);
+        Assert.Contains("--save stores figures of a commit, and the tree has uncommitted changes (bench/load/load.c)", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_scenario_stays_until_each_of_its_peers_has_newer_figures()
+    {
+        using TemporaryFolder folder = new();
+        Store("1", "bulk-1/c-epoll", "bulk-1/saea", "short/c-epoll");
+        Store("2", "bulk-1/c-epoll", "short/c-epoll");
+        Store("3", "bulk-1/c-epoll", "bulk-1/saea FAILED");
+        await DropAsync();
+        Assert.Equal(["1: bulk-1/c-epoll bulk-1/saea", "2: short/c-epoll", "3: bulk-1/c-epoll bulk-1/saea"], Stored());
+        Store("4", "bulk-1/saea", "short/c-epoll");
+        await DropAsync();
+        Assert.Equal(["3: bulk-1/c-epoll bulk-1/saea", "4: bulk-1/saea short/c-epoll"], Stored());
+
+        void Store(string date, params string[] rows)
+        {
+            IEnumerable<string> lines = rows.Select(static r => r.Split('/', ' ')).Select(static r => $$"""{"scenario": "{{r[0]}}", "peer": "{{r[1]}}", "rounds": 3, "failures": {{(r.Length > 2 ? 3 : 0)}}}""");
+            File.WriteAllText(folder[$"{date}.json"], $$"""{"date": "{{date}}", "peers": {}, "rows": [{{string.Join(',', lines)}}]}""");
+        }
+
+        string[] Stored() => [.. Directory.GetFiles(folder.Path, "*.json").Order(StringComparer.Ordinal).Select(static f =>
+        {
+            using JsonDocument summary = JsonDocument.Parse(File.ReadAllText(f));
+            return $"{Path.GetFileNameWithoutExtension(f)}: {string.Join(' ', summary.RootElement.GetProperty("rows").EnumerateArray().Select(static r => $"{r.GetProperty("scenario")}/{r.GetProperty("peer")}"))}";
+        })];
+
+        async Task DropAsync()
+        {
+            const string program = "import pathlib, sys, types; run = types.ModuleType('run'); run.__file__ = sys.argv[1]; exec(open(sys.argv[1]).read(), run.__dict__); run.drop_superseded(pathlib.Path(sys.argv[2]))";
+            (int exitCode, string output) = await OtherProgram.RunAsync("python3", "-c", program, Path.Combine(Root, "bench", "run"), folder.Path);
+            Assert.True(exitCode == 0, output);
+        }
+    }
+
+    // A repository that holds what runs one peer in C, as last built.
+    private static async Task CommitHarnessAsync(TemporaryFolder tree)
+    {
+        foreach (string folder in (string[])["load", "load/build", "peers/c", "peers/c/build"])
+        {
+            string from = Path.Combine(Root, "bench", folder);
+            if (!Directory.Exists(from)) continue;
+            Directory.CreateDirectory(tree[$"bench/{folder}"]);
+            foreach (string file in Directory.GetFiles(from)) File.Copy(file, tree[$"bench/{folder}/{Path.GetFileName(file)}"]);
+        }
+
+        File.Copy(Path.Combine(Root, "bench", "run"), tree["bench/run"]);
+        File.Copy(Path.Combine(Root, ".gitignore"), tree[".gitignore"]);
+        foreach (string[] words in (string[][])[["init", "--quiet"], ["add", "."], ["-c", "user.name=Bench", "-c", "user.email=bench@localhost", "commit", "--quiet", "--message", "The harness"]])
+        {
+            (int exitCode, string output) = await OtherProgram.RunAsync("git", ["-C", tree.Path, .. words]);
+            Assert.True(exitCode == 0, output);
+        }
+    }
+
+    private static string[] StoredIn(TemporaryFolder tree, string folder) => Directory.GetFiles(tree[$"bench/{folder}"], "*.json", SearchOption.AllDirectories);
+
     private static string Broken => Path.Combine(Root, "bench", "peers", "c", "build", "broken");
 
     private static string Root
@@ -103,7 +217,9 @@ public sealed class BenchTests
         }
     }
 
-    private static async Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments)
+    private static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) => BenchInAsync(Root, arguments);
+
+    private static async Task<(int ExitCode, string Output)> BenchInAsync(string root, params string[] arguments)
     {
         foreach (string needed in (string[])["python3", "gcc"])
         {
@@ -111,7 +227,7 @@ public sealed class BenchTests
             Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"the load program needs {needed}");
         }
 
-        ProcessStartInfo start = new("python3", [Path.Combine(Root, "bench", "run"), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
+        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", "run"), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
         using Process process = Process.Start(start)!;
         using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
         Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
