@@ -124,6 +124,83 @@ public sealed class ConnectionTests
     }
 
     [Fact]
+    public void Fired_timers_of_a_session_are_not_kept()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        List<WeakReference> timers = [];
+        session.Loop.Post(() => StartMany(session, timers));
+        engine.RunFor(TimeSpan.FromMilliseconds(10));
+        Assert.Equal(1002, session.Calls.Count);
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        GC.Collect();
+        Assert.True(timers.Count(t => t.IsAlive) <= 2, $"{timers.Count(t => t.IsAlive)} of {timers.Count} fired timers are alive");
+        End(engine);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static void StartMany(Recorder session, List<WeakReference> timers)
+    {
+        for (int i = 0; i < 1000; i++) timers.Add(new WeakReference(session.After(TimeSpan.FromMilliseconds(1))));
+    }
+
+    [Theory]
+    [InlineData(0)]
+    [InlineData(1)]
+    [InlineData(2)]
+    public void The_timers_beside_a_cancelled_one_end_with_the_session(int cancelled)
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        LoopTimer[] timers = [];
+        session.Loop.Post(() =>
+        {
+            timers = [session.After(TimeSpan.FromHours(1)), session.After(TimeSpan.FromHours(1)), session.After(TimeSpan.FromHours(1))];
+            timers[cancelled].Cancel();
+        });
+        engine.RunUntilIdle();
+        Assert.Equal(2, timers.Count(t => t.IsActive));
+        peer.Close();
+        engine.RunUntilIdle();
+        Assert.Equal(0, timers.Count(t => t.IsActive));
+        End(engine);
+    }
+
+    [Fact]
+    public void Timers_that_are_due_before_the_connection_is_there_fire_right_after_OnConnected()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        MemoryEndPoint nowhere = new("nowhere");
+        engine.AddBlackHole(nowhere);
+        engine.Listen(s_here);
+        LoopTimer? periodic = null;
+        Recorder session = new()
+        {
+            WhenConnecting = s =>
+            {
+                s.After(TimeSpan.FromMilliseconds(1));
+                periodic = s.After(TimeSpan.FromMilliseconds(100), TimeSpan.FromMinutes(1));
+                s.After(TimeSpan.FromMilliseconds(2)).Cancel();
+            },
+        };
+        // The second address has its turn after the head start of the first, and by then the timers are due.
+        Client client = new(new ClientOptions { Engine = engine, EndPoints = [nowhere, s_here] }, () => session);
+        engine.Run(client.ConnectAsync());
+        Assert.True(periodic!.IsActive);
+        engine.RunFor(TimeSpan.FromMilliseconds(10));
+        Assert.Equal(["connecting", "connected", "timer"], session.Calls);
+        engine.RunFor(TimeSpan.FromMinutes(1));
+        Assert.Equal(["connecting", "connected", "timer", "timer"], session.Calls);
+        engine.Run(engine.DisposeAsync());
+        Assert.False(periodic.IsActive);
+    }
+
+    [Fact]
     public void A_notice_that_broadcasts_inside_a_broadcast_does_not_disturb_it()
     {
         SessionGroup group = new("all");

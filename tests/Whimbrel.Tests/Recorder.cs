@@ -7,6 +7,8 @@ internal sealed class Recorder : Session
 
     internal List<byte> Received { get; } = [];
 
+    internal Action<Recorder>? WhenConnecting { get; init; }
+
     internal Action<Recorder>? WhenConnected { get; init; }
 
     internal Action<Recorder>? WhenReceived { get; init; }
@@ -15,7 +17,7 @@ internal sealed class Recorder : Session
 
     internal void GiveTo(Session next) => HandOver(next);
 
-    internal LoopTimer After(TimeSpan due) => StartTimer(due);
+    internal LoopTimer After(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
 
     internal Span<byte> Room(int count) => Reserve(count);
 
@@ -25,7 +27,11 @@ internal sealed class Recorder : Session
 
     internal void Ask(int count) => NeedBytes(count);
 
-    protected override void OnConnecting() => Calls.Add("connecting");
+    protected override void OnConnecting()
+    {
+        Calls.Add("connecting");
+        WhenConnecting?.Invoke(this);
+    }
 
     protected override void OnConnected()
     {
@@ -44,6 +50,8 @@ internal sealed class Recorder : Session
         Calls.Add($"disconnected {reason.Cause}");
         WhenDisconnected?.Invoke(this);
     }
+
+    protected override void OnTimer(LoopTimer timer) => Calls.Add("timer");
 
     protected override void OnConnectFailed(CloseReason reason) => Calls.Add($"failed {reason.Cause}");
 
