@@ -55,6 +55,13 @@ public sealed class EngineOptions
     /// <summary>A turn of a loop that takes longer is reported by a notice. 1 ms up to a minute; default 10 ms.</summary>
     public int BlockedLoopMs { get; init; } = 10;
 
+    /// <summary>
+    /// File descriptors that this engine leaves free: connections, dials, listeners and datagram sockets beyond are refused as if there were no
+    /// more. The runtime takes some to start a thread, keeps two for each assembly that it loads, and ends the process when it gets none. 16
+    /// up to 1,000,000; 0 (the default) is a quarter of the process's limit, from 16 to 64. Linux.
+    /// </summary>
+    public int DescriptorMargin { get; init; }
+
     /// <summary>Called for every notice of this engine and of the servers and clients on it. Any thread; must not block; what it throws is dropped.</summary>
     public Action<Notice>? OnNotice { get; init; }
 
@@ -67,6 +74,7 @@ public sealed class EngineOptions
         errors.Defined(nameof(Kind), Kind);
         errors.Range(nameof(Loops), Loops, 0, 256);
         errors.Range(nameof(BlockedLoopMs), BlockedLoopMs, 1, 60_000);
+        if (DescriptorMargin != 0) errors.Range(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
         errors.Range(nameof(AdoptedLoops), AdoptedLoops, 0, Math.Clamp(LoopCount, 0, 256));
         errors.Defined(nameof(Priority), Priority);
         errors.Defined(nameof(Idle), Idle);

@@ -26,11 +26,13 @@ public partial class Server
         private long _accepted;
         private long _rejected;
         private long _refused;
+        private long _shed;
         private int _acceptsLeft;
         private int _nextLoop = -1;
         private int _sessionsTold;
         private NoticePace _refusalNotices;
         private NoticePace _descriptorNotices;
+        private NoticePace _acceptNotices;
         private volatile bool _isStopping;
         private volatile bool _isAborting;
 
@@ -80,7 +82,7 @@ public partial class Server
             return new ServerCounters(
                 Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
                 bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null,
-                handshakes, resumed, failed, shaking);
+                handshakes, resumed, failed, shaking, Volatile.Read(ref _shed));
         }
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
@@ -246,13 +248,35 @@ public partial class Server
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 
+        internal override void CountShed() => Interlocked.Increment(ref _shed);
+
         internal override void NoteDescriptorLimit(int error)
         {
             if (!_descriptorNotices.TryTake(Engine.NowMs)) return;
+            string kept = error == Linux.Errno.EMFILE && Engine.Descriptors.IsOn ? $" and {Engine.Descriptors.Count} descriptors kept free for the rest of the process" : "";
             NoteSession(new Notice(
                 NoticeKind.DescriptorLimit,
-                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",
+                $"Cannot accept: {ErrorText.Of(error)} (error {error}), with {Live} sessions open{kept}. New connections are closed until descriptors are free; open sessions go on. Raise the limit (ulimit -n), or set MaxConnections below it.",
                 "descriptor-limit.md"));
+        }
+
+        internal override void ListenerEnded(Listener listener, int error)
+        {
+            NetworkException fault = new(new NetworkError(
+                error,
+                ErrorCategory.System,
+                $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this process has shut its socket down or closed it. Open sessions go on; stop accepting and start again to listen there."));
+            NoteSession(new Notice(NoticeKind.System, fault.Message, "accept-failed.md"));
+            AcceptFailed(fault);
+        }
+
+        internal override void NoteAcceptFailing(Listener listener, int error)
+        {
+            if (!_acceptNotices.TryTake(Engine.NowMs)) return;
+            NoteSession(new Notice(
+                NoticeKind.System,
+                $"Accepting at {listener.EndPoint} fails again and again: {ErrorText.Of(error)} (error {error}). It is tried again ten times a second; open sessions go on.",
+                "accept-failed.md"));
         }
 
         // -------------------------------------------------------------- life, on the session's loop

@@ -20,6 +20,7 @@ namespace Whimbrel;
 /// <param name="TlsResumed">Those of them that resumed an earlier session.</param>
 /// <param name="TlsFailed">TLS handshakes that failed, were too slow or too many.</param>
 /// <param name="TlsShaking">TLS handshakes that run now.</param>
+/// <param name="Shed">Closed at once, without having been looked at, because <see cref="EngineOptions.DescriptorMargin"/> or the process's limit was reached.</param>
 public readonly record struct ServerCounters(
     int Sessions,
     long Accepted,
@@ -33,4 +34,5 @@ public readonly record struct ServerCounters(
     long TlsHandshakes = 0,
     long TlsResumed = 0,
     long TlsFailed = 0,
-    int TlsShaking = 0);
+    int TlsShaking = 0,
+    long Shed = 0);

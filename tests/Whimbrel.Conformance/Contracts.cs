@@ -29,7 +29,7 @@ internal static class Contracts
         (17, "Groups: join, leave and broadcast from any thread; members of one loop see one order."),
     ];
 
-    internal static readonly string[] Engines = ["Epoll", "Portable", "Memory"];
+    internal static readonly string[] Engines = ["Uring", "Epoll", "Portable", "Memory"];
 
     /// <summary>Test methods of one number, as Suite.Method, with the engines whose classes run them.</summary>
     internal static SortedDictionary<string, SortedSet<string>> TestsOf(int number)

@@ -56,8 +56,23 @@ internal abstract class ConnectionHost
     {
     }
 
+    /// <summary>A listener of this host closed a connection for want of descriptors.</summary>
+    internal virtual void CountShed()
+    {
+    }
+
     /// <summary>A listener of this host met the descriptor limit.</summary>
     internal virtual void NoteDescriptorLimit(int error)
+    {
+    }
+
+    /// <summary>A listener of this host accepts no more and is being closed: its socket listens no longer.</summary>
+    internal virtual void ListenerEnded(Listener listener, int error)
+    {
+    }
+
+    /// <summary>A listener of this host failed many times in a row and rests before it goes on. Told at most once a minute.</summary>
+    internal virtual void NoteAcceptFailing(Listener listener, int error)
     {
     }
 

@@ -14,6 +14,9 @@ internal sealed class Listener : Resident
 {
     private const int RestMs = 100;
 
+    /// <summary>Accepts that failed, with none between them that did not: then it rests, whatever the error.</summary>
+    private const int MostFailuresInARow = 64;
+
     private readonly ConnectionHost _host;
     private readonly bool _preparesAccepted;
     private readonly Completion<EndPoint> _started;
@@ -23,6 +26,7 @@ internal sealed class Listener : Resident
     private int _bindError;
     private bool _isDetaching;
     private bool _isDraining;
+    private int _failuresInARow;
 
     internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing = PortSharing.None)
         : base(loop)
@@ -99,6 +103,14 @@ internal sealed class Listener : Resident
             return;
         }
 
+        if (Loop.Engine.Descriptors.IsReached(socket.Number))
+        {
+            Loop.Discard(socket);
+            CompleteAcceptError(Errno.EMFILE, shed: true);
+            return;
+        }
+
+        _failuresInARow = 0;
         if (_preparesAccepted && SocketOptions.ApplyToAccepted(this, socket) is { } fault)
         {
             Loop.Counters.AcceptErrors++;
@@ -112,18 +124,41 @@ internal sealed class Listener : Resident
 
     /// <summary>
     /// Accepting failed. The engine has shed one connection if it could. Errors of a single connection are counted and
-    /// forgotten; being out of resources rests the listener, so that the loop does not spin.
+    /// forgotten; being out of resources, or failing again and again, rests the listener, so that the loop does not spin. A socket
+    /// that listens no more (somebody has shut it down) is closed.
     /// </summary>
     internal void CompleteAcceptError(int error, bool shed)
     {
         Loop.Counters.AcceptErrors++;
-        if (shed) Loop.Counters.AcceptsShed++;
-        if (error is not (Errno.EMFILE or Errno.ENFILE or Errno.ENOBUFS or Errno.ENOMEM)) return;
-        _host.NoteDescriptorLimit(error);
-        if (_isDetaching || _isDraining || _rest is not null) return;
+        if (shed)
+        {
+            Loop.Counters.AcceptsShed++;
+            _host.CountShed();
+        }
+
+        if (_isDetaching || _isDraining)
+        {
+            if (IsLimit(error)) _host.NoteDescriptorLimit(error);
+            return;
+        }
+
+        if (error is Errno.EBADF or Errno.EINVAL or Errno.ENOTSOCK or Errno.EOPNOTSUPP)
+        {
+            _host.ListenerEnded(this, error);
+            Stop();
+            return;
+        }
+
+        if (IsLimit(error)) _host.NoteDescriptorLimit(error);
+        else if (++_failuresInARow < MostFailuresInARow) return;
+        else _host.NoteAcceptFailing(this, error);
+        if (error is Errno.EMFILE or Errno.ENFILE && !shed) Loop.Engine.Descriptors.LookUp();
+        if (_rest is not null) return;
         Loop.StopReceive(this);
         _rest = Loop.StartTimer(TimeSpan.FromMilliseconds(RestMs), static state => ((Listener)state!).Rested(), this);
     }
+
+    private static bool IsLimit(int error) => error is Errno.EMFILE or Errno.ENFILE or Errno.ENOBUFS or Errno.ENOMEM or Errno.ENOSPC;
 
     private void Rested()
     {

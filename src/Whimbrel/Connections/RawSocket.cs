@@ -1,4 +1,4 @@
-using System.Diagnostics.CodeAnalysis;
+using System.Net.Sockets;
 
 namespace Whimbrel.Connections;
 
@@ -7,4 +7,8 @@ namespace Whimbrel.Connections;
 /// Linux engines, an object for the others. Whoever holds it closes it or passes it on. A deferred one (fast open) has not
 /// asked its peer yet: it does so with its first bytes, or when the engine makes it.
 /// </summary>
-internal readonly record struct RawSocket(int Descriptor, object? Handle, bool IsDeferred = false);
+internal readonly record struct RawSocket(int Descriptor, object? Handle, bool IsDeferred = false)
+{
+    /// <summary>The descriptor's number on systems that have one; also of an object.</summary>
+    internal int Number => Handle is Socket socket ? (int)socket.Handle : Descriptor;
+}

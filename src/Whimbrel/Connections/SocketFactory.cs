@@ -21,8 +21,8 @@ internal static unsafe class SocketFactory
         if (fd < 0) return -Syscall.LastError;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
-        int error = 0;
-        if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
+        int error = listener.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : 0;
+        if (error == 0 && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip)
         {
             error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, options.DualMode && ip.Address.Equals(IPAddress.IPv6Any) ? 0 : 1);
         }
@@ -77,7 +77,7 @@ internal static unsafe class SocketFactory
         int fd = Syscall.Socket(AddressCodec.FamilyOf(connector.Target), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
         if (fd < 0) return -Syscall.LastError;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
-        int error = NumberOf(connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(fd, null)));
+        int error = connector.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : NumberOf(connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(fd, null)));
         if (error == 0 && connector.LocalEndPoint is { } local && Syscall.Bind(fd, address, AddressCodec.Encode(local, address)) != 0) error = Syscall.LastError;
         if (error == 0) return fd;
         Syscall.Close(fd);
@@ -166,7 +166,7 @@ internal static unsafe class SocketFactory
     {
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
-        Socket? socket = CreateSocket(endPoint);
+        Socket? socket = CreateSocket(endPoint, listener.Loop);
         try
         {
             if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
@@ -218,6 +218,17 @@ internal static unsafe class SocketFactory
         }
     }
 
-    internal static Socket CreateSocket(EndPoint endPoint) =>
+    /// <summary>The same for the loop, within the margin of its engine: throws as if there were no descriptor.</summary>
+    internal static Socket CreateSocket(EndPoint endPoint, Loop loop) => Keep(CreateSocket(endPoint), loop);
+
+    /// <summary>Closes it and throws when it is one too many for the engine's margin.</summary>
+    internal static Socket Keep(Socket socket, Loop loop)
+    {
+        if (!loop.Engine.Descriptors.IsReached(new RawSocket(0, socket).Number)) return socket;
+        socket.Dispose();
+        throw new SocketException((int)SocketError.TooManyOpenSockets);
+    }
+
+    private static Socket CreateSocket(EndPoint endPoint) =>
         new(endPoint.AddressFamily, SocketType.Stream, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Tcp);
 }

@@ -21,7 +21,7 @@ internal enum BatchEnd
 /// <summary>
 /// Datagrams by recvmmsg and sendmmsg, for the Linux engines: many in one call, runs of one size to one peer as one segmented
 /// message, coalesced ones split again. The memory of one loop, for all its datagram sockets; nothing in it outlives a call. Next to
-/// read: <see cref="Receive"/>, then <see cref="Send"/>.
+/// read: <see cref="TryReceive"/>, then <see cref="Send"/>.
 /// </summary>
 // Safe: every pointer is memory of this object or of a queued datagram, and no system call keeps one after it has returned.
 internal sealed unsafe class DatagramBatch
@@ -93,8 +93,8 @@ internal sealed unsafe class DatagramBatch
 
     // ------------------------------------------------------------------ receive
 
-    /// <summary>One call, and what it brought. Completes the resident's receives.</summary>
-    internal void Receive(int fd, DatagramResident resident)
+    /// <summary>One call, and what it brought. Completes the resident's receives. False when the system has no memory for it now.</summary>
+    internal bool TryReceive(int fd, DatagramResident resident)
     {
         // Coalesced datagrams come as one, however small the limit of each is.
         nuint room = (nuint)(resident.CanCoalesce ? ReceiveBytes : Math.Min(resident.Options.ReceiveLimitBytes, ReceiveBytes));
@@ -103,10 +103,10 @@ internal sealed unsafe class DatagramBatch
         if (count < 0)
         {
             int error = Syscall.LastError;
-            if (error is Errno.EAGAIN or Errno.EINTR) return;
+            if (error is Errno.EAGAIN or Errno.EINTR) return true;
             // With an error queue, this is only the announcement of what is there.
             if (!resident.HasErrorQueue) resident.NoteReceiveError(error);
-            return;
+            return error is not (Errno.ENOMEM or Errno.ENOBUFS);
         }
 
         _used = count;
@@ -114,6 +114,7 @@ internal sealed unsafe class DatagramBatch
         resident.ReceiveBatchEnded();
         resident.Queue.EndLoan();
         PoisonAll();
+        return true;
     }
 
     /// <summary>After the loan: until then answers may lie there.</summary>

@@ -429,7 +429,13 @@ internal sealed partial class DatagramResident : Resident
 
     internal void TimerFired(LoopTimer timer)
     {
-        if (_life == Life.Closed || _handler is null) return;
+        if (_life == Life.Closed || _handler is null)
+        {
+            // Started again when its socket was closed already.
+            timer.Cancel();
+            return;
+        }
+
         if (!_timers.Contains(timer)) _timers.Add(timer);
         Enter("OnTimer");
         try
@@ -567,6 +573,8 @@ internal sealed partial class DatagramResident : Resident
     {
         _life = Life.Closed;
         Volatile.Write(ref _refuses, true);
+        // Those that were started while it drained.
+        CancelTimers();
         AbandonSends();
         _held.Free();
         Inbox?.Close();

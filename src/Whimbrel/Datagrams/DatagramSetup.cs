@@ -27,8 +27,8 @@ internal static unsafe class DatagramSetup
         resident.Queue.KeepsRuns = true;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
-        int error = 0;
-        if (resident.IsV6) error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, IsDual(resident) ? 0 : 1);
+        int error = resident.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : 0;
+        if (error == 0 && resident.IsV6) error = Syscall.SetOption(fd, SocketAbi.IPPROTO_IPV6, SocketAbi.IPV6_V6ONLY, IsDual(resident) ? 0 : 1);
         if (error == 0) error = SocketFactory.NumberOf(resident.Fault = Prepare(resident, socket));
         if (error == 0 && Syscall.Bind(fd, address, length) != 0)
         {
@@ -57,7 +57,7 @@ internal static unsafe class DatagramSetup
     internal static Socket? Create(DatagramResident resident)
     {
         EndPoint endPoint = resident.EndPoint;
-        Socket? socket = new(endPoint.AddressFamily, SocketType.Dgram, endPoint is UnixDomainSocketEndPoint ? ProtocolType.Unspecified : ProtocolType.Udp);
+        Socket? socket = SocketFactory.Keep(new Socket(endPoint.AddressFamily, SocketType.Dgram, endPoint is UnixDomainSocketEndPoint ? ProtocolType.Unspecified : ProtocolType.Udp), resident.Loop);
         try
         {
             if (resident.IsV6) socket.DualMode = IsDual(resident);

@@ -15,7 +15,7 @@ internal static class BindError
             Errno.EACCES => "not permitted: ports below 1024 need a privilege, and a Unix path must be in a folder you may write to.",
             Errno.EADDRNOTAVAIL => "the address is none of this machine's.",
             Errno.ENOENT => "the folder of the Unix path does not exist.",
-            Errno.EMFILE or Errno.ENFILE => "no file descriptor is left. See docs/symptoms/descriptor-limit.md.",
+            Errno.EMFILE or Errno.ENFILE => "no file descriptor is left, beyond those that EngineOptions.DescriptorMargin keeps free. See docs/symptoms/descriptor-limit.md.",
             _ => $"{ErrorText.Of(error)}.",
         };
         return new NetworkError(error, ErrorCategory.Bind, $"Cannot listen on {endPoint}: {why}");

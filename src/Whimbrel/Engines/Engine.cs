@@ -55,6 +55,7 @@ public class Engine : IAsyncDisposable
         Cpus = options.Cpus is null ? null : [.. options.Cpus];
         (Kind, Reason, _fallBack) = choose(options.Kind);
         KindName = Kind.ToString().ToLowerInvariant();
+        Descriptors = new DescriptorMargin(options.DescriptorMargin);
         Resolver = new Resolver(this);
         Loops = new Loop[options.LoopCount];
         for (int i = 0; i < Loops.Length; i++)
@@ -71,6 +72,7 @@ public class Engine : IAsyncDisposable
         Options = options;
         Kind = EngineKind.Auto;
         KindName = kindName;
+        Descriptors = DescriptorMargin.None;
         Reason = reason;
         Resolver = new Resolver(this);
         Loops = [];
@@ -118,6 +120,9 @@ public class Engine : IAsyncDisposable
     public int LoopCount => Loops.Length;
 
     internal Loop[] Loops { get; private protected set; }
+
+    /// <summary>The descriptors that stay free. None for engines that run their loops themselves.</summary>
+    internal DescriptorMargin Descriptors { get; private protected init; }
 
     /// <summary>True from the end of a start to the beginning of a stop.</summary>
     public bool IsStarted => _life == Life.Started;
@@ -407,7 +412,10 @@ public class Engine : IAsyncDisposable
         int opened = 0;
         try
         {
+            Descriptors.LookUp();
             for (; opened < Loops.Length; opened++) Loops[opened].Open();
+            // At least one connection, or there is nothing to start for.
+            if (!Descriptors.HasSpare()) throw NoDescriptors();
         }
         catch
         {
@@ -426,6 +434,12 @@ public class Engine : IAsyncDisposable
         _failedStartEnded = null;
         ExceptionDispatchInfo.Throw(failure);
     }
+
+    private NetworkException NoDescriptors() => new(new NetworkError(
+        Errno.EMFILE,
+        ErrorCategory.Limit,
+        $"Cannot start {KindName} with {LoopCount} {(LoopCount == 1 ? "loop" : "loops")}: of the {DescriptorMargin.Limit} file descriptors that the process may have (ulimit -n), "
+            + $"fewer than {Descriptors.Count} would be left for the runtime and the program (EngineOptions.DescriptorMargin). Raise the limit, or take fewer loops. See docs/symptoms/descriptor-limit.md."));
 
     /// <summary>Starts the threads and waits until each has begun; <see cref="LoopBegan"/> is told of what failed.</summary>
     private protected virtual void StartLoops()

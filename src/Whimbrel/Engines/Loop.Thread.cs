@@ -329,6 +329,8 @@ public abstract partial class Loop
         // Attempts that were still in the mailbox have failed, and are owed their last callback.
         while (_scheduled.Count > 0) RunScheduled();
         Timers.Close();
+        _resting.Clear();
+        _isRestEnding = false;
         for (int i = 0; i < LastContinuations && _ready.Count > 0; i++) RunReady();
         Volatile.Write(ref _isStopped, true);
         foreach ((Action<object?> continuation, object? state) in _ready) Engine.Offload(continuation, state);

@@ -35,6 +35,7 @@ public abstract partial class Loop
     private const int FlushEveryBytes = 64 * 1024;
     private const int FlushEveryBlocks = 64;
     private const int StartSlots = 64;
+    private const int RestMs = 10;
 
     private static readonly long s_mostHandshakeTicks = Stopwatch.Frequency * 300 / 1_000_000;
 
@@ -45,6 +46,7 @@ public abstract partial class Loop
     private readonly Queue<Resident> _scheduled = new();
     private readonly Queue<(Connection Connection, TlsLink Link)> _handshakes = new();
     private readonly Stack<Connection> _freeConnections = new();
+    private readonly Queue<(Resident Resident, uint Generation)> _resting = new();
     private Resident?[] _residents = new Resident?[StartSlots];
     private uint[] _slotGenerations = new uint[StartSlots];
     private List<(Action<object?> Continuation, object? State)> _ready = [];
@@ -65,6 +67,7 @@ public abstract partial class Loop
     private long _helloTicks, _stepTicks; // what one takes, lately
     private bool _isInHandshakes;
     private bool _isStopped;
+    private bool _isRestEnding; // its timer runs
     private DatagramResident? _activeSocket; // whose handler is in a callback now
 
     private protected Loop(Engine engine, int index)
@@ -500,6 +503,31 @@ public abstract partial class Loop
         _slotGenerations[resident.Slot]++;
         _freeSlots.Push(resident.Slot);
         resident.Slot = -1;
+    }
+
+    /// <summary>Receiving failed for lack of memory, which may last: the engine is asked after a rest, instead of trying in every turn.</summary>
+    private protected void Rest(Resident resident)
+    {
+        _resting.Enqueue((resident, resident.SlotGeneration));
+        if (_isRestEnding) return;
+        _isRestEnding = true;
+        StartTimer(TimeSpan.FromMilliseconds(RestMs), static loop => ((Loop)loop!).EndRest(), this);
+    }
+
+    private void EndRest()
+    {
+        _isRestEnding = false;
+        // Who fails at once again rests anew.
+        for (int count = _resting.Count; count > 0; count--)
+        {
+            (Resident resident, uint generation) = _resting.Dequeue();
+            if (resident.Slot >= 0 && resident.SlotGeneration == generation) Rested(resident);
+        }
+    }
+
+    /// <summary>The rest is over: receives again, if somebody still wants to.</summary>
+    private protected virtual void Rested(Resident resident)
+    {
     }
 
     internal Connection TakeConnection()

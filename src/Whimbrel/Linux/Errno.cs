@@ -17,10 +17,12 @@ internal static class Errno
     internal const int EINVAL = 22;
     internal const int ENFILE = 23;
     internal const int EMFILE = 24;
+    internal const int ENOSPC = 28;
     internal const int EPIPE = 32;
     internal const int ENOSYS = 38;
     internal const int ETIME = 62;
     internal const int EPROTO = 71;
+    internal const int ENOTSOCK = 88;
     internal const int EMSGSIZE = 90;
     internal const int ENOPROTOOPT = 92;
     internal const int EOPNOTSUPP = 95;

@@ -6,3 +6,5 @@ public sealed class UringTlsReceiving() : ReceivingSuite(Transport.UringTls);
 public sealed class UringTlsClosing() : ClosingSuite(Transport.UringTls);
 
 public sealed class UringTlsSending() : SendingSuite(Transport.UringTls);
+
+public sealed class UringTlsFeature() : TlsSuite(Transport.UringTcp);

@@ -1,5 +1,7 @@
 using System.Collections.Concurrent;
 using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
@@ -475,5 +477,56 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         }
 
         Echo(DialAndWait(rig, server));
+    });
+
+    // ------------------------------------------------------------------ accepting that fails
+
+    [Fact]
+    public void A_listener_whose_socket_was_shut_down_is_closed_with_a_notice_and_the_loop_does_not_spin() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Shuts a descriptor down behind the library's back.");
+        Assert.SkipWhen(rig.IsUnix, "A Unix socket that is shut down wakes nobody who polls.");
+        int descriptor = -1;
+        RecordingServer server = rig.Serve(s_echo, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            OnSocketCreated = socket => descriptor = socket.Role == SocketRole.Listener ? (int)socket.Descriptor : descriptor,
+        });
+        Peer open = DialAndWait(rig, server);
+        Assert.Equal(0, Syscall.Shutdown(descriptor, SocketAbi.SHUT_RD));
+        rig.Until(() => rig.Notices.Any(static n => n.Page == "accept-failed.md"), "the notice");
+        Echo(open);
+        Loop loop = server.Session().Loop;
+        ValueTask pause = default;
+        rig.OnLoop(loop, () => pause = loop.DelayAsync(TimeSpan.FromMilliseconds(50)));
+        rig.Await(pause);
+        Assert.Equal(1, rig.Engine.Loops.Sum(static l => l.Counters.AcceptErrors));
+        Assert.Equal($"{server.EndPoint} accepts no more: Invalid argument (error 22). Something in this process has shut its socket down or closed it. Open sessions go on; stop accepting and start again to listen there.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
+        Assert.Contains("error NetworkException", server.Events);
+        rig.Await(server.StopAcceptingAsync());
+        rig.Await(server.StartAcceptingAsync());
+        Echo(DialAndWait(rig, server));
+        Echo(open);
+    });
+
+    [Fact]
+    public void Accepts_that_fail_again_and_again_rest_the_listener_with_one_notice_and_then_go_on() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s_echo);
+        Listener listener = rig.Engine.Loops.SelectMany(static l => Enumerable.Range(0, l.ResidentCount).Select(l.ResidentAt)).OfType<Listener>().Single();
+        // Errors of single connections: nothing rests, and one that is accepted in between begins the count anew.
+        rig.OnLoop(listener.Loop, () => Fail(63));
+        Echo(DialAndWait(rig, server));
+        rig.OnLoop(listener.Loop, () => Fail(63));
+        Assert.DoesNotContain(rig.Notices, static n => n.Page == "accept-failed.md");
+        rig.OnLoop(listener.Loop, () => Fail(2));
+        Assert.Equal($"Accepting at {server.EndPoint} fails again and again: Protocol error (error 71). It is tried again ten times a second; open sessions go on.", Assert.Single(rig.Notices, static n => n.Page == "accept-failed.md").Message);
+        Echo(DialAndWait(rig, server));
+
+        void Fail(int times)
+        {
+            for (int i = 0; i < times; i++) listener.CompleteAcceptError(Errno.EPROTO, shed: false);
+        }
     });
 }

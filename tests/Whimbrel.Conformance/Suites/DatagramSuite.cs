@@ -656,6 +656,32 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.False(timer!.IsActive);
     });
 
+    [Fact]
+    public void A_timer_that_is_started_while_the_socket_drains_ends_with_it() => Run(rig =>
+    {
+        List<LoopTimer> timers = [];
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        using RawDatagrams peer = new(rig);
+        LoopTimer? early = null;
+        ValueTask stop = default;
+        rig.OnLoop(handler.Loop, () =>
+        {
+            early = handler.Start(TimeSpan.FromHours(1));
+            Assert.Equal(SendResult.Queued, handler.Send(Bytes("last"), peer.Peer));
+            // In the mailbox: the timer is started behind it, when the socket drains.
+            stop = socket.StopAsync();
+            handler.Loop.PostControl((_, _, _, _) => timers.Add(handler.Start(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1))));
+        });
+        rig.Await(stop, "the stop to end");
+        rig.Until(() => timers.Count == 1, "the posted action");
+        Assert.False(timers[0].IsActive);
+        // One of its own that the user starts again when all is over fires for nobody.
+        rig.OnLoop(handler.Loop, () => early!.Start(TimeSpan.Zero, TimeSpan.FromMilliseconds(1)));
+        rig.Until(() => !early!.IsActive, "the timer to end");
+        Close(rig, socket, handler);
+        Assert.DoesNotContain("timer", handler.Events);
+    });
+
     // ------------------------------------------------------------------ life
 
     [Fact]

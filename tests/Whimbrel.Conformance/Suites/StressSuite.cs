@@ -459,7 +459,7 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
     private sealed unsafe partial class DescriptorLimit : IDisposable
     {
         private const int FileLimit = 7; // RLIMIT_NOFILE
-        private const int Room = 64;
+        private const int Room = 256; // with the engine's margin in it
         private readonly List<FileStream> _fillers = [];
         private readonly ulong _before;
         private readonly ulong _hard;

@@ -16,6 +16,11 @@ internal sealed class InjectionPlan(int seed)
 
     internal uint SubmitEntries { get; } = 64;
 
+    // Every receive ends with this error while it is not 0; and how many did.
+    internal int LastingError { get; set; }
+
+    internal int LastingErrors { get; private set; }
+
     // Some sends or receives failed in a way that ends a connection.
     internal bool WasFatal { get; private set; }
 
@@ -53,6 +58,12 @@ internal sealed class InjectionPlan(int seed)
     // The error that an operation ends with at once, without the kernel; 0: it is passed on.
     internal int Fails(in SubmissionEntry entry)
     {
+        if (LastingError != 0 && entry.Opcode == UringAbi.IORING_OP_RECV)
+        {
+            LastingErrors++;
+            return LastingError;
+        }
+
         switch (entry.Opcode)
         {
             case UringAbi.IORING_OP_RECV or UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG when Chance(_chances.Fatal, "fatal errors"):

@@ -149,6 +149,42 @@ internal sealed class InjectionScenario : IDisposable
         if (Loop.Blocks.Outstanding != 0) throw new OracleException($"{Loop.Blocks.Outstanding} blocks are missing\n{_plan}");
     }
 
+    // An echo that works, then an error that every receive ends with for so long, then one that works again. How many receives ended so.
+    internal int RunLasting(int error, int messageBytes, TimeSpan time)
+    {
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+        socket.Connect(_server.EndPoint!);
+        socket.Blocking = false;
+        // After large ones it receives by calls. Else the first receive of the ring is to fail, which would go on by itself.
+        for (int i = 0; i < 3 && messageBytes > UsualBufferBytes; i++) Exchange(socket, messageBytes, duringAnswer: () => { });
+        long start = 0;
+        Exchange(socket, messageBytes, duringAnswer: () =>
+        {
+            if (start == 0) (start, _plan.LastingError) = (Stopwatch.GetTimestamp(), error);
+            else if (Stopwatch.GetElapsedTime(start) > time) _plan.LastingError = 0;
+        });
+        socket.Shutdown(SocketShutdown.Send);
+        TurnUntil(() => _server.SessionCount == 0, static () => "the end of the session");
+        return _plan.LastingErrors;
+    }
+
+    private void Exchange(Socket socket, int length, Action duringAnswer)
+    {
+        byte[] buffer = new byte[length];
+        int sent = 0, received = 0;
+        duringAnswer();
+        TurnUntil(
+            () =>
+            {
+                duringAnswer();
+                if (sent < length && socket.Poll(0, SelectMode.SelectWrite)) sent += socket.Send(s_pattern, sent, length - sent, SocketFlags.None);
+                if (socket.Available > 0) received += socket.Receive(buffer, received, length - received, SocketFlags.None);
+                return received == length;
+            },
+            () => $"the echo: {sent} of {length} sent, {received} back");
+        if (!buffer.AsSpan().SequenceEqual(s_pattern.AsSpan(0, length))) throw new OracleException("wrong bytes");
+    }
+
     private void TurnUntil(Func<bool> condition, Func<string> state)
     {
         long start = Stopwatch.GetTimestamp();

@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using Whimbrel.Engines.Uring;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Simulation.Uring;
 
@@ -28,5 +29,20 @@ public sealed class UringInjectionTests
         TestContext.Current.TestOutputHelper!.WriteLine($"{scenarios} scenarios, {faults} faults in {watch.Elapsed.TotalSeconds:0.0} s");
         Assert.True(faults > scenarios, $"{faults} faults only");
         Assert.InRange(Directory.GetFileSystemEntries("/proc/self/fd").Length, 0, before + 20);
+    }
+
+    // In small messages by the ring, in large ones by calls.
+    [Theory]
+    [InlineData(Errno.ENOMEM, 100)]
+    [InlineData(Errno.ENOBUFS, 100)]
+    [InlineData(Errno.ENOMEM, 100_000)]
+    [InlineData(Errno.ENOBUFS, 100_000)]
+    public void A_lack_of_memory_that_lasts_is_asked_about_now_and_then_and_ends_nothing(int error, int messageBytes)
+    {
+        Assert.SkipUnless(UringProbe.Here.IsOffered, UringProbe.Here.Reason);
+        using InjectionScenario scenario = new(0);
+        int tries = scenario.RunLasting(error, messageBytes, TimeSpan.FromMilliseconds(300));
+        // 16 at once, then one in 10 ms.
+        Assert.InRange(tries, 2, 100);
     }
 }

@@ -36,7 +36,7 @@ internal sealed unsafe partial class EpollLoop
             if (socket.IsSendInFlight) SendDatagrams(socket);
         }
 
-        if ((mask & EpollAbi.EPOLLIN) != 0 && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0) _datagrams!.Receive(fd, socket);
+        if ((mask & EpollAbi.EPOLLIN) != 0 && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0 && !_datagrams!.TryReceive(fd, socket)) RestReceive(socket);
         // What was delivered may have ended it; its slot may already have another tenant.
         if (socket.Slot == slot && socket.SlotGeneration == generation) Apply(slot, socket);
     }

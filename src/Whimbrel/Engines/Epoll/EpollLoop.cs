@@ -37,6 +37,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         internal uint Registered; // event mask the kernel has
         internal uint Wanted;
         internal bool IsRegistered;
+        internal bool IsResting; // no memory to receive: EPOLLIN is wanted again after a while
         internal bool IsDeferred; // fast open: the peer has not answered yet
         internal bool FinishesLater; // FinishSend came meanwhile
     }
@@ -58,9 +59,17 @@ internal sealed unsafe partial class EpollLoop : Loop
             throw NoQueue(error);
         }
 
+        int refused = Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark);
+        if (refused != 0)
+        {
+            // Nobody could ever wake it.
+            Syscall.Close(_wakeFd);
+            Syscall.Close(_epoll);
+            throw NoQueue(refused);
+        }
+
         _events = (byte*)NativeMemory.AlignedAlloc((nuint)(EventCount * EpollEvents.Size), 64);
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
-        Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark);
         _reserveFd = OpenReserve();
     }
 
@@ -192,7 +201,8 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
 
         int error = Syscall.LastError;
-        if (error is not (Errno.EAGAIN or Errno.EINTR)) connection.CompleteReceiveError(error);
+        if (error is Errno.ENOMEM or Errno.ENOBUFS) RestReceive(connection);
+        else if (error is not (Errno.EAGAIN or Errno.EINTR)) connection.CompleteReceiveError(error);
     }
 
     // ------------------------------------------------------------------ registering
@@ -202,20 +212,59 @@ internal sealed unsafe partial class EpollLoop : Loop
     /// <summary>Tells the kernel what is wanted, if it does not know it yet.</summary>
     private void Apply(int slot, Resident resident)
     {
+        if (TryApply(slot, resident) is not 0 and int error) Refused(resident, error);
+    }
+
+    /// <summary>The system watches it no more (ENOMEM, or ENOSPC: fs.epoll.max_user_watches): nothing would ever be reported for it.</summary>
+    private void Refused(Resident resident, int error)
+    {
+        switch (resident)
+        {
+            case Connection connection:
+                connection.CompleteReceiveError(error);
+                break;
+            case Listener listener:
+                listener.CompleteAcceptError(error, shed: false);
+                break;
+            case Connector connector:
+                connector.CompleteAttach(error);
+                break;
+            case DatagramResident socket:
+                socket.NoteReceiveError(error);
+                RestReceive(socket);
+                break;
+        }
+    }
+
+    /// <summary>0, or an error number; then the kernel knows what it knew before.</summary>
+    private int TryApply(int slot, Resident resident)
+    {
         ref EpollSlot s = ref _slots[slot];
-        if (s.IsRegistered && s.Registered == s.Wanted) return;
-        if (!s.IsRegistered && s.Wanted == 0) return;
+        if (s.IsRegistered && s.Registered == s.Wanted) return 0;
+        if (!s.IsRegistered && s.Wanted == 0) return 0;
         int operation = s.IsRegistered ? EpollAbi.EPOLL_CTL_MOD : EpollAbi.EPOLL_CTL_ADD;
         int error = Control(operation, s.Fd, s.Wanted, (uint)slot | ((ulong)resident.SlotGeneration << 32));
-        if (error != 0)
-        {
-            // ENOMEM or ENOSPC: nothing would ever be reported for it.
-            if (resident is Connection connection) connection.CompleteReceiveError(error);
-            return;
-        }
-
+        if (error != 0) return error;
         s.IsRegistered = true;
         s.Registered = s.Wanted;
+        return 0;
+    }
+
+    /// <summary>Nothing is received for a while. The caller, or who it returns to, tells the kernel.</summary>
+    private void RestReceive(Resident resident)
+    {
+        ref EpollSlot slot = ref _slots[resident.Slot];
+        slot.IsResting |= (slot.Wanted & EpollAbi.EPOLLIN) != 0;
+        slot.Wanted &= ~EpollAbi.EPOLLIN;
+        Rest(resident);
+    }
+
+    private protected override void Rested(Resident resident)
+    {
+        ref EpollSlot slot = ref _slots[resident.Slot];
+        if (slot.IsResting) slot.Wanted |= EpollAbi.EPOLLIN;
+        slot.IsResting = false;
+        Apply(resident.Slot, resident);
     }
 
     private void Unregister(int slot)
@@ -375,6 +424,7 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     internal override void StopReceive(Resident resident)
     {
+        _slots[resident.Slot].IsResting = false;
         SetWanted(resident.Slot, _slots[resident.Slot].Wanted & ~EpollAbi.EPOLLIN);
         Apply(resident.Slot, resident);
     }

@@ -20,14 +20,14 @@ internal sealed unsafe partial class PortableLoop : Loop
 {
     private const int AcceptsPerTurn = 64;
     private const int MaxFreeOperations = 1024;
-    private const int ReserveDescriptors = 8;
+    private const int ReserveWithoutMargin = 8;
 
     private static readonly System.Net.Sockets.LingerOption s_reset = new(true, 0);
 
     private readonly CompletionQueue _completions = new();
     private readonly Stack<PortableOperation> _freeReceives = new();
     private readonly Stack<PortableOperation> _freeSends = new();
-    private readonly Stack<Socket> _reserve = new(ReserveDescriptors);
+    private readonly Stack<Socket> _reserve = new(ReserveWithoutMargin);
     private byte* _buffer;
     private byte* _gather;
     private PortableSlot[] _slots = new PortableSlot[64];
@@ -288,7 +288,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         PortableOperation operation = new(_completions, OperationKind.Connect) { RemoteEndPoint = connector.Target };
         try
         {
-            socket = SocketFactory.CreateSocket(connector.Target);
+            socket = SocketFactory.CreateSocket(connector.Target, this);
             if ((connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(0, socket))) is { } fault)
             {
                 Refuse(connector, operation, socket, SocketFactory.NumberOf(fault));
@@ -534,12 +534,15 @@ internal sealed unsafe partial class PortableLoop : Loop
         }
     }
 
+    /// <summary>Where the numbers of descriptors say nothing, the reserve is what the runtime is left with.</summary>
+    private int ReserveDescriptors => Engine.Descriptors.IsOn ? 1 : ReserveWithoutMargin;
+
     /// <summary>Takes what is missing of the reserve. False when there are not enough descriptors; then it has none.</summary>
     private bool TakeReserve()
     {
         try
         {
-            while (_reserve.Count < ReserveDescriptors) _reserve.Push(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
+            while (_reserve.Count < ReserveDescriptors) _reserve.Push(SocketFactory.Keep(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp), this));
             return true;
         }
         catch (SocketException)

@@ -52,7 +52,12 @@ internal sealed unsafe partial class UringLoop
             return;
         }
 
-        if (_slots[slot].IsWanted) _datagrams!.Receive(fd, socket);
+        if (_slots[slot].IsWanted && !_datagrams!.TryReceive(fd, socket))
+        {
+            RestReceive(socket);
+            return;
+        }
+
         if (socket.Slot == slot && socket.SlotGeneration == generation && _slots[slot].IsWanted && !_slots[slot].IsDetaching) ArmReady(socket);
     }
 

@@ -18,6 +18,9 @@ internal sealed unsafe partial class UringLoop
     /// <summary>So many small receives in a row, and a connection with large ones is received by the ring again.</summary>
     private const byte SmallInARow = 16;
 
+    /// <summary>So many receives in a row that failed for lack of memory or buffers are tried again at once; then the connection rests.</summary>
+    private const byte FailuresInARow = 16;
+
     /// <summary>What must be received until the socket says that there is nothing: the poll does not come again for it.</summary>
     private const uint UntilEmpty = EpollAbi.EPOLLRDHUP | EpollAbi.EPOLLHUP | EpollAbi.EPOLLERR | EpollAbi.EPOLLPRI;
 
@@ -74,7 +77,7 @@ internal sealed unsafe partial class UringLoop
         // A listener polls for somebody to shed; a connection for the answer to a fast open, and receives beside it.
         const OperationSet underWay = OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady;
         const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
-        return s.IsWanted && !s.IsParked && !s.IsDetaching && (s.Has & (s.IsDeferred ? underWayDeferred : underWay)) == 0;
+        return s.IsWanted && !s.IsParked && !s.IsResting && !s.IsDetaching && (s.Has & (s.IsDeferred ? underWayDeferred : underWay)) == 0;
     }
 
     internal override void StopReceive(Resident resident)
@@ -119,6 +122,7 @@ internal sealed unsafe partial class UringLoop
         {
             if (result >= _ring.LargeReceiveBytes) TurnLarge(connection, slot, hasMore: (flags & UringAbi.IORING_CQE_F_MORE) != 0);
             uint generation = connection.SlotGeneration;
+            _slots[slot].Failures = 0;
             Span<byte> bytes = new(_ring.BufferAt(buffer), result);
             connection.CompleteReceive(bytes);
             Poison(bytes);
@@ -153,7 +157,7 @@ internal sealed unsafe partial class UringLoop
             s.IsReady = true;
             s.IsReadyUntilEmpty |= ((uint)events & UntilEmpty) != 0;
             // Somebody who stopped meanwhile receives it when he goes on.
-            if (s.IsWanted && !s.IsAgain) ReceiveReady(connection, slot);
+            if (s.IsWanted && !s.IsAgain && !s.IsResting) ReceiveReady(connection, slot);
             return;
         }
 
@@ -168,6 +172,7 @@ internal sealed unsafe partial class UringLoop
         for (uint most = ReceiveLimitBytes; most > 0;)
         {
             int result = _ring.ReceiveNow(_slots[slot].Fd);
+            if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
             if (result <= 0)
             {
@@ -177,6 +182,7 @@ internal sealed unsafe partial class UringLoop
                 return;
             }
 
+            _slots[slot].Failures = 0;
             _slots[slot].IsReady = result == _ring.LargeBufferBytes || _slots[slot].IsReadyUntilEmpty;
             NoteSize(connection, slot, result);
             Span<byte> bytes = new(_ring.LargeBuffer, result);
@@ -199,7 +205,7 @@ internal sealed unsafe partial class UringLoop
     private void ReceiveAgain(Resident resident)
     {
         ref UringSlot slot = ref _slots[resident.Slot];
-        if (slot.IsAgain || slot.IsDetaching) return;
+        if (slot.IsAgain || slot.IsResting || slot.IsDetaching) return;
         slot.IsAgain = true;
         _again.Enqueue(MarkOf(RingOperation.ReceiveReady, resident));
     }
@@ -248,6 +254,8 @@ internal sealed unsafe partial class UringLoop
     {
         switch (error)
         {
+            case Errno.ENOBUFS or Errno.ENOMEM when MustRest(connection, slot):
+                return;
             case Errno.ENOBUFS:
                 Counters.ReceivesParked++;
                 if (!_slots[slot].IsWanted) return;
@@ -271,6 +279,31 @@ internal sealed unsafe partial class UringLoop
         }
 
         if (NeedsReceive(slot)) StartReceive(connection);
+    }
+
+    /// <summary>It lasts: in every turn anew would keep the loop busy with nothing.</summary>
+    private bool MustRest(Connection connection, int slot)
+    {
+        if (++_slots[slot].Failures < FailuresInARow) return false;
+        _slots[slot].Failures = FailuresInARow - 1;
+        RestReceive(connection);
+        return true;
+    }
+
+    private void RestReceive(Resident resident)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        if (slot.IsResting) return;
+        slot.IsResting = true;
+        Rest(resident);
+    }
+
+    private protected override void Rested(Resident resident)
+    {
+        ref UringSlot slot = ref _slots[resident.Slot];
+        if (!slot.IsResting) return;
+        slot.IsResting = false;
+        if (slot.IsWanted && !slot.IsDetaching) StartReceive(resident);
     }
 
     private void TellHeldError(Connection connection, int slot)

@@ -38,6 +38,9 @@ internal sealed unsafe partial class UringLoop : Loop
     private UringSlot[] _slots = new UringSlot[64];
     private bool _isWakeArmed;
 
+    // The descriptor accepted last: about as many are open.
+    private int _newest;
+
     // The error of a ring that can be used no more, while there is no other.
     private int _brokenBy;
 
@@ -493,6 +496,7 @@ internal sealed unsafe partial class UringLoop : Loop
         _slots[slot].Has = OperationSet.None;
         _slots[slot].IsParked = false;
         _slots[slot].IsAgain = false;
+        _slots[slot].IsResting = false;
         if (wasClosing) Closed(resident, slot, 0);
         else if (_slots[slot].IsDetaching) CloseDescriptor(resident, slot);
         else if (resident is Connection connection) connection.CompleteReceiveError(Errno.EIO);
@@ -503,14 +507,25 @@ internal sealed unsafe partial class UringLoop : Loop
 
     // ------------------------------------------------------------------ accept
 
+    /// <summary>
+    /// One that goes on accepts all that wait before the loop sees the first: only where the margin of descriptors would survive a full
+    /// backlog. Else one at a time.
+    /// </summary>
     private void StartAccept(Listener listener)
     {
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_ACCEPT;
-        entry.Priority = UringAbi.IORING_ACCEPT_MULTISHOT;
+        if (HasRoomForBacklog(listener)) entry.Priority = UringAbi.IORING_ACCEPT_MULTISHOT;
         entry.Descriptor = _slots[listener.Slot].Fd;
         entry.OperationFlags = SocketAbi.SOCK_CLOEXEC;
         Push(listener, RingOperation.Accept, ref entry);
+    }
+
+    /// <summary>Of each loop, where every loop accepts.</summary>
+    private bool HasRoomForBacklog(Listener listener)
+    {
+        int listeners = listener.Sharing == PortSharing.None ? 1 : Engine.LoopCount;
+        return Engine.Descriptors.HasRoom(Math.Max(_newest, _slots[listener.Slot].Fd), (long)listener.Options.Backlog * listeners);
     }
 
     internal override void AcceptRest(Listener listener)
@@ -536,7 +551,14 @@ internal sealed unsafe partial class UringLoop : Loop
     private void Accepted(Listener listener, int slot, int result)
     {
         // Also when it is being closed: it may still take what was accepted, and discards it otherwise.
-        if (result >= 0) Hand(listener, result);
+        if (result >= 0)
+        {
+            _newest = result;
+            Hand(listener, result);
+            // Still there is one that goes on, and no room for all that it may bring.
+            bool goesOn = listener.Slot == slot && !_slots[slot].IsDetaching && (_slots[slot].Has & (OperationSet.Accept | OperationSet.CancelReceive)) == OperationSet.Accept;
+            if (goesOn && !HasRoomForBacklog(listener)) PushCancel(listener, RingOperation.CancelReceive, RingOperation.Accept);
+        }
         else if (!_slots[slot].IsDetaching) AcceptFailed(listener, slot, -result);
         if (NeedsReceive(slot)) StartReceive(listener);
     }

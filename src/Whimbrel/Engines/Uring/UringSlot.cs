@@ -23,6 +23,10 @@ internal struct UringSlot
     internal bool IsReady;
     internal bool IsReadyUntilEmpty;
 
+    /// <summary>Receives that failed for lack of memory or buffers, with none between them that brought bytes; and it is begun again after a while only.</summary>
+    internal byte Failures;
+    internal bool IsResting;
+
     /// <summary>It is in the list of those that are received from after the next enter.</summary>
     internal bool IsAgain;
 

@@ -1,0 +1,113 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Net;
+using System.Runtime.InteropServices;
+
+namespace Whimbrel.CrowdedServer;
+
+// A server whose process is short of descriptors: what its sessions do needs threads, and assemblies that nothing loaded before.
+// Arguments: the engine, inline or pool, how many descriptors it leaves at its start (0: all), how many of the highest it holds.
+// On stdout "listening PORT"; for each line of stdin "now SESSIONS"; after SIGTERM, and a stop that drains, the counts.
+internal static class Program
+{
+    private const int Highest = 1 << 16;
+
+    private static readonly List<FileStream> s_files = [];
+    private static readonly TaskCompletionSource s_full = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private static int s_notices;
+
+    public static async Task<int> Main(string[] args)
+    {
+        var stop = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        using var terminate = PosixSignalRegistration.Create(PosixSignal.SIGTERM, context =>
+        {
+            context.Cancel = true;
+            stop.TrySetResult();
+        });
+        int left = int.Parse(args[2], CultureInfo.InvariantCulture);
+        using var held = Holding(int.Parse(args[3], CultureInfo.InvariantCulture));
+        await using var engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(args[0], ignoreCase: true), Loops = 2, OnNotice = Note });
+        var scheduling = args[1] == "pool" ? Scheduling.ThreadPool : Scheduling.Inline;
+        await using var server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling }, () => new Answers());
+        try
+        {
+            await server.StartAsync();
+        }
+        catch (NetworkException e)
+        {
+            Console.Error.WriteLine(e.Message);
+            return 1;
+        }
+
+        if (left > 0) Fill(left);
+        Console.WriteLine($"listening {((IPEndPoint)server.EndPoint!).Port}");
+        var asked = new Thread(() =>
+        {
+            while (Console.ReadLine() is not null) Console.WriteLine($"now {server.SessionCount}");
+        }) { IsBackground = true };
+        asked.Start();
+        await stop.Task;
+        var report = await server.StopAsync(TimeSpan.FromSeconds(1));
+        var counters = server.ReadCounters();
+        Console.WriteLine($"accepted {counters.Accepted} shed {counters.Shed} notices {Volatile.Read(ref s_notices)} left {report.Drained + report.Aborted}");
+        return 0;
+    }
+
+    // A notice for a turn that took long is true of a busy machine and about no test.
+    private static void Note(Notice notice)
+    {
+        if (notice.Kind != NoticeKind.DescriptorLimit) return;
+        Interlocked.Increment(ref s_notices);
+        s_full.TrySetResult();
+    }
+
+    // Files in the lowest free numbers, until so many numbers are left above.
+    private static void Fill(int left)
+    {
+        while (true)
+        {
+            var file = new FileStream("/dev/null", FileMode.Open, FileAccess.Read);
+            s_files.Add(file);
+            if (file.SafeFileHandle.DangerousGetHandle() >= Limit() - left) return;
+        }
+    }
+
+    // The highest numbers, as a program has them that moves its descriptors out of the way.
+    private static FileStream? Holding(int count)
+    {
+        if (count == 0) return null;
+        var file = new FileStream("/dev/null", FileMode.Open, FileAccess.Read);
+        for (int i = 1; i <= count; i++) _ = Duplicate((int)file.SafeFileHandle.DangerousGetHandle(), Limit() - i);
+        return file;
+    }
+
+    private static int Limit()
+    {
+        string line = File.ReadLines("/proc/self/limits").First(static l => l.StartsWith("Max open files", StringComparison.Ordinal));
+        return Math.Min(Highest, int.Parse(line["Max open files".Length..].Split(' ', StringSplitOptions.RemoveEmptyEntries)[0], CultureInfo.InvariantCulture));
+    }
+
+    [DllImport("libc", EntryPoint = "dup2")]
+    private static extern int Duplicate(int from, int to);
+
+    private sealed class Answers : Session
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            byte[] copy = data.ToArray();
+            _ = Task.Run(async () =>
+            {
+                await s_full.Task;
+                // The text of an exception needs half a dozen assemblies.
+                try
+                {
+                    throw new UnreachableException();
+                }
+                catch (UnreachableException e)
+                {
+                    if (e.ToString().Length > 0) Send(copy);
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,180 @@
+using System.Diagnostics;
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Tool.Tests;
+
+// Processes that run out of descriptors: they go on, serve whom they have, say so, and end as they were asked to.
+public sealed class CrowdedTests
+{
+    private static readonly int s_ownLimit = OperatingSystem.IsLinux() ? LimitOf("self") : 0;
+
+    public static TheoryData<string, string, int, int> Crowds
+    {
+        get
+        {
+            TheoryData<string, string, int, int> rows = [];
+            foreach (string engine in (string[])["epoll", "uring", "portable"])
+            {
+                foreach (string scheduling in (string[])["inline", "pool"])
+                {
+                    rows.Add(engine, scheduling, 256, 0);
+                    rows.Add(engine, scheduling, 1024, 200);
+                }
+            }
+
+            rows.Add("epoll", "inline", 100, 0);
+            rows.Add("uring", "pool", 100, 0);
+            rows.Add("epoll", "pool", 4096, 200);
+            rows.Add("uring", "inline", 20_000, 200);
+            rows.Add("epoll", "inline", 20_000, 200);
+            return rows;
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Crowds))]
+    public Task Full_it_serves_whom_it_has_sheds_the_rest_and_drains_at_SIGTERM(string engine, string scheduling, int limit, int left) =>
+        CrowdAsync(engine, scheduling, limit, left, high: 0);
+
+    [Theory]
+    [InlineData("epoll")]
+    [InlineData("uring")]
+    [InlineData("portable")]
+    public Task Descriptors_that_the_program_holds_at_the_top_do_not_count_as_free(string engine) =>
+        CrowdAsync(engine, "inline", 512, left: 200, high: 80);
+
+    [Theory]
+    [InlineData("epoll")]
+    [InlineData("uring")]
+    [InlineData("portable")]
+    public async Task Where_the_margin_cannot_be_kept_the_start_fails_with_the_limit_in_its_message(string engine)
+    {
+        NeedsEngine(engine, 64);
+        using var process = Start(engine, "inline", 64, 0, 0);
+        var error = new Lines(process.StandardError, "stderr");
+        string text = string.Join('\n', await error.ToEndAsync());
+        await process.WaitForExitAsync(TestContext.Current.CancellationToken);
+        Assert.Equal(1, process.ExitCode);
+        Assert.StartsWith($"Cannot start {engine} with 2 loops: of the 64 file descriptors", text, StringComparison.Ordinal);
+    }
+
+    private static async Task CrowdAsync(string engine, string scheduling, int limit, int left, int high)
+    {
+        NeedsEngine(engine, limit);
+        using var process = Start(engine, scheduling, limit, left, high);
+        var output = new Lines(process.StandardOutput, "stdout");
+        var error = new Lines(process.StandardError, "stderr");
+        var clients = new List<Client>();
+        try
+        {
+            int port = int.Parse((await output.ThatContains("listening "))[10..], CultureInfo.InvariantCulture);
+            int room = left > 0 ? left : limit;
+            for (int i = 0; i < room + 50; i++) clients.Add(new Client(port));
+            // One is shed as soon as it is full; until then each is served.
+            await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed), "somebody to be shed");
+            await Deadline.Within(
+                async cancellation =>
+                {
+                    while (true)
+                    {
+                        await process.StandardInput.WriteLineAsync("now".AsMemory(), cancellation);
+                        string line = await output.ThatContains("now ");
+                        if (int.Parse(line[4..], CultureInfo.InvariantCulture) == clients.Count(static c => c.IsServed)) return 0;
+                        await Task.Delay(10, cancellation); // tidy: waits because the answers of others are on their way
+                    }
+                },
+                () => $"all sessions to be served; {clients.Count(static c => c.IsServed)} are");
+            using (var kill = Process.Start("kill", ["-TERM", process.Id.ToString(CultureInfo.InvariantCulture)])) await kill.WaitForExitAsync(TestContext.Current.CancellationToken);
+            string[] totals = (await output.ThatContains("accepted ")).Split(' ');
+            await Deadline.Within(
+                async cancellation =>
+                {
+                    await process.WaitForExitAsync(cancellation);
+                    return 0;
+                },
+                () => "the end of the process");
+            Assert.Equal(0, process.ExitCode);
+            Assert.InRange(long.Parse(totals[1], CultureInfo.InvariantCulture), clients.Count(static c => c.IsServed), clients.Count);
+            Assert.InRange(long.Parse(totals[3], CultureInfo.InvariantCulture), 1, clients.Count);
+            Assert.Equal(1, int.Parse(totals[5], CultureInfo.InvariantCulture));
+        }
+        catch (Exception e) when (process.HasExited)
+        {
+            throw new InvalidOperationException($"It ended with {process.ExitCode}: {string.Join('\n', await error.ToEndAsync())}", e);
+        }
+        finally
+        {
+            foreach (Client client in clients) client.Dispose();
+            if (!process.HasExited) process.Kill();
+            await process.WaitForExitAsync(CancellationToken.None);
+        }
+    }
+
+    private static Process Start(string engine, string scheduling, int limit, int left, int high)
+    {
+        string program = Path.Combine(AppContext.BaseDirectory, "CrowdedServer.dll");
+        string command = string.Create(CultureInfo.InvariantCulture, $"ulimit -n {limit} && exec dotnet '{program}' {engine} {scheduling} {left} {high}");
+        return Process.Start(new ProcessStartInfo("sh", ["-c", command]) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
+    }
+
+    private static void NeedsEngine(string engine, int limit)
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Needs the descriptor limit of Linux.");
+        Assert.SkipUnless(limit <= s_ownLimit, $"The limit of this process is {s_ownLimit}.");
+        EngineSupport support = Engine.SupportFor(Enum.Parse<EngineKind>(engine, ignoreCase: true));
+        Assert.SkipUnless(support.IsAvailable, support.Reason);
+    }
+
+    private static int LimitOf(string process) =>
+        int.Parse(File.ReadLines($"/proc/{process}/limits").First(static l => l.StartsWith("Max open files", StringComparison.Ordinal))[14..].Split(' ', StringSplitOptions.RemoveEmptyEntries)[1], CultureInfo.InvariantCulture);
+
+    private static async Task Until(Func<bool> condition, string what) => await Deadline.Within(
+        async cancellation =>
+        {
+            while (!condition()) await Task.Delay(5, cancellation); // tidy: waits because other tasks note what happened
+            return 0;
+        },
+        () => what);
+
+    // Says something, and notes whether it is answered or closed.
+    private sealed class Client : IDisposable
+    {
+        private readonly Socket _socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        private volatile bool _isServed;
+        private volatile bool _wasShed;
+
+        internal Client(int port)
+        {
+            _socket.Connect(IPAddress.Loopback, port);
+            _ = TalkAsync();
+        }
+
+        internal bool IsServed => _isServed;
+
+        internal bool WasShed => _wasShed;
+
+        private async Task TalkAsync()
+        {
+            byte[] answer = new byte[5];
+            try
+            {
+                await _socket.SendAsync("hello"u8.ToArray());
+                int count = await _socket.ReceiveAsync(answer);
+                if (count > 0) _isServed = true;
+                else _wasShed = true;
+            }
+            catch (SocketException)
+            {
+                _wasShed = true;
+            }
+            catch (ObjectDisposedException)
+            {
+                // The test is over.
+            }
+        }
+
+        public void Dispose() => _socket.Dispose();
+    }
+}
