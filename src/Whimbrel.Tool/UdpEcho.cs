@@ -12,8 +12,8 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
 
     protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer)
     {
-        // A sender without a name (Unix) cannot be answered.
-        if (peer.IsNobody) return;
+        // A sender without a name (Unix) cannot be answered, and who says that he is this socket would be answered for ever.
+        if (peer.IsNobody || IsOwn(peer)) return;
         if (_limit is not null && !_limit.TryTake(peer, Loop.TimeMs)) Volatile.Write(ref _limited, _limited + 1);
         else Send(datagram, peer);
     }
@@ -22,7 +22,7 @@ internal sealed class UdpEcho(int sourceRate) : DatagramHandler
     {
         // With a rate each datagram is asked about.
         if (_limit is not null) return false;
-        if (!peer.IsNobody) SendRun(run, datagramBytes, peer);
+        if (!peer.IsNobody && !IsOwn(peer)) SendRun(run, datagramBytes, peer);
         return true;
     }
 }

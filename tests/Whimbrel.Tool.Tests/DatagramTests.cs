@@ -107,6 +107,40 @@ public class DatagramTests
     }
 
     [Fact]
+    public async Task A_datagram_that_claims_to_come_from_the_server_itself_is_not_answered()
+    {
+        await using var tool = await RunningTool.Serve("udp");
+        int port = ((IPEndPoint)tool.EndPoint).Port;
+        using (var raw = OpenRaw())
+        {
+            // The UDP header by hand: source, destination, length, no checksum.
+            byte[] forged = [(byte)(port >> 8), (byte)port, (byte)(port >> 8), (byte)port, 0, 12, 0, 0, 1, 2, 3, 4];
+            for (var i = 0; i < 3; i++) raw.SendTo(forged, tool.EndPoint);
+        }
+
+        // Behind them: what it gets in answer tells that they have been seen.
+        using var honest = Plain();
+        await honest.SendAsync("x"u8.ToArray(), (IPEndPoint)tool.EndPoint, TestContext.Current.CancellationToken);
+        Assert.Equal("x"u8.ToArray(), (await ReceiveAsync(honest)).Buffer);
+        Assert.StartsWith("total: 4 datagrams in, 13 bytes in, 1 datagrams out, 1 bytes out", await tool.StopAsync(), StringComparison.Ordinal);
+    }
+
+    private static Socket OpenRaw()
+    {
+        try
+        {
+            var raw = new Socket(AddressFamily.InterNetwork, SocketType.Raw, ProtocolType.Udp);
+            raw.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+            return raw;
+        }
+        catch (SocketException e)
+        {
+            Assert.Skip($"Needs raw sockets (CAP_NET_RAW): {e.Message}");
+            throw;
+        }
+    }
+
+    [Fact]
     public async Task A_source_gets_as_many_answers_a_second_as_it_may_ask_for()
     {
         await using var tool = await RunningTool.Serve("udp", "--source-rate", "5");

@@ -97,6 +97,14 @@ public abstract class DatagramHandler
     /// <param name="peer">Address and port.</param>
     public bool IsVerified(in DatagramPeer peer) => Resident.IsVerified(in peer);
 
+    /// <summary>
+    /// True when the sender is this socket itself, or claims to be: its own port, at its own address or, bound to all addresses, at any of
+    /// this machine's; of a Unix socket its own path. Who answers such a datagram answers himself, for ever, and anybody can forge one. Costs a
+    /// comparison unless the port is the own one. On the handler's loop.
+    /// </summary>
+    /// <param name="peer">The sender of a datagram.</param>
+    public bool IsOwn(in DatagramPeer peer) => Resident.IsOwn(in peer);
+
     /// <summary>Starts a timer that calls <see cref="OnTimer"/>, until the socket is stopped. On the handler's loop.</summary>
     /// <param name="due">Time until the first firing; zero means the next turn.</param>
     /// <param name="period">Distance between firings; zero for one shot.</param>

@@ -92,6 +92,13 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         _ => false,
     };
 
+    internal bool IsLoopback => _family switch
+    {
+        4 => ((uint)_high & 0xFF) == 127,
+        6 => _high == 0 && _low == 0x0100_0000_0000_0000,
+        _ => false,
+    };
+
     internal UnixName? Name => _name;
 
     internal bool IsV4 => _family == 4;
@@ -141,6 +148,8 @@ public readonly struct DatagramPeer : IEquatable<DatagramPeer>
         ArgumentOutOfRangeException.ThrowIfGreaterThan(port, ushort.MaxValue);
         return new DatagramPeer(_high, _low, _scope, (ushort)port, _family, _name);
     }
+
+    internal static DatagramPeer WithoutPortAndScope(in DatagramPeer peer) => new(peer._high, peer._low, 0, 0, peer._family, peer._name);
 
     /// <summary>Writes the bytes of the IP address in network order: 4 or 16. False when there is none, or no room.</summary>
     /// <param name="target">Room for 16 bytes.</param>

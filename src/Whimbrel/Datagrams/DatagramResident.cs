@@ -391,6 +391,15 @@ internal sealed partial class DatagramResident : Resident
         _held.Remove(1);
     }
 
+    /// <summary>What comes from there comes from here, or says so.</summary>
+    internal bool IsOwn(in DatagramPeer peer)
+    {
+        if (EndPoint is not IPEndPoint ip) return !peer.IsNobody && peer == new DatagramPeer(EndPoint);
+        if (peer.Port != ip.Port || peer.IsNobody) return false;
+        bool isWildcard = ip.Address.Equals(IPAddress.Any) || ip.Address.Equals(IPAddress.IPv6Any);
+        return isWildcard ? OwnAddresses.Contains(in peer) : peer == new DatagramPeer(ip);
+    }
+
     // ------------------------------------------------------------------ callbacks
 
     private void Enter(string name) => Loop.EnterCallback(this, name);

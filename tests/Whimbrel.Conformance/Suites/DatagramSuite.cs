@@ -656,6 +656,36 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
         Assert.False(timer!.IsActive);
     });
 
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_handler_can_tell_its_own_address_from_others_and_does_not_answer_itself(bool isWildcard) => Run(rig =>
+    {
+        Assert.SkipWhen(isWildcard && (rig.IsUnix || rig.IsVirtual), "Only sockets of a system have an address for all.");
+        EndPoint at = isWildcard ? new IPEndPoint(IPAddress.Any, 0) : rig.NewAddress();
+        DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = at });
+        handler.Received = static (me, data, from) =>
+        {
+            if (!me.IsOwn(from)) me.Send(data, from);
+        };
+        DatagramPeer own = rig.IsUnix || !isWildcard ? new DatagramPeer(socket.EndPoint!) : new DatagramPeer(IPAddress.Loopback, ((IPEndPoint)socket.EndPoint!).Port);
+        using RawDatagrams peer = new(rig);
+        rig.OnLoop(handler.Loop, () =>
+        {
+            Assert.True(handler.IsOwn(own));
+            Assert.False(handler.IsOwn(peer.Peer));
+            Assert.False(handler.IsOwn(default));
+            if (!rig.IsUnix) Assert.False(handler.IsOwn(new DatagramPeer(IPAddress.Parse("203.0.113.1"), own.Port)));
+            Assert.Equal(SendResult.Queued, handler.Send(Bytes("to itself"), own));
+        });
+        rig.Until(() => handler.Count == 1, "its own datagram");
+        peer.Send(Bytes("hello"), own.ToEndPoint()!);
+        Assert.Equal("hello", Text(peer.Receive()));
+        rig.Settle();
+        Assert.Equal(2, handler.Count);
+        Close(rig, socket, handler);
+    });
+
     [Fact]
     public void A_timer_that_is_started_while_the_socket_drains_ends_with_it() => Run(rig =>
     {
