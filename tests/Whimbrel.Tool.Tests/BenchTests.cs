@@ -4,6 +4,8 @@ using System.Text.Json;
 namespace Whimbrel.Tool.Tests;
 
 /// <summary>The benchmark harness works with the tool's servers on each engine, and its integrity checks can fail.</summary>
+/// <remarks>Alone, because a load program that does not get the cpu in a short window has nothing to show.</remarks>
+[Trait("Runs", "alone")]
 public sealed class BenchTests
 {
     [Theory]

@@ -1,0 +1,167 @@
+namespace Whimbrel.Docs;
+
+// What `./test` says is what was run. The script works in a folder of its own on projects that are made up: in place of `dotnet`
+// stands a program that writes the log a test program would write.
+public sealed class RunnerTests : IDisposable
+{
+    private static readonly TimeSpan _patience = TimeSpan.FromMinutes(2);
+
+    private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-runner-").FullName;
+
+    // The first argument is the test program, and $runs says how often it was started before. `report passed A` writes a line of the log.
+    private const string Head = """
+        #!/usr/bin/env bash
+        if [[ $1 == --version ]]; then echo 10.0.100; exit; fi
+        project=$(basename "$1" .dll) given="$*"
+        exec 9>"$PLANTED/lock"; flock 9
+        runs=$(cat "$PLANTED/$project.runs" 2>/dev/null || echo 0); echo $((runs + 1)) >"$PLANTED/$project.runs"
+        flock -u 9
+        succeeded=0 failed=0
+        report() { echo "$1 $2 (1ms)"; if [[ $1 == passed ]]; then succeeded=$((succeeded + 1)); else failed=$((failed + 1)); echo "  it was planted"; fi; }
+        finish() { printf 'Test run summary: it ended\n  total: 9\n  failed: %d\n  succeeded: %d\n  skipped: 0\n' $failed $succeeded; exit $((failed > 0 ? 2 : 0)); }
+
+        """;
+
+    public void Dispose() => Directory.Delete(_folder, recursive: true);
+
+    [Fact]
+    public async Task A_test_that_fails_once_is_run_twenty_times_more_and_named_as_rescued()
+    {
+        Needs();
+        Plant("Whimbrel.Docs", """
+            if ((runs == 0)); then report passed A.Good; report failed A.Flaky; else [[ $given == *"--filter-method A.Flaky" ]] && report passed A.Flaky; fi
+            finish
+            """);
+        var (code, lines) = await TestAsync();
+        Assert.Equal("2 passed, 0 failed, 0 skipped", lines[^1]);
+        Assert.Equal("1 rescued: failed once, then passed 20 times alone: A.Flaky", lines[^2]);
+        Assert.Equal(0, code);
+        Assert.Equal("21", Runs("Whimbrel.Docs"));
+    }
+
+    [Fact]
+    public async Task A_test_that_fails_in_one_of_the_twenty_runs_fails_the_run()
+    {
+        Needs();
+        Plant("Whimbrel.Docs", """
+            if ((runs == 0)); then report passed A.Good; report failed A.Racy; elif ((runs == 17)); then report failed A.Racy; else report passed A.Racy; fi
+            finish
+            """);
+        var (code, lines) = await TestAsync();
+        Assert.Equal(["0 rescued", "1 passed, 1 failed, 0 skipped"], lines[^2..]);
+        Assert.Contains("    failed once, and again in run 17 of 20 alone: A.Racy", lines);
+        Assert.Equal(1, code);
+    }
+
+    [Theory]
+    [InlineData("Whimbrel.Tests", "report failed A.One")]
+    [InlineData("Whimbrel.Docs", "report failed A.MemoryTcp.One")]
+    [InlineData("Whimbrel.Docs", "for n in 1 2 3 4 5 6 7; do report failed A.Test$n; done")]
+    public async Task Virtual_time_and_many_failures_get_no_second_chance(string project, string failures)
+    {
+        Needs();
+        Plant(project, $"{failures}\nfinish\n");
+        var (code, lines) = await TestAsync();
+        Assert.Equal("0 rescued", lines[^2]);
+        Assert.Equal("1", Runs(project));
+        Assert.Equal(1, code);
+    }
+
+    [Theory]
+    [InlineData("report passed A.One; finish >/dev/null", "0 passed, 1 failed, 0 skipped")]
+    [InlineData("report passed A.One; (finish); exit 134", "1 passed, 1 failed, 0 skipped")]
+    [InlineData("report passed A.One; report failed A.Two; (finish); exit 134", "2 passed, 1 failed, 0 skipped")]
+    [InlineData("sleep 1000", "0 passed, 1 failed, 0 skipped")]
+    public async Task A_program_that_crashes_hangs_or_runs_nothing_fails_the_run(string program, string last)
+    {
+        Needs();
+        // What runs alone after it passes, so that only the crash is counted.
+        Plant("Whimbrel.Docs", $"if [[ $given == *--filter-method* ]]; then report passed A.Two; finish; fi\n{program}\n");
+        var (code, lines) = await TestAsync("--limit", "5");
+        Assert.Equal(last, lines[^1]);
+        Assert.Equal(1, code);
+    }
+
+    [Fact]
+    public async Task Projects_run_side_by_side_and_what_measures_runs_alone()
+    {
+        Needs();
+        // These two end only when both have begun.
+        const string meet = """
+            touch "$PLANTED/$project.began"
+            for ((i = 0; i < 1000; i++)); do [[ -f $PLANTED/Whimbrel.Docs.began && -f $PLANTED/Whimbrel.Tests.began ]] && break; sleep 0.05; done
+            ((i < 1000)) && report passed A.$project || report failed A.$project
+            touch "$PLANTED/$project.ended"
+            finish
+            """;
+        Plant("Whimbrel.Docs", meet);
+        Plant("Whimbrel.Tests", meet);
+        Plant("Whimbrel.Allocations", """
+            [[ -f $PLANTED/Whimbrel.Docs.ended && -f $PLANTED/Whimbrel.Tests.ended ]] && report passed A.Alone || report failed A.Alone
+            finish
+            """);
+        var (code, lines) = await TestAsync("--jobs", "2");
+        Assert.Equal("3 passed, 0 failed, 0 skipped", lines[^1]);
+        Assert.Equal(0, code);
+    }
+
+    [Theory]
+    [InlineData("Whimbrel.Conformance")]
+    [InlineData("Whimbrel.Tool.Tests")]
+    public async Task Every_test_of_a_project_belongs_to_one_part(string project)
+    {
+        Needs();
+        var dll = Repository.PathOf($"tests/{project}/bin/Release/net10.0/{project}.dll");
+        Assert.SkipUnless(File.Exists(dll), $"{project} was not built in Release");
+        var parts = await RunAsync(Repository.Root, "bash", "./test", "--parts", "--project", project);
+        List<string> listed = [];
+        foreach (var part in parts)
+        {
+            listed.AddRange(await ListAsync(part.Split('\t')[2].Split(' ')));
+        }
+        var all = (await ListAsync()).Order(StringComparer.Ordinal).ToList();
+        Assert.InRange(all.Count, 100, int.MaxValue);
+        Assert.InRange(parts.Length, 2, 20);
+        Assert.Equal(all, listed.Order(StringComparer.Ordinal));
+
+        async Task<IEnumerable<string>> ListAsync(params string[] options) =>
+            (await RunAsync(Repository.Root, "dotnet", [dll, "--list-tests", "--no-ansi", "--no-progress", .. options])).Where(l => l.Contains($"{project}.", StringComparison.Ordinal) && l.StartsWith("  ", StringComparison.Ordinal));
+    }
+
+    private static void Needs() => Assert.SkipUnless(OperatingSystem.IsLinux() && Command.Exists("bash") && Command.Exists("flock"), "needs Linux, bash and flock");
+
+    private void Plant(string project, string program)
+    {
+        var name = Path.Combine("tests", project);
+        Directory.CreateDirectory(Path.Combine(_folder, name, "bin/Release/net10.0"));
+        File.WriteAllText(Path.Combine(_folder, name, $"{project}.csproj"), "");
+        File.WriteAllText(Path.Combine(_folder, name, $"bin/Release/net10.0/{project}.dll"), program);
+    }
+
+    private string Runs(string project) => File.ReadAllText(Path.Combine(_folder, $"{project}.runs")).Trim();
+
+    private async Task<(int ExitCode, string[] Lines)> TestAsync(params string[] options)
+    {
+        var programs = Directory.CreateDirectory(Path.Combine(_folder, "programs")).FullName;
+        // The made-up test program stands in the place of the dll, and is told how it was started.
+        Write("dotnet", Head + "source \"$1\"\n");
+        Write("apt-get", "#!/bin/sh\nexit 1\n");
+        File.Copy(Repository.PathOf("test"), Path.Combine(_folder, "test"));
+        var (code, output) = await Command.RunAsync(_folder, _patience, "env", ["-u", "WHIMBREL_ONE_ATTEMPT", "-u", "WHIMBREL_DEEP", $"PLANTED={_folder}", $"PATH={programs}:{Environment.GetEnvironmentVariable("PATH")}", "bash", "./test", "--no-build", .. options]);
+        return (code, output.TrimEnd().Split('\n'));
+
+        void Write(string name, string text)
+        {
+            var file = Path.Combine(programs, name);
+            File.WriteAllText(file, text);
+            if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(file, UnixFileMode.UserRead | UnixFileMode.UserWrite | UnixFileMode.UserExecute);
+        }
+    }
+
+    private static async Task<string[]> RunAsync(string folder, string program, params string[] arguments)
+    {
+        var (code, output) = await Command.RunAsync(folder, _patience, program, arguments);
+        Assert.True(code == 0, output);
+        return output.TrimEnd().Split('\n');
+    }
+}
