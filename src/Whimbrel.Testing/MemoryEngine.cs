@@ -150,6 +150,9 @@ public class MemoryEngine : Engine
         return true;
     }
 
+    /// <summary>The loop's thread comes to its mailbox meanwhile, and no further: other callbacks would run in the stack of this one.</summary>
+    internal override void AwaitOffer(Loop loop, ManualResetEventSlim offered, TimeSpan most) => loop.DrainHere();
+
     /// <summary>Remembers the violation: a fence around user code may swallow the exception, the run must not.</summary>
     internal ContractViolationException Violation(string message) =>
         _violation ??= new ContractViolationException($"{message} (seed {Seed}, step {StepCount}). The last steps:\n{Trace}");

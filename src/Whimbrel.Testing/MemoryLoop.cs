@@ -104,11 +104,21 @@ internal sealed unsafe partial class MemoryLoop : Loop
             if (!isLast && Chance(Faults.Delay)) continue;
             if (!IsReady(slot)) continue;
             delivered = true;
-            Deliver(slot);
+            Resident? resident = ResidentAt(slot);
+            try
+            {
+                Deliver(slot);
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, resident);
+            }
         }
 
         return delivered;
     }
+
+    private protected override bool Outlives(Exception exception) => exception is not (ContractViolationException or SimulationStalledException);
 
     private protected override void Wake()
     {
@@ -410,6 +420,13 @@ internal sealed unsafe partial class MemoryLoop : Loop
 
         _slots[index].IsSending = false;
         connection.CompleteSend();
+    }
+
+    internal override void OfferSend(Connection connection)
+    {
+        // The network took only a part a moment ago, and may take more now.
+        if (connection.IsSendInFlight) Push(connection, connection.Slot);
+        else base.OfferSend(connection);
     }
 
     internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)

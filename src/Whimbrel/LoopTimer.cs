@@ -287,6 +287,8 @@ public class LoopTimer
         {
             Loop.Engine.NoteException("a timer", e);
         }
+
+        Loop.CountUserCall();
     }
 
     // ------------------------------------------------------------------ who waits

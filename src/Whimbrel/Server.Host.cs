@@ -156,7 +156,7 @@ public partial class Server
             if (!_refusalNotices.TryTake(Engine.NowMs)) return;
             NoteSession(new Notice(
                 NoticeKind.UserException,
-                $"Admit or ChooseLoop of the server threw {exception.GetType().Name}: {exception.Message}. That connection was closed; accepting goes on.",
+                $"Admit or ChooseLoop of the server threw {ErrorText.Of(exception)}. That connection was closed; accepting goes on.",
                 "user-exception.md"));
         }
 

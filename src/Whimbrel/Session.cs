@@ -22,12 +22,14 @@ namespace Whimbrel;
 /// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs.</item>
 /// <item>Never two callbacks at once for one session, never one inside another.</item>
 /// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows.</item>
-/// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only.</item>
+/// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. So does, without OnError, memory of the user's that throws when it is sent or given back.</item>
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
 /// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order.</item>
 /// <item>The send queue has a limit and a policy; <see cref="BytesPending"/> is true from the moment a send returns.</item>
-/// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained.</item>
+/// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained. What it left unread
+/// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsHeldBack"/>,
+/// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
 /// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>.</item>
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets. When its server stops with a
@@ -97,7 +99,40 @@ public abstract class Session : IConnection
     public TlsInfo? Tls => Volatile.Read(ref _tls);
 
     /// <inheritdoc/>
-    public long BytesPending => _connection?.BytesPending ?? 0;
+    public long BytesPending
+    {
+        get
+        {
+            if (_connection is not { } connection) return 0;
+            long pending = connection.BytesPending;
+            if (pending > 0) KnowsOfQueue(connection);
+            return pending;
+        }
+    }
+
+    /// <summary>
+    /// True while a session should queue no more: above 256 KiB are pending (a quarter of a smaller <see cref="ConnectionOptions.SendLimitBytes"/>),
+    /// or it is not read until what is pending has left (contract 9). A session that answers many requests of one callback leaves the
+    /// rest unread when this is true, and gets it again. Always false with <see cref="ConnectionOptions.BackPressure"/> off, and after the
+    /// end. Any thread; exact on the session's thread.
+    /// </summary>
+    public bool IsHeldBack
+    {
+        get
+        {
+            if (_connection is not { } connection || connection.Shard is not { } shard || !shard.Host.BackPressure) return false;
+            bool isHeld = connection.IsHeldBack || connection.Strand is { IsHeldBack: true } || connection.BytesPending > Connections.Connection.MarkOf(shard.Options);
+            if (isHeld) KnowsOfQueue(connection);
+            return isHeld;
+        }
+    }
+
+    /// <summary>Inside a callback of this session: what it leaves unread now, it leaves because of that.</summary>
+    private void KnowsOfQueue(Connection connection)
+    {
+        if (!connection.Loop.IsCurrent) Strand.CurrentOf(connection, _generation)?.KnowsOfQueue();
+        else if (connection.Generation == _generation) connection.KnowsOfQueue();
+    }
 
     /// <summary>Bytes received so far. Exact on the session's thread and after the end.</summary>
     public long BytesReceived => _connection?.BytesReceived ?? _finalReceived;
@@ -154,15 +189,17 @@ public abstract class Session : IConnection
 
     /// <summary>
     /// Queues memory without copying it. With <see cref="SendResult.Queued"/> the ownership has passed: the library
-    /// disposes it when it is sent or the connection ends. Otherwise it stays the caller's.
+    /// disposes it when it is sent or the connection ends, on any thread. Otherwise it stays the caller's. Memory that throws then (from
+    /// Dispose, or because it was disposed by somebody else) ends this connection with <see cref="CloseCause.UserException"/>, and a notice tells.
     /// </summary>
     /// <param name="owner">The memory.</param>
     /// <param name="length">How many of its bytes to send, from the start.</param>
     public SendResult Send(IMemoryOwner<byte> owner, int length)
     {
         ArgumentNullException.ThrowIfNull(owner);
-        if ((uint)length > (uint)owner.Memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {owner.Memory.Length}");
-        return _connection is { } connection ? connection.SendOwned(owner, length, _generation) : SendResult.Closed;
+        Memory<byte> memory = owner.Memory;
+        if ((uint)length > (uint)memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length}");
+        return _connection is { } connection ? connection.SendOwned(owner, memory, length, _generation) : SendResult.Closed;
     }
 
     /// <inheritdoc/>
@@ -197,9 +234,11 @@ public abstract class Session : IConnection
 
     /// <summary>
     /// Room in the fill block to write a message into, without a copy. The session's thread only; follow with
-    /// <see cref="Commit"/> before any other send. Empty when nothing may be sent now.
+    /// <see cref="Commit"/> in the same callback and before any other send. Empty when nothing may be sent now. A second call gives the
+    /// first room back.
     /// </summary>
     /// <param name="count">Bytes needed at most, up to 32,768.</param>
+    /// <exception cref="InvalidOperationException">64 rooms of this callback were sent past without a Commit.</exception>
     protected Span<byte> Reserve(int count)
     {
         if (_connection is not { } connection) return default;
@@ -208,8 +247,10 @@ public abstract class Session : IConnection
         return strand.Reserve(count);
     }
 
-    /// <summary>Queues what was written into the span of <see cref="Reserve"/>.</summary>
+    /// <summary>Queues what was written into the span of <see cref="Reserve"/>. The session's thread only. After the end it does nothing.</summary>
     /// <param name="count">Bytes written, from its start. 0 gives the room back.</param>
+    /// <exception cref="ArgumentOutOfRangeException">More than was reserved.</exception>
+    /// <exception cref="InvalidOperationException">Something was sent since <see cref="Reserve"/>, or its callback has returned: the room is not at the end of the queue any more. Nothing of it is sent.</exception>
     protected void Commit(int count)
     {
         if (_connection is not { } connection) return;

@@ -142,6 +142,7 @@ internal sealed partial class SimSession
         }
 
         _world.Log($"{this} sends {promise.Length} bytes {how}, caller {lane}, number {number}: {result}, {BytesPending} pending");
+        _sawPending |= BytesPending > 0 || result == SendResult.Full;
         _outgoing.Resolve(promise, result);
         if (result == SendResult.Closed) return;
         if (_hasFinishedHere && lane != 0 && IsHere) _world.Fail($"{this}: a send after its close gave {result}");

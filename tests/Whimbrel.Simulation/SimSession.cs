@@ -16,6 +16,7 @@ internal sealed partial class SimSession : Session
     private bool _hasFinishedHere;
     private bool _peerHasFinished;
     private bool _finishMustFollow;
+    private bool _sawPending;
     private int _needed;
     private ScriptException? _thrown;
     private SimSession? _next;
@@ -125,6 +126,7 @@ internal sealed partial class SimSession : Session
             if (unread.Length < _needed && !_peerHasFinished) _finishMustFollow = true;
             _needed = 0;
             _incoming.Offered(unread);
+            _sawPending = false;
             ActSeveral();
             int taken = _takesSome ? _world.Random.Next(unread.Length + 1) : unread.Length;
             // What was lent must still be the same after all that was called meanwhile.
@@ -135,6 +137,8 @@ internal sealed partial class SimSession : Session
                 NeedBytes(_needed);
             }
 
+            // It looks at what is pending with each send: what it leaves then comes once more, before the end (contract 9).
+            if (taken < unread.Length && (BytesPending > 0 || _sawPending)) _finishMustFollow = false;
             return taken;
         }
         finally

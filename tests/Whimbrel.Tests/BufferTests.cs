@@ -57,7 +57,7 @@ public sealed unsafe class BufferTests
     {
         BlockPool pool = new();
         Disposable owner = new([1, 2, 3, 4]);
-        Block block = pool.TakeOwned(owner, 3);
+        Block block = pool.TakeOwned(owner, ((System.Buffers.IMemoryOwner<byte>)owner).Memory, 3);
         Assert.Equal([1, 2, 3], new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length).ToArray());
         Assert.Equal(0, owner.Disposals);
         pool.Return(block);

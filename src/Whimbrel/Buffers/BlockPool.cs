@@ -62,12 +62,13 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    /// <summary>Queues memory whose ownership the user passed. Pinned until returned.</summary>
-    internal Block TakeOwned(IMemoryOwner<byte> owner, int length)
+    /// <summary>Queues memory whose ownership the user passed. Pinned until returned. The user's memory may throw: then nothing was taken.</summary>
+    internal Block TakeOwned(IMemoryOwner<byte> owner, Memory<byte> memory, int length)
     {
+        MemoryHandle pin = memory[..length].Pin();
         Block block = TakeHeader(BlockKind.Owned);
         block.Owner = owner;
-        block.Pin = owner.Memory.Pin();
+        block.Pin = pin;
         block.Memory = (byte*)block.Pin.Pointer;
         block.Capacity = length;
         block.End = length;
@@ -97,9 +98,10 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
-    /// <summary>Gives a block back, and with it the reference to a run.</summary>
-    internal void Return(Block block)
+    /// <summary>Gives a block back, and with it the reference to a run. What the user's memory threw when it was given back, for the caller to tell; null otherwise.</summary>
+    internal Exception? Return(Block block)
     {
+        Exception? thrown = null;
         Outstanding--;
         Debug.Assert(Outstanding >= 0, "a block was returned twice");
         block.Start = 0;
@@ -109,13 +111,13 @@ internal sealed unsafe class BlockPool
             if (_freeCount >= MaxKept)
             {
                 Destroy(block);
-                return;
+                return null;
             }
 
             block.Next = _free;
             _free = block;
             _freeCount++;
-            return;
+            return null;
         }
 
         switch (block.Kind)
@@ -124,10 +126,7 @@ internal sealed unsafe class BlockPool
                 NativeMemory.Free(block.Memory);
                 break;
             case BlockKind.Owned:
-                block.Pin.Dispose();
-                block.Pin = default;
-                block.Owner!.Dispose();
-                block.Owner = null;
+                thrown = GiveBack(block);
                 break;
             case BlockKind.Run:
                 Release(block.Run!);
@@ -144,6 +143,34 @@ internal sealed unsafe class BlockPool
             _freeHeaderCount++;
         }
 
+        return thrown;
+    }
+
+    /// <summary>Unpins and disposes the user's memory: both are user code.</summary>
+    private static Exception? GiveBack(Block block)
+    {
+        Exception? thrown = null;
+        try
+        {
+            block.Pin.Dispose();
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+        }
+
+        block.Pin = default;
+        try
+        {
+            block.Owner!.Dispose();
+        }
+        catch (Exception e)
+        {
+            thrown ??= e;
+        }
+
+        block.Owner = null;
+        return thrown;
     }
 
     // ------------------------------------------------------------------ runs

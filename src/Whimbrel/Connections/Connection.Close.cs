@@ -330,7 +330,11 @@ internal sealed partial class Connection
         _hooks = SessionHooks.None;
         _finishWasTold = false;
         _sendError = 0;
-        _reserved = 0;
+        ForgetReserved();
+        _memoryFault = null;
+        _offerOwed = false;
+        _goesOnAt = 0;
+        _knowsOfQueue = false;
         _sendInFlight = false;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;

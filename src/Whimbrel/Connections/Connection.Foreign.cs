@@ -13,36 +13,67 @@ internal sealed partial class Connection
 {
     // ------------------------------------------------------------------ memory whose ownership is passed
 
-    internal SendResult SendOwned(IMemoryOwner<byte> owner, int length, uint generation)
+    /// <param name="owner">Ours with <see cref="SendResult.Queued"/>.</param>
+    /// <param name="memory">Its memory, as the caller saw it.</param>
+    /// <param name="length">How much of it.</param>
+    /// <param name="generation">The caller's.</param>
+    internal SendResult SendOwned(IMemoryOwner<byte> owner, Memory<byte> memory, int length, uint generation)
     {
         if (IsRefused(length, generation)) return SendResult.Refused;
         if (!Loop.IsCurrent) return SendOwnedForeign(owner, length, generation);
         SendResult result = Admit(length, generation);
-        if (result == SendResult.Queued) EnqueueOwned(owner, length);
+        if (result == SendResult.Queued) EnqueueOwned(owner, memory, length);
         return result;
     }
 
-    private void EnqueueOwned(IMemoryOwner<byte> owner, int length)
+    /// <summary>When the memory throws, nothing was queued and the owner is still the caller's. Giving it back throws nothing.</summary>
+    private void EnqueueOwned(IMemoryOwner<byte> owner, Memory<byte> memory, int length)
     {
         if (length == 0)
         {
-            owner.Dispose();
+            GiveBack(owner);
             return;
         }
 
         if (length < ByReferenceBytes)
         {
             // A small piece between two sends would cost each of those a block of its own.
-            Append(owner.Memory.Span[..length]);
+            Append(memory.Span[..length]);
             CountOwned(owner);
-            owner.Dispose();
+            GiveBack(owner);
             return;
         }
 
-        Enqueue(Loop.Blocks.TakeOwned(owner, length));
+        Enqueue(Loop.Blocks.TakeOwned(owner, memory, length));
         _queued += length;
         CountOwned(owner);
         MarkDirty();
+    }
+
+    private void GiveBack(IMemoryOwner<byte> owner)
+    {
+        try
+        {
+            owner.Dispose();
+        }
+        catch (Exception e)
+        {
+            MemoryThrew(e);
+        }
+    }
+
+    /// <summary>
+    /// Memory of the user's that this connection sends, or has sent, threw on the loop. Perhaps in the middle of a send: noted, and the
+    /// completion phase ends the connection, if it is still open. Until then nothing more is taken.
+    /// </summary>
+    private void MemoryThrew(Exception exception)
+    {
+        Loop.NoteMemory(exception);
+        if (_state != ConnectionState.Open || _memoryFault is not null) return;
+        _memoryFault = exception;
+        CloseFill();
+        RefuseForeign();
+        Loop.Schedule(this);
     }
 
     /// <summary>What a callback on the pool gathered is as many messages as it had sends.</summary>
@@ -66,23 +97,38 @@ internal sealed partial class Connection
         BeginMove();
         try
         {
-            if (generation == Generation && TakesQueued && _sendError == 0) EnqueueOwned(owner, length);
-            else owner.Dispose();
+            // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
+            if (generation == Generation && TakesQueued && _sendError == 0) EnqueueOwned(owner, owner.Memory, length);
+            else GiveBackOfOthers(owner);
         }
-        finally
+        catch (Exception e)
         {
-            // Also when the user's memory throws.
-            ReleaseForeign(length, generation);
-            EndMove();
+            MemoryThrew(e);
+            GiveBackOfOthers(owner);
         }
 
+        ReleaseForeign(length, generation);
+        EndMove();
         ForeignArrived(generation);
+    }
+
+    /// <summary>Nothing of it is sent, and whose connection this is now has nothing to do with it.</summary>
+    private void GiveBackOfOthers(IMemoryOwner<byte> owner)
+    {
+        try
+        {
+            owner.Dispose();
+        }
+        catch (Exception e)
+        {
+            Loop.NoteMemory(e);
+        }
     }
 
     // ------------------------------------------------------------------ other threads
 
     /// <summary>What other threads were promised before an end still joins the queue.</summary>
-    private bool TakesQueued => _state is ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining;
+    private bool TakesQueued => _memoryFault is null && _state is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
 
     /// <summary>A SendAsync of this tenant waits for room, or is on its way to. Any thread.</summary>
     internal bool HasOperations(uint generation)
@@ -105,12 +151,25 @@ internal sealed partial class Connection
     /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
     private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
+        bool wasOffered = false;
         while (true)
         {
             long word = Volatile.Read(ref _foreign);
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-            if (BytesPending + length > _limit) return mayWait ? SendResult.Full : OverLimitForeign(generation);
+            if (BytesPending + length > _limit)
+            {
+                // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
+                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && length <= _limit)
+                {
+                    strand.OfferQueue(length);
+                    wasOffered = true;
+                    continue;
+                }
+
+                return mayWait ? SendResult.Full : OverLimitForeign(generation);
+            }
+
             if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
         }
 
@@ -127,7 +186,7 @@ internal sealed partial class Connection
     {
         if (generation != Generation) return;
         if (_firstOperation is not null && TakesQueued) PumpOperations();
-        if (_state == ConnectionState.Draining || _finishRequested || _drainOwed) Loop.Schedule(this);
+        if (_state == ConnectionState.Draining || _finishRequested || _drainOwed || WaitsForQueue) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -247,7 +306,7 @@ internal sealed partial class Connection
         bool onLoop = Loop.IsCurrent;
         if (onLoop)
         {
-            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return null;
+            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0 || _memoryFault is not null) return null;
             // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
             if (_operationCount == 0 && BytesPending + data.Length <= _limit)
             {
@@ -316,7 +375,7 @@ internal sealed partial class Connection
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
     {
-        while (_firstOperation is { } operation)
+        while (_firstOperation is { } operation && _memoryFault is null)
         {
             long room = _limit - PendingHere;
             int rest = operation.Rest.Length;
@@ -325,7 +384,7 @@ internal sealed partial class Connection
             if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
-            Append(operation.Rest.Span[..count]);
+            if (!TryAppend(operation, count)) continue;
             operation.Advance(count);
             if (operation.Rest.Length > 0) break;
             RemoveFirstOperation();
@@ -336,6 +395,26 @@ internal sealed partial class Connection
 
         // While one waits nobody may use the room that is open: Send looks at nothing else.
         if (_firstOperation is not null) CloseFill();
+    }
+
+    /// <summary>The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message the connection cannot go on.</summary>
+    private bool TryAppend(SendOperation operation, int count)
+    {
+        ReadOnlySpan<byte> part;
+        try
+        {
+            part = operation.Rest.Span[..count];
+        }
+        catch (Exception e)
+        {
+            RemoveFirstOperation();
+            if (operation.HasStarted) MemoryThrew(e);
+            operation.EndFailed(e);
+            return false;
+        }
+
+        Append(part);
+        return true;
     }
 
     private void RemoveFirstOperation()

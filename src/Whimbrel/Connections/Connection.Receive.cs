@@ -27,6 +27,38 @@ internal sealed partial class Connection
     /// <summary>Not read because of its own full queue (contract 9).</summary>
     internal bool IsHeldBack => (_gate & ReceiveGate.BackPressure) != 0;
 
+    // Back-pressure: reading, and what was left unread, go on when no more than this is pending.
+    private long _goesOnAt;
+    private bool _offerOwed; // without holding (BackPressure is off): only what was left unread waits
+    private bool _knowsOfQueue; // the running callback asked what is pending, or was refused
+
+    /// <summary>Above this a session's own callbacks are held back: 256 KiB, or a quarter of a smaller limit.</summary>
+    internal static long MarkOf(ConnectionOptions options) => Math.Min(BackPressureMark, options.SendLimitBytes / 4);
+
+    private bool WaitsForQueue => _offerOwed || (_gate & ReceiveGate.BackPressure) != 0;
+
+    /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
+    internal void KnowsOfQueue() => _knowsOfQueue = true;
+
+    /// <summary>Reading stops because of what is pending. With <paramref name="untilEmpty"/> it does not help that only a part of it leaves.</summary>
+    private void HoldBack(bool untilEmpty)
+    {
+        _goesOnAt = untilEmpty ? 0 : Math.Max(0, (MarkOf(_shard.Options) / 4) - 1);
+        if (_shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
+        else _offerOwed = true;
+        if (PendingHere <= _goesOnAt) Loop.Schedule(this);
+    }
+
+    private void EndBackPressure()
+    {
+        _offerOwed = false;
+        if (_strand is null && _unread.Length > 0) _offerPending = true;
+        Open(ReceiveGate.BackPressure);
+        Loop.Schedule(this);
+        // Last: the session on the pool may run at once, and must not find itself held back still.
+        _strand?.ReleaseBackPressure();
+    }
+
     /// <summary>The engine received these bytes. Valid during the call.</summary>
     internal void CompleteReceive(ReadOnlySpan<byte> data)
     {
@@ -98,6 +130,7 @@ internal sealed partial class Connection
 
         long before = _queued + _granted - _room;
         long sentBefore = _bytesSent;
+        _knowsOfQueue = false;
         _atLeast = 0;
         _shard.MessagesReceived++;
         int taken;
@@ -116,11 +149,9 @@ internal sealed partial class Connection
 
         Loop.LeaveCallback();
         long after = _queued + _granted - _room;
-        if (after > BackPressureMark && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure)
-        {
-            Shut(ReceiveGate.BackPressure);
-        }
-
+        if (after > MarkOf(_shard.Options) && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure) HoldBack(untilEmpty: false);
+        // Left because of what is pending, if that can be: whoever finds nothing pending and takes nothing waits for more bytes.
+        else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0) && _state == ConnectionState.Open) HoldBack(untilEmpty: true);
         return taken;
     }
 
@@ -166,7 +197,7 @@ internal sealed partial class Connection
             case ConnectionState.Open or ConnectionState.Concluding when _sendError != 0:
                 Fail(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
                 break;
-            case ConnectionState.Open when _gate != ReceiveGate.None || _offerPending:
+            case ConnectionState.Open when _gate != ReceiveGate.None || _offerPending || _offerOwed:
                 _heldFinish = true;
                 break;
             case ConnectionState.Open:
@@ -266,7 +297,6 @@ internal sealed partial class Connection
     {
         if ((_gate & reason) == 0) return;
         _gate &= ~reason;
-        if (reason == ReceiveGate.BackPressure) _strand?.ReleaseBackPressure();
         if (_state != ConnectionState.Open) return;
         if (reason == ReceiveGate.User && _unread.Length > 0) _offerPending = true;
         // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.
@@ -280,7 +310,7 @@ internal sealed partial class Connection
         {
             _ when TakesInput && _tls is { } tls => tls.WantsInput && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
             ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
-            ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished,
+            ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished && !_heldFinish,
             _ => false,
         };
         if (wanted == _isReceiving) return;

@@ -15,7 +15,6 @@ namespace Whimbrel.Connections;
 internal sealed unsafe partial class Connection
 {
     internal const int BackPressureMark = 256 * 1024;
-    internal const int BackPressureResume = BackPressureMark / 4;
 
     /// <summary>From here on, with an empty queue, bytes are not copied (docs/design/0002).</summary>
     internal const int ByReferenceBytes = 16 * 1024;
@@ -25,6 +24,9 @@ internal sealed unsafe partial class Connection
 
     /// <summary>A slow member that gets sends and broadcasts in turn: with references, each send would hold a block of its own.</summary>
     private const int CopyRunFromQueuedBytes = 64 * 1024;
+
+    /// <summary>Rooms of one callback that were reserved and then sent past: each holds a block of its own until it returns.</summary>
+    internal const int MostLostRooms = 64;
 
     internal const uint GenerationMask = 0x7FFF_FFFF;
     private const ulong ClosedBit = 1UL << 32;
@@ -44,7 +46,14 @@ internal sealed unsafe partial class Connection
     private long _limit;
     private long _bytesSent;
     private int _sendError;
+    private Exception? _memoryFault;
+
+    // What Reserve gave: room at the end of this block. Lent until the user's code that runs now returns (its Loop.UserCalls).
     private int _reserved;
+    private int _reservedAt;
+    private Block? _reservedBlock;
+    private long _lentIn;
+    private int _lostRooms;
 
     private SendOperation? _firstOperation;
     private SendOperation? _lastOperation;
@@ -162,11 +171,66 @@ internal sealed unsafe partial class Connection
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
     {
-        if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0) return SendResult.Closed;
-        if (_operationCount > 0) return SendResult.Full;
+        if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0 || _memoryFault is not null) return SendResult.Closed;
+        if (_operationCount > 0)
+        {
+            _knowsOfQueue = true;
+            return SendResult.Full;
+        }
+
         if (PendingHere + length <= _limit) return SendResult.Queued;
+        OfferQueue(length);
+        if (_sendError != 0 || _state != ConnectionState.Open) return SendResult.Closed;
+        // What was offered may have made room for somebody who waited longer.
+        if (_operationCount == 0 && PendingHere + length <= _limit) return SendResult.Queued;
+        _knowsOfQueue = true;
         return OverLimit();
     }
+
+    /// <summary>
+    /// Something does not fit: before anybody is judged slow the system is offered what is queued, now instead of at the end of the turn
+    /// (contract 9). Until it fits, or the system takes no more.
+    /// </summary>
+    private void OfferQueue(long length)
+    {
+        // Under the other policies nobody is judged: Full says that it does not fit now.
+        if (length > _limit || IsRoomLent || _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        while (PendingHere + length > _limit && TryOffer())
+        {
+        }
+    }
+
+    /// <summary>True when the queue got shorter.</summary>
+    private bool TryOffer()
+    {
+        CloseFill();
+        long before = _bytesSent;
+        if (_tls is { } tls)
+        {
+            // In a callback that the layer's delivery made, the layer sends as well, unless an answer of its own must go first.
+            if (tls.IsInCall && Loop.Tls.Answer.Length > 0) return false;
+            while (!_sendInFlight && tls.Head is { Length: 0 }) PopWire(tls);
+            if (!_sendInFlight && tls.Head is null && _head is not null && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
+            if (tls.Head is null || _sendError != 0) return false;
+        }
+        else
+        {
+            while (!_sendInFlight && _head is { Length: 0 }) PopSent();
+            if (_head is null) return false;
+        }
+
+        Loop.OfferSend(this);
+        return _bytesSent > before && _sendError == 0;
+    }
+
+    /// <summary>For a callback on the pool, which waits for it: what it has sent so far was offered to the system.</summary>
+    internal void DrainOffer(uint generation, long length)
+    {
+        if (generation == Generation && TakesQueued) OfferQueue(length);
+    }
+
+    /// <summary>The engine begins to send: until its CompleteSend no other send is started.</summary>
+    internal void BeginSending() => _sendInFlight = true;
 
     private SendResult OverLimit()
     {
@@ -213,11 +277,14 @@ internal sealed unsafe partial class Connection
         if (_shard.CountsSends && length > 0) _shard.MessagesSent++;
     }
 
-    /// <summary>Opens room at the tail: what is left of the last block, or a new one. Marks the connection dirty.</summary>
+    /// <summary>
+    /// Opens room at the tail: what is left of the last block, or a new one. Marks the connection dirty. Room that is lent is left
+    /// alone: somebody may still write into it.
+    /// </summary>
     private void OpenFill(int needed)
     {
         CloseFill();
-        if (_tail is not { Kind: BlockKind.Pooled } tail || tail.End == tail.Capacity)
+        if (_tail is not { Kind: BlockKind.Pooled } tail || tail.End == tail.Capacity || (IsRoomLent && ReferenceEquals(tail, _reservedBlock)))
         {
             tail = Loop.TakeBlock();
             Enqueue(tail);
@@ -267,21 +334,13 @@ internal sealed unsafe partial class Connection
     internal void Flush(bool isEndOfTurn)
     {
         _dirty = false;
-        if (_reserved > 0 && ReferenceEquals(Loop.ActiveConnection, this))
+        if (IsRoomLent && !isEndOfTurn)
         {
-            if (!isEndOfTurn)
-            {
-                // Somebody may be writing into the fill block right now: it cannot leave yet.
-                MarkDirty();
-                return;
-            }
-
-            // No user code is on the stack: what was reserved and not committed is given back.
-            _reserved = 0;
+            // Somebody may be writing into a block of the queue right now: it cannot leave, and go to others, yet.
+            MarkDirty();
+            return;
         }
 
-        // Room that was reserved and not committed before the callback returned is given back.
-        _reserved = 0;
         CloseFill();
         if (_tls is { } tls)
         {
@@ -290,14 +349,12 @@ internal sealed unsafe partial class Connection
         }
 
         if (_head is null || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
-        if (_head.Length == 0)
+        // Of room that was reserved and never committed.
+        while (_head is { Length: 0 }) PopSent();
+        if (_head is null)
         {
-            PopSent();
-            if (_head is null)
-            {
-                if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
-                return;
-            }
+            if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+            return;
         }
 
         _sendInFlight = true;
@@ -328,7 +385,7 @@ internal sealed unsafe partial class Connection
         }
 
         // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
-        if (_firstOperation is not null || (_gate & ReceiveGate.BackPressure) != 0) Loop.Schedule(this);
+        if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
 
     private void CountSent(long count)
@@ -345,7 +402,13 @@ internal sealed unsafe partial class Connection
         _head = block.Next;
         if (_head is null) _tail = null;
         block.Next = null;
-        Loop.Blocks.Return(block);
+        Return(block);
+    }
+
+    /// <summary>Gives a block of one of the queues back.</summary>
+    private void Return(Block block)
+    {
+        if (Loop.Blocks.Return(block) is { } thrown) MemoryThrew(thrown);
     }
 
     /// <summary>The send has ended: the next may start, and whoever waits for room gets it.</summary>
@@ -361,7 +424,7 @@ internal sealed unsafe partial class Connection
     private void UseRoom()
     {
         if (_firstOperation is not null) PumpOperations();
-        if ((_gate & ReceiveGate.BackPressure) != 0 && PendingHere < BackPressureResume) Open(ReceiveGate.BackPressure);
+        if (WaitsForQueue && PendingHere <= _goesOnAt && _firstOperation is null) EndBackPressure();
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
@@ -380,7 +443,7 @@ internal sealed unsafe partial class Connection
     {
         CloseFill();
         while (_head is not null) PopSent();
-        _tls?.Clear(Loop.Blocks);
+        if (_tls?.Clear(Loop.Blocks) is { } thrown) MemoryThrew(thrown);
         DropHeldRuns();
         _queued = 0;
     }
@@ -392,33 +455,92 @@ internal sealed unsafe partial class Connection
         if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
     }
 
+    /// <summary>What was reserved may be written into until the user's code that runs now returns: until then nothing of the queue leaves.</summary>
+    private bool IsRoomLent => _lentIn == Loop.UserCalls;
+
     internal Span<byte> Reserve(int count, uint generation)
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Reserve));
         CheckReserve(count);
+        if (!IsRoomLent) _lostRooms = 0;
+        else if (_reserved > 0 && !IsReservedAtEnd) LoseRoom();
+        _reserved = 0;
+        if (_lostRooms >= MostLostRooms) TooManyLost();
         if (IsRefused(count, generation) || Admit(count, generation) != SendResult.Queued) return default;
-        if (_room < count)
+        CloseFill();
+        if (_tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < count)
         {
-            CloseFill();
-            Block block = Loop.TakeBlock();
-            Enqueue(block);
-            OpenFill(count);
+            if (_reservedBlock is not null && IsRoomLent) LoseRoom();
+            tail = Loop.TakeBlock();
+            Enqueue(tail);
+            MarkDirty();
         }
 
-        if (_room < count) return default;
         _reserved = count;
-        return new Span<byte>(_fillPointer, count);
+        _reservedAt = tail.End;
+        _reservedBlock = tail;
+        _lentIn = Loop.UserCalls;
+        return new Span<byte>(tail.Memory + tail.End, count);
     }
 
     internal void Commit(int count, uint generation)
     {
+        if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Commit));
         if (generation != Generation) return;
-        if (count < 0 || count > _reserved) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_reserved} reserved");
+        int reserved = _reserved;
+        if (count < 0 || (count > reserved && reserved == 0)) CommitOutOfRange(count, reserved);
+        if (reserved == 0 || (count > 0 && (_state != ConnectionState.Open || _finishRequested || _sendError != 0)))
+        {
+            // Nothing to give back, or ended in between.
+            _reserved = 0;
+            return;
+        }
+
+        if (count > 0 && !(IsRoomLent && IsReservedAtEnd))
+        {
+            _reserved = 0;
+            if (IsRoomLent) LoseRoom();
+            RoomIsLost();
+        }
+
+        if (count > reserved) CommitOutOfRange(count, reserved);
         _reserved = 0;
-        if (_granted == 0) return; // ended in between
-        _fillPointer += count;
-        _room -= count;
+        if (!IsReservedAtEnd)
+        {
+            if (IsRoomLent) LoseRoom();
+            return;
+        }
+
+        _reservedBlock = null;
+        if (_lostRooms == 0) _lentIn = 0;
+        if (count == 0) return;
+        _tail!.End += count;
+        _queued += count;
         CountMessage(count);
-        if (AsksFirst || _shard.CountsSends) CloseFill();
+        MarkDirty();
+    }
+
+    private bool IsReservedAtEnd => _granted == 0 && ReferenceEquals(_tail, _reservedBlock) && _reservedBlock is { } block && block.End == _reservedAt;
+
+    /// <summary>Something was sent behind the room. Its block stays until the user's code returns, and so does the next one's.</summary>
+    private void LoseRoom()
+    {
+        _reservedBlock = null;
+        _lostRooms++;
+    }
+
+    internal static void CommitOutOfRange(int count, int reserved) => Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
+
+    internal static void RoomIsLost() => Throw.State("The room of Reserve is not at the end of the queue any more: something was sent behind it, or the callback that reserved it has returned. Nothing of it is sent. Commit before any other send, and in the same callback.");
+
+    internal static void TooManyLost() => Throw.State($"{MostLostRooms} rooms of Reserve were neither committed nor given back before the next send of this callback. Call Commit, with 0 when nothing was written.");
+
+    private void ForgetReserved()
+    {
+        _reserved = 0;
+        _reservedAt = 0;
+        _reservedBlock = null;
+        _lentIn = 0;
+        _lostRooms = 0;
     }
 }

@@ -32,10 +32,10 @@ internal sealed partial class Connection
     }
 
     /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>
-    internal void HoldForStrand(uint generation)
+    internal void HoldForStrand(uint generation, bool untilEmpty)
     {
         if (generation != Generation || _state != ConnectionState.Open) return;
-        Shut(ReceiveGate.BackPressure);
+        HoldBack(untilEmpty);
         // It may have drained already.
         Loop.Schedule(this);
     }

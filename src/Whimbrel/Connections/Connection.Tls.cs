@@ -90,7 +90,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             // A certificate that cannot be read any more, or the user's callback: that handshake fails, and nothing else.
             Loop.Blocks.Return(block);
             tls.IsInCall = false;
-            FailTls(new TlsFault(TlsFailure.LocalFault, $"{e.GetType().Name}: {e.Message}"), TlsAlert.InternalError);
+            FailTls(new TlsFault(TlsFailure.LocalFault, ErrorText.Of(e)), TlsAlert.InternalError);
             return false;
         }
 
@@ -296,7 +296,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>The proper end: as the FIN of a plain connection.</summary>
     private void CipherEnded()
     {
-        if (_gate != ReceiveGate.None || _offerPending) _heldFinish = true;
+        if (_gate != ReceiveGate.None || _offerPending || _offerOwed) _heldFinish = true;
         else PeerFinished();
     }
 
@@ -499,7 +499,8 @@ internal sealed unsafe partial class Connection : IPlainSink
         {
             _head = block.Next;
             block.Next = null;
-            if (block.Length > 0 || _sendInFlight) tls.Enqueue(block, block.Length);
+            // Room that is lent stays as well: the flush drops it.
+            if (block.Length > 0 || _sendInFlight || IsRoomLent) tls.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }
 
@@ -613,7 +614,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (_tls is not { } tls) return;
         LeaveHandshake(tls);
         tls.Held.Clear();
-        tls.Clear(Loop.Blocks);
+        if (tls.Clear(Loop.Blocks) is { } thrown) MemoryThrew(thrown);
         if (tls.IsAway) tls.IsOrphan = true;
         else tls.Layer?.Free();
         TlsUpgrade? upgrade = _upgrade;

@@ -29,6 +29,7 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        while (tls.Head is { Length: 0 }) PopWire(tls);
         if (tls.Head is null && _head is not null && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
         if (tls.Head is null)
         {
@@ -56,9 +57,10 @@ internal sealed unsafe partial class Connection
             }
 
             ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join() : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
+            bool wasInCall = tls.IsInCall;
             tls.IsInCall = true;
             TlsStep step = tls.Layer!.Send(bytes, out int accepted, output);
-            tls.IsInCall = false;
+            tls.IsInCall = wasInCall;
             TakeFromQueue(accepted);
             plain += accepted;
             plainInWire += accepted;
@@ -119,18 +121,23 @@ internal sealed unsafe partial class Connection
             int part = (int)Math.Min(rest, block.Length);
             block.Start += part;
             rest -= part;
-            if (block.Length > 0) continue;
-            tls.Head = block.Next;
-            if (tls.Head is null) tls.Tail = null;
-            block.Next = null;
-            Loop.Blocks.Return(block);
+            if (block.Length == 0) PopWire(tls);
         }
 
         long plain = tls.Advance(count);
         if (plain == 0) return;
         _queued -= plain;
         CountSent(plain);
-        if (_firstOperation is not null || (_gate & ReceiveGate.BackPressure) != 0) Loop.Schedule(this);
+        if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
+    }
+
+    private void PopWire(TlsLink tls)
+    {
+        Block block = tls.Head!;
+        tls.Head = block.Next;
+        if (tls.Head is null) tls.Tail = null;
+        block.Next = null;
+        Return(block);
     }
 
     /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>

@@ -394,6 +394,12 @@ internal sealed partial class Connection : Resident
 
     private void RunScheduledOpen()
     {
+        if (_memoryFault is { } fault)
+        {
+            AbortWith(new CloseReason(CloseCause.UserException, 0, fault));
+            return;
+        }
+
         UseRoom();
         if (_next is not null || _upgrade is not null)
         {
@@ -427,7 +433,7 @@ internal sealed partial class Connection : Resident
             if (_state != ConnectionState.Open) return;
         }
 
-        if (_heldFinish && _upgrade is null && _gate == ReceiveGate.None)
+        if (_heldFinish && _upgrade is null && _gate == ReceiveGate.None && !_offerOwed)
         {
             _heldFinish = false;
             PeerFinished();

@@ -83,7 +83,7 @@ internal abstract class ConnectionHost
         if (!_slowNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new Notice(
             NoticeKind.SlowConsumer,
-            $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect.",
+            $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
             "slow-consumer.md"));
     }
 

@@ -73,6 +73,13 @@ internal sealed class SendOperation : Completion<SendResult>
         SetResult(result);
     }
 
+    /// <summary>Its memory threw: whoever awaits gets that.</summary>
+    internal void EndFailed(Exception exception)
+    {
+        _connection.OperationEnded();
+        SetException(exception);
+    }
+
     internal void EndCancelled()
     {
         _connection.OperationEnded();

@@ -178,7 +178,7 @@ internal unsafe ref struct SocketOptions
         }
         catch (Exception e)
         {
-            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {e.GetType().Name}: {e.Message}. See docs/symptoms/socket-option.md.", e);
+            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {ErrorText.Of(e)}. See docs/symptoms/socket-option.md.", e);
         }
 
         int seconds = LingerSecondsOf(socket);

@@ -8,6 +8,10 @@ internal sealed partial class Strand
 {
     private StrandBlock? _batch;
     private int _reserved;
+    private bool _isRoomLent; // what Reserve gave, at the end of _batch, until Commit: somebody may write into it
+    private bool _isRoomLost;
+    private StrandBlock? _lostRooms; // lent, and something was sent behind: kept until the callback returns
+    private int _lostCount;
     private bool _gaveBack;
     private long _sentBytes;
     private BroadcastGate _broadcastGate;
@@ -39,7 +43,9 @@ internal sealed partial class Strand
     internal bool TryGather(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         int length = head.Length + body.Length;
+        if (length == 0) return true;
         _sentBytes += length;
+        LoseRoom();
         if (length > StrandBlock.Capacity)
         {
             FlushBatch();
@@ -51,7 +57,7 @@ internal sealed partial class Strand
         batch.Length += head.Length;
         body.CopyTo(batch.Room);
         batch.Length += body.Length;
-        if (length > 0) batch.Messages++;
+        batch.Messages++;
         return true;
     }
 
@@ -65,8 +71,8 @@ internal sealed partial class Strand
     /// <summary>Posts what was gathered. Before anything else of this callback that goes to the loop, so that call order holds (contract 7).</summary>
     internal bool FlushBatch()
     {
-        // While something is reserved there may be somebody writing into it.
-        if (_batch is not { } batch || _reserved > 0) return false;
+        LoseRoom();
+        if (_batch is not { } batch) return false;
         _batch = null;
         int length = batch.Length;
         if (length > 0 && _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, length)) return true;
@@ -78,6 +84,7 @@ internal sealed partial class Strand
     /// <summary>The connection is being aborted: what was gathered does not leave.</summary>
     private void DropBatch()
     {
+        LoseRoom();
         if (_batch is not { } batch) return;
         _batch = null;
         _gaveBack = true;
@@ -88,7 +95,10 @@ internal sealed partial class Strand
     /// <summary>The callback has returned: what was reserved and not committed is given back, and what was sent leaves.</summary>
     private void FlushAtEnd()
     {
+        _isRoomLost |= _isRoomLent;
+        _isRoomLent = false;
         GiveBackReserved();
+        if (_lostRooms is not null) FreeLostRooms();
         if (!FlushBatch() && _gaveBack)
         {
             // Somebody may wait until nothing of other threads is under way, and no item will come to tell.
@@ -101,6 +111,7 @@ internal sealed partial class Strand
     /// <summary>Memory of its own goes behind what was gathered.</summary>
     internal void SendsOwned(int length)
     {
+        if (length == 0) return;
         _sentBytes += length;
         FlushBatch();
     }
@@ -108,28 +119,78 @@ internal sealed partial class Strand
     internal Span<byte> Reserve(int count)
     {
         GiveBackReserved();
+        if (_lostCount >= Connection.MostLostRooms) Connection.TooManyLost();
         if (_connection.IsRefused(count, _generation)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
         StrandBlock batch = BatchFor(count);
         _reserved = count;
+        _isRoomLent = true;
+        _isRoomLost = false;
         return batch.Room[..count];
     }
 
     internal void Commit(int count)
     {
-        if (count < 0 || count > _reserved) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_reserved} reserved");
-        if (_batch is { } batch)
+        if (count > 0 && _isRoomLost)
         {
-            batch.Length += count;
-            if (count > 0) batch.Messages++;
+            _isRoomLost = false;
+            // Ended in between: nothing is sent any more, and nobody is told (contract 5).
+            if (_isEnded || _hasFinished) return;
+            Connection.RoomIsLost();
         }
 
-        _sentBytes += count;
+        if (count < 0 || count > _reserved) Connection.CommitOutOfRange(count, _reserved);
+        _isRoomLent = _isRoomLost = false;
         int rest = _reserved - count;
         _reserved = 0;
+        if (count > 0)
+        {
+            StrandBlock batch = _batch!;
+            batch.Length += count;
+            batch.Messages++;
+            _sentBytes += count;
+        }
+
         if (rest == 0) return;
         _gaveBack = true;
         _connection.GiveBackForeign(rest, _generation);
+    }
+
+    /// <summary>
+    /// Something is sent behind the room that is lent: it cannot be committed any more. Its block stays here until the callback
+    /// returns, because somebody may still write into it; what was gathered in front of it goes on in another one.
+    /// </summary>
+    private void LoseRoom()
+    {
+        if (!_isRoomLent) return;
+        _isRoomLost = true;
+        _isRoomLent = false;
+        GiveBackReserved();
+        StrandBlock lent = _batch!;
+        _batch = null;
+        if (lent.Length > 0)
+        {
+            _batch = _loop.StrandBlocks.Take();
+            lent.Written.CopyTo(_batch.Room);
+            _batch.Length = lent.Length;
+            _batch.Messages = lent.Messages;
+        }
+
+        lent.Next = _lostRooms;
+        _lostRooms = lent;
+        _lostCount++;
+    }
+
+    private void FreeLostRooms()
+    {
+        while (_lostRooms is { } lost)
+        {
+            _lostRooms = lost.Next;
+            lost.Next = null;
+            lost.Dispose();
+        }
+
+        _lostCount = 0;
     }
 
     private void GiveBackReserved()

@@ -28,7 +28,7 @@ internal sealed partial class Strand
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
         Hold(Holds.Upgrade);
-        GiveBackReserved();
+        LoseRoom();
         StrandBlock? batch = _batch;
         _batch = null;
         int length = batch?.Length ?? 0;

@@ -54,6 +54,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private Session? _next;
     private UnreadStore _unread;
     private int _atLeast;
+    private bool _knowsOfQueue;
     private bool _finishWasTold;
     private bool _isSwitching;
     private bool _saidDisconnecting;
@@ -272,7 +273,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         {
             if ((_holds & reason) == 0) return;
             _holds &= ~reason;
-            if (reason != Holds.BackPressure) _offerPending = true;
+            _offerPending = true;
             start = TrySchedule();
         }
 
@@ -290,6 +291,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
+        Strand? outer = t_current;
         t_current = this;
         try
         {
@@ -300,7 +302,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
         finally
         {
-            t_current = null;
+            t_current = outer;
         }
 
         _loop.Engine.Offload(this);
@@ -561,6 +563,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     {
         _atLeast = 0;
         _sentBytes = 0;
+        _knowsOfQueue = false;
+        long before = _connection.BytesPending;
         Interlocked.Increment(ref _shard.MessagesReceived); // of several threads, here
         int taken;
         try
@@ -575,15 +579,40 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         CallReturned();
+        if (_isEnded) return taken;
         // Natural back-pressure (contract 9): what this callback sent is more than the peer takes.
-        if (_sentBytes > 0 && _host.BackPressure && !_isEnded && _connection.BytesPending > Connection.BackPressureMark)
-        {
-            Hold(Holds.BackPressure);
-            _loop.PostControl(static (_, c, _, g) => ((Connection)c!).HoldForStrand((uint)g), _connection, null, _generation);
-        }
-
+        if (_sentBytes > 0 && _host.BackPressure && _connection.BytesPending > Connection.MarkOf(_host.Options)) HoldBack(untilEmpty: false);
+        // It left something because of what is pending: see Connection.Offer.
+        else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0)) HoldBack(untilEmpty: true);
         return taken;
     }
+
+    /// <summary>Nothing is delivered until the loop says that what is pending has left.</summary>
+    private void HoldBack(bool untilEmpty)
+    {
+        Hold(Holds.BackPressure);
+        _loop.PostControl(static (_, c, empty, g) => ((Connection)c!).HoldForStrand((uint)g, empty is not null), _connection, untilEmpty ? this : null, _generation);
+    }
+
+    /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
+    internal void KnowsOfQueue() => _knowsOfQueue = true;
+
+    internal bool IsHeldBack => (_holds & Holds.BackPressure) != 0;
+
+    /// <summary>
+    /// A send of the running callback does not fit: waits until the loop has offered to the system what was sent before it. A
+    /// callback on the pool may block; the loop needs a turn for it, and when it takes longer the send is judged without.
+    /// </summary>
+    internal void OfferQueue(long length)
+    {
+        _knowsOfQueue = true;
+        if (_host.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        FlushBatch();
+        ManualResetEventSlim offered = new();
+        if (_loop.Mailbox.PostOffer(_connection, _generation, length, offered)) _loop.Engine.AwaitOffer(_loop, offered, s_offerTime);
+    }
+
+    private static readonly TimeSpan s_offerTime = TimeSpan.FromSeconds(1);
 
     private void CheckUnreadLimit(int taken)
     {

@@ -149,16 +149,19 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
         return delta;
     }
 
-    internal void Clear(BlockPool blocks)
+    /// <summary>Gives all blocks back. What the user's memory threw, or null.</summary>
+    internal Exception? Clear(BlockPool blocks)
     {
+        Exception? thrown = null;
         while (Head is { } block)
         {
             Head = block.Next;
             block.Next = null;
-            blocks.Return(block);
+            thrown = blocks.Return(block) ?? thrown;
         }
 
         Tail = null;
         _total = _sent = _plain = _plainTold = 0;
+        return thrown;
     }
 }

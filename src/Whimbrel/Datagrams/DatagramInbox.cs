@@ -35,25 +35,36 @@ internal sealed class DatagramInbox(Engine engine, int limitBytes)
     /// <summary>False when no more is wanted for now. What is put is always kept.</summary>
     internal bool Put(ReadOnlySpan<byte> data, int length, in DatagramPeer peer)
     {
-        DatagramReceiveOperation? receiver;
-        int count = 0;
-        lock (_gate)
+        while (true)
         {
-            receiver = TakeReceiver();
-            if (receiver is null)
+            DatagramReceiveOperation? receiver;
+            lock (_gate)
             {
-                _waiting.Append(data, length, in peer);
-                if (Held >= limitBytes) IsFull = _isStopped = true;
-                _arrived.Set();
-                return !IsFull;
+                receiver = TakeReceiver();
+                if (receiver is null)
+                {
+                    _waiting.Append(data, length, in peer);
+                    if (Held >= limitBytes) IsFull = _isStopped = true;
+                    _arrived.Set();
+                    return !IsFull;
+                }
             }
 
-            count = Math.Min(data.Length, receiver.Target.Length);
-            data[..count].CopyTo(receiver.Target.Span);
-        }
+            int count = Math.Min(data.Length, receiver.Target.Length);
+            try
+            {
+                data[..count].CopyTo(receiver.Target.Span);
+            }
+            catch (Exception e)
+            {
+                // The caller's memory: he is told, and the next one gets the datagram.
+                receiver.SetException(e);
+                continue;
+            }
 
-        receiver.SetResult(new ReceivedDatagram(count, length, peer));
-        return true;
+            receiver.SetResult(new ReceivedDatagram(count, length, peer));
+            return true;
+        }
     }
 
     /// <summary>Tells one receive call of an error of the connected peer: who waits, or the next.</summary>

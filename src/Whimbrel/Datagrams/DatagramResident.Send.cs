@@ -312,8 +312,21 @@ internal sealed partial class DatagramResident
         while (_firstOperation is { } operation && HasRoom(operation.Data.Length, 1))
         {
             Unlist(operation, null);
-            bool mayAnswer = MayAnswer(in operation.Peer, 1, operation.Data.Length);
-            if (mayAnswer) _queue.Append(operation.Data.Span, operation.Data.Length, in operation.Peer);
+            ReadOnlySpan<byte> data;
+            try
+            {
+                data = operation.Data.Span;
+            }
+            catch (Exception e)
+            {
+                // The caller's memory: he is told.
+                Interlocked.Decrement(ref _operationCount);
+                operation.SetException(e);
+                continue;
+            }
+
+            bool mayAnswer = MayAnswer(in operation.Peer, 1, data.Length);
+            if (mayAnswer) _queue.Append(data, data.Length, in operation.Peer);
             EndOperation(operation, mayAnswer ? SendResult.Queued : SendResult.Refused);
         }
     }

@@ -51,4 +51,17 @@ internal static class ErrorText
         SocketError.OperationNotSupported => Errno.EOPNOTSUPP,
         _ => 5, // EIO: something the table does not know
     };
+
+    /// <summary>Type and message of an exception, for a notice. Its message is user code, too, and may throw.</summary>
+    internal static string Of(Exception exception)
+    {
+        try
+        {
+            return $"{exception.GetType().Name}: {exception.Message}";
+        }
+        catch (Exception)
+        {
+            return $"{exception.GetType().Name} (whose Message throws)";
+        }
+    }
 }

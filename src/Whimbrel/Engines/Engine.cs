@@ -202,6 +202,9 @@ public class Engine : IAsyncDisposable
         return ended.Wait(timeout.TotalMilliseconds > int.MaxValue ? Timeout.InfiniteTimeSpan : timeout);
     }
 
+    /// <summary>Blocks a callback on the pool until the loop has offered its queue to the system, or the time passed.</summary>
+    internal virtual void AwaitOffer(Loop loop, ManualResetEventSlim offered, TimeSpan most) => Block(offered, most);
+
     // ------------------------------------------------------------------ posting to any loop
 
     /// <summary>Posts to the next loop in turn. See <see cref="Loop.Post(Action)"/>. Starts the engine if it was never started.</summary>
@@ -659,10 +662,10 @@ public class Engine : IAsyncDisposable
     {
     }
 
-    internal void NoteException(string where, Exception exception)
+    internal void NoteException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
     {
         UserCodeThrew(exception);
-        Note(new Notice(NoticeKind.UserException, $"{where} threw {exception.GetType().Name}: {exception.Message}. Nothing was ended; the loop goes on.", "user-exception.md"));
+        Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}", "user-exception.md"));
     }
 
     /// <summary>Name, loops and reason.</summary>

@@ -257,6 +257,21 @@ public abstract partial class Loop
         if (ended) Engine.LoopEnded(this);
     }
 
+    /// <summary>Runs what was posted, as this loop's thread (the memory engine, for a callback on the pool that waits).</summary>
+    internal void DrainHere()
+    {
+        Loop? outer = t_current;
+        t_current = this;
+        try
+        {
+            Mailbox.Drain();
+        }
+        finally
+        {
+            t_current = outer;
+        }
+    }
+
     private void BeginHere()
     {
         try

@@ -60,6 +60,7 @@ public abstract partial class Loop
     private Undertaking? _firstUndertaking;
     private long _busySinceMs;
     private NoticePace _blockedNotices;
+    private NoticePace _memoryNotices;
     private bool _isStopping;
     private int _strands;
     private TlsScratch? _tls;
@@ -107,6 +108,9 @@ public abstract partial class Loop
 
     internal Stack<SendOperation> FreeOperations { get; } = new();
 
+    /// <summary>Changes whenever a piece of user code begins or ends here: room that was lent under one number is not written into under another.</summary>
+    internal long UserCalls { get; private set; } = 1;
+
     /// <summary>The connection whose session is in a callback now.</summary>
     internal Connection? ActiveConnection { get; private set; }
 
@@ -153,6 +157,17 @@ public abstract partial class Loop
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
+
+    /// <summary>
+    /// Sends of the queue what the system takes at once, inside the call. With a send in flight it may do nothing: that one is an offer
+    /// already, and the system takes it when it has room.
+    /// </summary>
+    internal virtual void OfferSend(Connection connection)
+    {
+        if (connection.IsSendInFlight) return;
+        connection.BeginSending();
+        StartSend(connection);
+    }
 
     /// <summary>Send FIN.</summary>
     internal abstract void FinishSend(Connection connection);
@@ -221,11 +236,23 @@ public abstract partial class Loop
     {
         if (Mailbox.Any) Mailbox.Drain();
         if (_ready.Count > 0) RunReady();
-        if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) Timers.Fire(Engine.NowMs);
+        if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) FireTimers();
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
         if (_handshakes.Count > 0) RunHandshakes();
         if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
+    }
+
+    private void FireTimers()
+    {
+        try
+        {
+            Timers.Fire(Engine.NowMs);
+        }
+        catch (Exception e) when (Outlives(e))
+        {
+            Outlive(e, ActiveConnection);
+        }
     }
 
     private long MsUntilNextTimer()
@@ -294,6 +321,8 @@ public abstract partial class Loop
             {
                 Engine.NoteException("a continuation", e);
             }
+
+            UserCalls++;
         }
 
         _readyRunning.Clear();
@@ -309,7 +338,24 @@ public abstract partial class Loop
         {
             Engine.NoteException("a posted action", e);
         }
+
+        UserCalls++;
     }
+
+    internal void RunItem(Mailbox mailbox, in DataItem item)
+    {
+        try
+        {
+            mailbox.Run(item);
+        }
+        catch (Exception e) when (Outlives(e))
+        {
+            Outlive(e, item.Connection is { } connection && connection.Generation == item.Generation ? connection : null);
+        }
+    }
+
+    /// <summary>A timer's callback has returned.</summary>
+    internal void CountUserCall() => UserCalls++;
 
     /// <summary>Asks for <see cref="Resident.RunScheduled"/> in the completion phase.</summary>
     internal void Schedule(Resident resident)
@@ -326,8 +372,48 @@ public abstract partial class Loop
         {
             Resident resident = _scheduled.Dequeue();
             resident.IsScheduled = false;
-            resident.RunScheduled();
+            try
+            {
+                resident.RunScheduled();
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, resident);
+            }
         }
+    }
+
+    // ------------------------------------------------------------------ the last resort
+
+    /// <summary>False for what must end the run: what an engine that checks the contract throws.</summary>
+    private protected virtual bool Outlives(Exception exception) => true;
+
+    /// <summary>
+    /// Something came out of an item of this loop, though all user code has a fence of its own. The connection concerned ends, and the
+    /// loop goes on: an exception that left here would end the process, and with it everybody else's connections.
+    /// </summary>
+    internal void Outlive(Exception exception, Resident? concerned)
+    {
+        LeaveCallback();
+        _activeSocket = null;
+        Connection? connection = concerned as Connection;
+        try
+        {
+            Engine.NoteException($"a step of {this}", exception, connection is null ? "Nothing was ended; the loop goes on." : "Its connection was ended; the loop goes on.");
+            connection?.AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+        }
+        catch (Exception) when (Outlives(exception))
+        {
+            // It is in no state to be ended. The notice has said so; what is left of it goes with the engine.
+        }
+    }
+
+    /// <summary>Memory that a session gave away threw; its connection tells who it was by its reason. At most once a minute.</summary>
+    internal void NoteMemory(Exception exception)
+    {
+        const string outcome = "Its connection, if it was open, was ended; the loop goes on.";
+        if (_memoryNotices.TryTake(Engine.NowMs)) Engine.NoteException("memory that a session sent", exception, outcome);
+        else Engine.UserCodeThrew(exception);
     }
 
     // ------------------------------------------------------------------ handshakes (docs/design/0016)
@@ -359,7 +445,15 @@ public abstract partial class Loop
         for (int count = _handshakes.Count; count > 0; count--)
         {
             (Connection connection, TlsLink link) = _handshakes.Peek();
-            if (!connection.RunHandshake(link)) break;
+            try
+            {
+                if (!connection.RunHandshake(link)) break;
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, connection);
+            }
+
             _handshakes.Dequeue();
         }
 
@@ -375,6 +469,7 @@ public abstract partial class Loop
         if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
         ActiveConnection = connection;
         ActiveCallback = name;
+        UserCalls++;
     }
 
     /// <summary>The same for a handler of datagrams.</summary>
@@ -383,12 +478,14 @@ public abstract partial class Loop
         if (ActiveCallback is not null) NestedCallback(ActiveCallback, name);
         _activeSocket = socket;
         ActiveCallback = name;
+        UserCalls++;
     }
 
     internal void LeaveCallback()
     {
         ActiveConnection = null;
         ActiveCallback = null;
+        UserCalls++;
     }
 
     /// <summary>The end of a handler's callback.</summary>
@@ -396,6 +493,7 @@ public abstract partial class Loop
     {
         _activeSocket = null;
         ActiveCallback = null;
+        UserCalls++;
     }
 
     private protected virtual void NestedCallback(string running, string starting) =>
@@ -462,7 +560,18 @@ public abstract partial class Loop
         // What gets dirty again meanwhile (a send that took only a part) waits for the next flush.
         int count = _dirtyCount;
         IsLoneFlush = isEndOfTurn && count == 1;
-        for (int i = 0; i < count; i++) _dirty[i].Flush(isEndOfTurn);
+        for (int i = 0; i < count; i++)
+        {
+            try
+            {
+                _dirty[i].Flush(isEndOfTurn);
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, _dirty[i]);
+            }
+        }
+
         IsLoneFlush = false;
         int rest = _dirtyCount - count;
         Array.Copy(_dirty, count, _dirty, 0, rest);
@@ -475,6 +584,9 @@ public abstract partial class Loop
     // ------------------------------------------------------------------ residents
 
     internal Resident? ResidentAt(int slot) => (uint)slot < (uint)_residents.Length ? _residents[slot] : null;
+
+    /// <summary>The same, unless it was given to another since.</summary>
+    private protected Resident? ResidentAt(int slot, uint generation) => ResidentAt(slot) is { } resident && resident.SlotGeneration == generation ? resident : null;
 
     internal void Attach(Resident resident)
     {

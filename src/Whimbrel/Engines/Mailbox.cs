@@ -24,6 +24,7 @@ internal enum DataKind : byte
     Upgrade,
     Datagrams,
     DatagramOperation,
+    Offer,
 }
 
 internal struct DataItem
@@ -230,6 +231,19 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
+    /// <summary>Offers the queue of a connection to the system, behind what the caller has sent, so that so many bytes fit; then sets the event, in any case. False: the loop has ended.</summary>
+    internal bool PostOffer(Connection connection, uint generation, long length, ManualResetEventSlim offered)
+    {
+        lock (_gate)
+        {
+            if (_isClosed) return false;
+            Add() = new DataItem { Kind = DataKind.Offer, Connection = connection, Generation = generation, Payload = offered, Length = (int)length };
+        }
+
+        WakeIfSleeping();
+        return true;
+    }
+
     void IThreadPoolWorkItem.Execute()
     {
         // First: whoever posts from here on queues the next one.
@@ -401,7 +415,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         {
             DataItem item = _dataDraining[i];
             _dataDraining[i] = default;
-            Run(item);
+            _loop.RunItem(this, item);
         }
 
         _arenaDraining.Reset();
@@ -414,7 +428,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         }
     }
 
-    private void Run(in DataItem item)
+    internal void Run(in DataItem item)
     {
         switch (item.Kind)
         {
@@ -457,6 +471,10 @@ internal sealed class Mailbox : IThreadPoolWorkItem
             case DataKind.Datagrams:
                 ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Offset, item.Length);
                 ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..], item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
+                break;
+            case DataKind.Offer:
+                item.Connection!.DrainOffer(item.Generation, item.Length);
+                ((ManualResetEventSlim)item.Payload!).Set();
                 break;
             case DataKind.DatagramOperation:
                 ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);

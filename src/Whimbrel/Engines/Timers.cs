@@ -84,6 +84,19 @@ internal sealed class Timers
         // Ends: what a callback starts and the next time of a periodic timer stand later than now, and one that only moves
         // moves once, because then it stands at its own time.
         _firingMs = nowMs;
+        try
+        {
+            FireDue(nowMs);
+        }
+        finally
+        {
+            _firingMs = long.MinValue;
+            if (_forNextTurn.Count > 0) PlaceForNextTurn();
+        }
+    }
+
+    private void FireDue(long nowMs)
+    {
         while (_count > 0 && _heap[0].Ms <= nowMs)
         {
             LoopTimer timer = _heap[0].Timer;
@@ -106,9 +119,6 @@ internal sealed class Timers
 
             timer.Fire();
         }
-
-        _firingMs = long.MinValue;
-        if (_forNextTurn.Count > 0) PlaceForNextTurn();
     }
 
     /// <summary>To their own time, so that the loop does not sleep until then.</summary>

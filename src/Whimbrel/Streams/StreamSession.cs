@@ -102,9 +102,27 @@ internal sealed class StreamSession : Session
     {
         StreamRead read = _read!;
         if (read.Cancellation.IsCancellationRequested) read.SetException(new OperationCanceledException(read.Cancellation));
-        else if (!TryServe(read.Into.Span, out int count, out Exception? failure)) Await(read);
+        else if (!TryRoom(read, out Span<byte> into)) return;
+        else if (!TryServe(into, out int count, out Exception? failure)) Await(read);
         else if (failure is null) read.SetResult(count);
         else read.SetException(failure);
+    }
+
+    /// <summary>The memory of a read is the user's, and may throw: then the read has failed, and the bytes are for the next.</summary>
+    private bool TryRoom(StreamRead read, out Span<byte> into)
+    {
+        try
+        {
+            into = read.Into.Span;
+            return true;
+        }
+        catch (Exception e)
+        {
+            into = default;
+            _isWaiting = false;
+            read.SetException(e);
+            return false;
+        }
     }
 
     private void Await(StreamRead read)
@@ -146,10 +164,9 @@ internal sealed class StreamSession : Session
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
-        if (_isWaiting)
+        if (_isWaiting && TryRoom(_read!, out Span<byte> into))
         {
             // While one waits nothing is kept: these are its bytes.
-            Span<byte> into = _read!.Into.Span;
             taken = Math.Min(unread.Length, into.Length);
             unread[..taken].CopyTo(into);
             Complete(taken);
@@ -281,7 +298,7 @@ internal sealed class StreamSession : Session
         AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
         Notice notice = new(
             NoticeKind.UserException,
-            $"The handler of {this} threw {exception.GetType().Name}: {exception.Message}. Its connection was aborted; the others go on.",
+            $"The handler of {this} threw {ErrorText.Of(exception)}. Its connection was aborted; the others go on.",
             "user-exception.md");
         if (host is not null) host.NoteSession(notice);
         else Loop.Engine.Note(notice);

@@ -5,6 +5,7 @@ using System.Security.Authentication;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using System.Text;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Tls;
 
@@ -112,12 +113,15 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
     {
         accepted = 0;
         if (_isBroken) return TlsStep.Refused;
+        // Of the Receive whose sink sends, if it is one.
+        OpenSslWindow outer = *_window;
         fixed (byte* bytes = plain)
         {
             Lend(null, 0, output);
             TlsStep step = TlsStep.NeedInput;
             while (accepted < plain.Length && step == TlsStep.NeedInput) step = Write(bytes + accepted, plain.Length - accepted, ref accepted);
             Return(output);
+            Resume(in outer);
             return step;
         }
     }
@@ -176,6 +180,14 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         _window->Input = null;
         _window->Output = null;
         _window->InputLength = _window->OutputRoom = 0;
+    }
+
+    private void Resume(in OpenSslWindow outer)
+    {
+        _window->Input = outer.Input;
+        _window->InputLength = outer.InputLength;
+        _window->Output = outer.Output;
+        _window->OutputRoom = outer.OutputRoom;
     }
 
     private TlsStep SkipInput()
@@ -252,7 +264,7 @@ internal sealed unsafe class OpenSslLayer : TlsLayer
         }
         catch (Exception e)
         {
-            _problem = $"it could not be judged: {e.Message}";
+            _problem = $"it could not be judged: {ErrorText.Of(e)}";
         }
 
         _verdict = _problem is null ? OpenSslVerdict.Accepted : OpenSslVerdict.Refused;

@@ -219,6 +219,8 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         if (!_wire.DrainSpill(output)) return TlsStep.OutputFull;
         int fits = output.Room - SendReserve - (RecordOverhead * ((output.Room / RecordBytes) + 1));
         int count = Math.Min(plain.Length, Math.Max(fits, 1));
+        // Of the Receive whose sink sends, if it is one.
+        CipherBlock? outer = _wire.Output;
         _wire.Output = output;
         try
         {
@@ -237,7 +239,7 @@ internal sealed unsafe class SslStreamLayer : TlsLayer
         finally
         {
             _scratch.View.Hide();
-            _wire.Output = null;
+            _wire.Output = outer;
         }
 
         accepted = count;

@@ -9,7 +9,8 @@ namespace Whimbrel.Tls;
 /// <list type="number">
 /// <item>One layer serves one connection; one thread at a time calls it. During the handshake that may be a thread of the
 /// pool, afterwards it is the loop. No member does I/O, blocks, starts a timer or hops to another thread.</item>
-/// <item>Nothing is re-entered: a sink or a verdict never calls the layer.</item>
+/// <item>A sink may call <see cref="Send"/> while it takes, with another output, as long as the output of the running Receive is empty: what
+/// stands there goes first. Nothing else is re-entered, and a verdict never calls the layer.</item>
 /// <item><see cref="Start"/> comes first and once. <see cref="TlsStep.Ready"/> comes once. Before it no plaintext is delivered and Send is not called.</item>
 /// <item>Receive consumes all input unless it returns OutputFull, Stopped, Ready or an end; what was not
 /// consumed comes again, joined with more. A layer may hold what it consumed and deliver it in a later call.</item>

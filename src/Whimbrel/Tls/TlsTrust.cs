@@ -1,6 +1,7 @@
 using System.Formats.Asn1;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Tls;
 
@@ -81,7 +82,7 @@ internal sealed class TlsTrust
         }
         catch (Exception e)
         {
-            return $"TlsOptions.Verify threw {e.GetType().Name}: {e.Message}";
+            return $"TlsOptions.Verify threw {ErrorText.Of(e)}";
         }
     }
 

@@ -31,11 +31,13 @@ public sealed record Transport(string Name, IReadOnlyList<int> Seeds, Func<int, 
         if (kind == EngineKind.Uring) Assert.SkipUnless(Engines.Uring.UringProbe.Here.IsOffered, Engines.Uring.UringProbe.Here.Reason);
     }
 
-    private static RealRig Uring(bool isUnix, int loops, TlsKind tls = TlsKind.None)
+    private static RealRig Uring(bool isUnix, int loops, TlsKind tls = TlsKind.None, bool isPool = false)
     {
         Needs(EngineKind.Uring);
-        return new RealRig(EngineKind.Uring, isUnix, loops) { Tls = tls };
+        return new RealRig(EngineKind.Uring, isUnix, loops, isPool) { Tls = tls };
     }
+
+    public static Transport UringPool { get; } = new("uring pool", s_noSeed, static (_, loops) => Uring(isUnix: false, loops, isPool: true));
 
     public static Transport UringTls { get; } = new("uring tls", s_noSeed, static (_, loops) => Uring(isUnix: false, loops, TlsKind.Portable));
 

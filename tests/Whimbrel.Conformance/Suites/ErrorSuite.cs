@@ -169,6 +169,139 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         }
     });
 
+    /// <summary>All places where user code runs on a loop outside of a session's overrides.</summary>
+    [Theory, Contract(4)]
+    [InlineData("post")]
+    [InlineData("timer")]
+    [InlineData("continuation")]
+    [InlineData("predicate")]
+    [InlineData("predicate from elsewhere")]
+    [InlineData("OnError")]
+    [InlineData("event of the server")]
+    [InlineData("factory")]
+    [InlineData("Admit")]
+    [InlineData("ChooseLoop")]
+    [InlineData("OnSocketCreated")]
+    [InlineData("OnNotice")]
+    [InlineData("cancelled timer")]
+    public void User_code_on_a_loop_may_throw_even_what_cannot_be_told(string where) => Run(
+        rig =>
+        {
+            rig.Expect("threw");
+            bool throws = false;
+            void Throw()
+            {
+                if (throws) throw new UntellableException();
+            }
+
+            RecordingServer server = rig.Serve(
+                s =>
+                {
+                    if (where == "factory") Throw();
+                    s.AtReceived = (x, data) =>
+                    {
+                        if (where == "OnError" && data[0] == 'x') Throw();
+                        if (where == "OnNotice" && data[0] == 'x') x.Send(new byte[9000]);
+                        x.Send(data);
+                    };
+                    s.AtError = (_, _) => Throw();
+                },
+                new ServerOptions
+                {
+                    Engine = rig.Engine,
+                    EndPoint = rig.NewAddress(),
+                    SendLimitBytes = 8192,
+                    Admit = where == "Admit" ? _ => { Throw(); return true; } : null,
+                    ChooseLoop = where == "ChooseLoop" ? a => { Throw(); return rig.Engine.GetLoop(0); } : null,
+                    OnSocketCreated = where == "OnSocketCreated" && !rig.IsVirtual ? _ => Throw() : null,
+                    OnNotice = _ => { if (where == "OnNotice") Throw(); },
+                });
+            if (where == "event of the server") server.OnEvent = _ => Throw();
+            Loop loop = rig.Engine.GetLoop(0);
+            Peer bystander = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            bystander.Write("a");
+            Assert.Equal("a", bystander.ReadText(1));
+            throws = true;
+            switch (where)
+            {
+                case "post":
+                    loop.Post(Throw);
+                    break;
+                case "timer":
+                    loop.StartTimer(TimeSpan.Zero, _ => Throw());
+                    break;
+                case "cancelled timer":
+                    loop.StartTimer(TimeSpan.FromHours(1), (_, _) => Throw()).Cancel();
+                    break;
+                case "continuation":
+                    loop.Post(() => loop.PostContinuation(_ => Throw(), null));
+                    break;
+                case "predicate":
+                    rig.OnLoop(loop, () => server.Sessions.Broadcast("never"u8, _ => { Throw(); return true; }));
+                    break;
+                case "predicate from elsewhere":
+                    server.Sessions.Broadcast("never"u8, _ => { Throw(); return true; });
+                    break;
+                default:
+                    Peer victim = rig.Dial(server.EndPoint!);
+                    Try(() => victim.Write("x"));
+                    rig.Settle();
+                    break;
+            }
+
+            rig.Settle();
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+            Assert.True(session.IsConnected);
+            throws = false;
+            Peer next = rig.Dial(server.EndPoint!);
+            next.Write("c");
+            Assert.Equal("c", next.ReadText(1));
+        },
+        loops: 1);
+
+    [Fact, Contract(4)]
+    public void What_comes_out_of_a_step_of_the_loop_ends_its_connection_and_never_the_loop() => Run(
+        rig =>
+        {
+            rig.Expect("a step of");
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+            Peer bystander = rig.Dial(server.EndPoint!);
+            server.Connected();
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(1);
+            Loop loop = session.Loop;
+            // An item that nobody posts, and work that nobody has: what a defect of ours would look like.
+            Assert.True(loop.Mailbox.PostItem(Whimbrel.Engines.DataKind.BroadcastGate, session.Connection, session.Generation, new object()));
+            Assert.Equal(CloseCause.UserException, session.End());
+            Assert.IsType<InvalidCastException>(session.Reason.Exception);
+            rig.OnLoop(loop, () => loop.Schedule(new BrokenResident(loop)));
+            rig.Until(() => rig.Notices.Count(static n => n.Message.Contains("a step of", StringComparison.Ordinal)) == 2, "two notices");
+            peer.EndsInReset();
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+        },
+        loops: 1);
+
+    private sealed class BrokenResident(Loop loop) : Whimbrel.Connections.Resident(loop)
+    {
+        internal override void CompleteAttach(int error)
+        {
+        }
+
+        internal override void CompleteClose()
+        {
+        }
+
+        internal override void RunScheduled() => throw new InvalidOperationException("thrown by the test");
+    }
+
+    private sealed class UntellableException : Exception
+    {
+        public override string Message => throw new InvalidOperationException("even this throws");
+    }
+
     private static void ThrowIn(RecordingSession session, string where, Exception exception)
     {
         switch (where)

@@ -466,4 +466,56 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         lock (order) order.Add(letter);
         return result;
     }
+
+    [Theory, Contract(4, 6)]
+    [InlineData(true, true)]
+    [InlineData(true, false)]
+    [InlineData(false, true)]
+    [InlineData(false, false)]
+    public void Memory_that_throws_while_its_send_waits_fails_that_send_and_in_its_middle_the_connection(bool hasStarted, bool onLoop) => Run(
+        rig =>
+        {
+            rig.Expect("memory that a session sent");
+            (RecordingSession session, Peer peer) = Pair(rig);
+            byte[] first = Clog(rig, session);
+            byte[] fill = FillTo(rig, session, room: hasStarted ? Limit / 2 : 10);
+            BadMemory memory = new(hasStarted ? 2 * Limit : 5000);
+            Task<SendResult>? sending = null;
+            At(rig, session, onLoop, () => sending = session.SendAsync(memory.Memory).AsTask());
+            rig.OnLoop(session.Loop, static () => { });
+            Assert.False(sending!.IsCompleted);
+            rig.OnLoop(session.Loop, () => memory.Place = BadPlace.Span);
+            if (hasStarted)
+            {
+                byte[] buffer = new byte[64 * 1024];
+                rig.Until(
+                    () =>
+                    {
+                        try
+                        {
+                            while (peer.TryRead(buffer) > 0)
+                            {
+                            }
+                        }
+                        catch (IOException)
+                        {
+                            // Reset.
+                        }
+
+                        return session.IsOver;
+                    },
+                    "the session to end");
+                Assert.Equal(CloseCause.UserException, session.End());
+            }
+            else
+            {
+                Assert.Equal([.. first, .. fill], peer.Read(first.Length + fill.Length));
+            }
+
+            rig.Until(() => sending.IsCompleted, "the send to fail");
+            Assert.Same(memory.Thrown, sending.Exception!.InnerException);
+            if (hasStarted) return;
+            rig.OnLoop(session, () => session.Send("goes on"u8));
+            Assert.Equal("goes on", peer.ReadText(7));
+        });
 }

@@ -412,6 +412,210 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
+    [Theory, Contract(5)]
+    [InlineData("Send", 3)]
+    [InlineData("Send", 20_000)]
+    [InlineData("Send", 40_000)]
+    [InlineData("two pieces", 9)]
+    [InlineData("owned", 5)]
+    [InlineData("owned", 40_000)]
+    [InlineData("SendAsync", 7)]
+    [InlineData("broadcast", 5_000)]
+    [InlineData("broadcast", 70_000)]
+    [InlineData("Reserve", 30_000)]
+    public void A_Commit_after_another_send_throws_and_no_byte_is_lost_or_changed(string what, int size) => Run(rig =>
+    {
+        byte[] between = Pattern(size);
+        RecordingServer? server = null;
+        List<bool> threw = [];
+        RecordingServer made = server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.Send("a"u8);
+            Span<byte> room = x.CallReserve(1000);
+            room.Fill((byte)'!');
+            SendBetween(x, server!, what, between);
+            // Still lent: what is written now may reach nobody.
+            room.Fill((byte)'!');
+            threw.Add(ThrowsState(x, 1000));
+            room.Fill((byte)'!');
+            x.Send("b"u8);
+            x.CallReserve(1)[0] = (byte)'c';
+            x.CallCommit(1);
+        });
+        Peer peer = rig.Dial(made.EndPoint!);
+        for (int i = 1; i <= 3; i++)
+        {
+            peer.Write("x");
+            byte[] got = peer.Read(size + 3);
+            Assert.Equal((byte)'a', got[0]);
+            Assert.True(between.AsSpan().SequenceEqual(got.AsSpan(1, size)), "what was sent in between was changed");
+            Assert.Equal("bc", Text(got.AsSpan(size + 1)));
+            rig.Until(() => threw.Count == i, "the callback to return");
+        }
+
+        Assert.Equal([true, true, true], threw);
+        RecordingSession session = made.Session();
+        rig.Until(() => session.BytesPending == 0, "nothing to be left of what was reserved");
+        Assert.True(session.IsConnected);
+    });
+
+    private static void SendBetween(RecordingSession session, RecordingServer server, string what, byte[] data)
+    {
+        switch (what)
+        {
+            case "Send":
+                session.Send(data);
+                break;
+            case "two pieces":
+                session.Send(data.AsSpan(0, 1), data.AsSpan(1));
+                break;
+            case "owned":
+                session.Send(new Memory(data), data.Length);
+                break;
+            case "SendAsync":
+                _ = session.SendAsync(data);
+                break;
+            case "broadcast":
+                server.Broadcast(data);
+                break;
+            default:
+                // Committed as it should be: and so is at the end, where the first room was.
+                session.Send(data.AsSpan(0, 1));
+                data.AsSpan(1).CopyTo(session.CallReserve(data.Length - 1));
+                session.CallCommit(data.Length - 1);
+                session.CallReserve(1000);
+                session.Send([]);
+                session.Send([], []);
+                session.CallCommit(0);
+                session.CallReserve(1000);
+                session.Send([]);
+                session.CallCommit(0);
+                break;
+        }
+    }
+
+    private static bool ThrowsState(RecordingSession session, int count)
+    {
+        try
+        {
+            session.CallCommit(count);
+            return false;
+        }
+        catch (Exception e) when (e is InvalidOperationException || (e is ArgumentOutOfRangeException && e.Message.Contains("the 0 reserved", StringComparison.Ordinal)))
+        {
+            return true;
+        }
+    }
+
+    [Theory, Contract(5)]
+    [InlineData("next callback")]
+    [InlineData("continuation")]
+    [InlineData("post")]
+    public void Room_of_one_callback_cannot_be_committed_in_another(string where) => Run(rig =>
+    {
+        List<bool> threw = [];
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+        {
+            if (where == "next callback" && data[0] == '2')
+            {
+                threw.Add(ThrowsState(x, 100));
+                x.Send("end"u8);
+                return;
+            }
+
+            x.CallReserve(100);
+            if (where == "continuation") _ = Later(x);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("1");
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        if (where == "post")
+        {
+            rig.OnLoop(session, () =>
+            {
+                threw.Add(ThrowsState(session, 100));
+                session.Send("end"u8);
+            });
+        }
+
+        if (where == "next callback") peer.Write("2");
+        Assert.Equal("end", peer.ReadText(3));
+        Assert.Equal([true], threw);
+
+        async Task Later(RecordingSession x)
+        {
+            await x.Loop.DelayAsync(TimeSpan.Zero);
+            threw.Add(ThrowsState(x, 100));
+            x.Send("end"u8);
+        }
+    });
+
+    [Theory, Contract(5, 12)]
+    [InlineData("close")]
+    [InlineData("abort")]
+    [InlineData("finish")]
+    public void A_Commit_after_the_end_says_nothing_and_sends_nothing(string how) => Run(rig =>
+    {
+        string outcome = "";
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.Send("a"u8);
+            x.CallReserve(100).Fill((byte)'!');
+            if (how == "close") x.Close();
+            else if (how == "abort") x.Abort();
+            else x.FinishSending();
+            try
+            {
+                x.CallCommit(100);
+                outcome = "quiet";
+            }
+            catch (InvalidOperationException e)
+            {
+                outcome = e.Message;
+            }
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        if (how == "abort") peer.EndsInReset();
+        else Assert.Equal("a", Text(peer.ReadToEnd()));
+        peer.Close();
+        server.Session().End();
+        Assert.Equal("quiet", outcome);
+    });
+
+    [Fact, Contract(5)]
+    public void Rooms_that_are_sent_past_again_and_again_are_refused_at_their_limit() => Run(rig =>
+    {
+        int rooms = 0;
+        string? message = null;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            try
+            {
+                for (rooms = 0; rooms < 1000; rooms++)
+                {
+                    x.CallReserve(10);
+                    x.Send("a"u8);
+                }
+            }
+            catch (InvalidOperationException e)
+            {
+                message = e.Message;
+            }
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        for (int i = 0; i < 2; i++)
+        {
+            peer.Write("x");
+            Assert.Equal(new string('a', 64), peer.ReadText(64));
+        }
+
+        rig.Until(() => message is not null, "the call to throw");
+        Assert.Equal(64, rooms);
+        Assert.Contains("64 rooms", message, StringComparison.Ordinal);
+    });
+
     // ------------------------------------------------------------------ memory whose ownership is passed
 
     [Theory, Contract(5)]
@@ -477,6 +681,95 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         rig.Settle();
         Assert.Equal(0, owner.Disposals);
     });
+
+    [Theory, Contract(4, 5)]
+    [InlineData(BadPlace.Dispose, "loop", 5)]
+    [InlineData(BadPlace.Dispose, "loop", 0)]
+    [InlineData(BadPlace.Dispose, "loop", 200_000)]
+    [InlineData(BadPlace.Dispose, "elsewhere", 5)]
+    [InlineData(BadPlace.Dispose, "elsewhere", 0)]
+    [InlineData(BadPlace.Dispose, "elsewhere", 200_000)]
+    [InlineData(BadPlace.Unpin, "loop", 200_000)]
+    [InlineData(BadPlace.Unpin, "elsewhere", 200_000)]
+    [InlineData(BadPlace.Pin, "elsewhere", 200_000)]
+    [InlineData(BadPlace.Span, "elsewhere", 5)]
+    [InlineData(BadPlace.Memory, "elsewhere", 5)]
+    [InlineData(BadPlace.Memory, "elsewhere", 200_000)]
+    [InlineData(BadPlace.Shorter, "elsewhere", 5)]
+    [InlineData(BadPlace.Shorter, "elsewhere", 200_000)]
+    public void Memory_that_throws_when_it_is_sent_or_given_back_ends_that_connection_only(BadPlace place, string from, int size) => Run(
+        rig =>
+        {
+            rig.Expect("memory that a session sent");
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), WithLimit(rig, 4 * 1024 * 1024, SlowConsumer.Wait));
+            Peer bystander = rig.Dial(server.EndPoint!);
+            server.Connected();
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(1);
+            BadMemory memory = new(Math.Max(size, 1)) { Place = place };
+            SendResult result = SendResult.Closed;
+            if (from == "loop") rig.OnLoop(session, () => result = session.Send(memory.Owner, size));
+            else result = session.Send(memory.Owner, size);
+            Assert.Equal(SendResult.Queued, result);
+            if (place is BadPlace.Dispose or BadPlace.Unpin && size > 5) ReadUntilEnd(rig, peer);
+            Assert.Equal(CloseCause.UserException, session.End());
+            if (place != BadPlace.Shorter) Assert.Same(memory.Thrown, session.Reason.Exception);
+            rig.Until(() => memory.Disposals == 1, "the memory to be given back");
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+            Assert.Contains(rig.Notices, static n => n.Kind == NoticeKind.UserException && n.Message.Contains("memory that a session sent", StringComparison.Ordinal));
+        },
+        loops: 1);
+
+    [Theory, Contract(4, 5)]
+    [InlineData(BadPlace.Dispose)]
+    [InlineData(BadPlace.Unpin)]
+    public void Memory_that_throws_after_the_end_harms_nobody(BadPlace place) => Run(
+        rig =>
+        {
+            rig.Expect("memory that a session sent");
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
+            Peer bystander = rig.Dial(server.EndPoint!);
+            server.Connected();
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(1);
+            // More than the ways of the kernel hold, so that some of it is still queued at the end.
+            BadMemory[] memory = [.. Enumerable.Range(0, 48).Select(_ => new BadMemory(1024 * 1024))];
+            foreach (BadMemory one in memory) Assert.Equal(SendResult.Queued, session.Send(one.Owner, 1024 * 1024));
+            rig.OnLoop(session, () =>
+            {
+                // On the loop it is thrown away behind this; on the pool perhaps meanwhile.
+                session.Abort();
+                foreach (BadMemory one in memory) one.Place = place;
+            });
+            Assert.Equal(CloseCause.LocalAbort, session.End());
+            rig.Until(() => memory.All(static one => one.Disposals == 1), "all memory to be given back");
+            peer.EndsInReset();
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+        },
+        loops: 1);
+
+    private static void ReadUntilEnd(Rig rig, Peer peer)
+    {
+        byte[] buffer = new byte[64 * 1024];
+        rig.Until(
+            () =>
+            {
+                try
+                {
+                    int got;
+                    do got = peer.TryRead(buffer);
+                    while (got > 0);
+                    return got == 0;
+                }
+                catch (IOException)
+                {
+                    return true;
+                }
+            },
+            "the connection to end");
+    }
 
     [Fact, Contract(5)]
     public void Owned_memory_sent_across_the_end_has_one_owner_in_every_outcome() => Run(rig =>

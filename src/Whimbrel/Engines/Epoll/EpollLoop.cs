@@ -97,7 +97,14 @@ internal sealed unsafe partial class EpollLoop : Loop
             }
 
             delivered = true;
-            Deliver(mask, (int)(uint)data, (uint)(data >> 32));
+            try
+            {
+                Deliver(mask, (int)(uint)data, (uint)(data >> 32));
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, ResidentAt((int)(uint)data, (uint)(data >> 32)));
+            }
         }
 
         return delivered;
@@ -485,6 +492,14 @@ internal sealed unsafe partial class EpollLoop : Loop
         int slot = connection.Slot;
         SendQueue(connection);
         Apply(slot, connection);
+    }
+
+    /// <summary>Also while the socket was full a moment ago: it may have room again before the kernel could say so.</summary>
+    internal override void OfferSend(Connection connection)
+    {
+        if (_slots[connection.Slot].IsDeferred) return;
+        connection.BeginSending();
+        StartSend(connection);
     }
 
     /// <summary>Sends from the head of the queue until it is empty or the socket is full.</summary>

@@ -80,7 +80,21 @@ internal sealed unsafe partial class PortableLoop : Loop
         TakeCompletions();
         // What gets ready meanwhile waits for the next turn: a busy connection leaves room for the mailbox and the others.
         int count = _readyCount;
-        for (int budget = count; budget > 0; budget--) Deliver(NextReady());
+        for (int budget = count; budget > 0; budget--)
+        {
+            PortableOperation operation = NextReady();
+            // Read before: delivered, it may serve another.
+            Resident resident = operation.Resident;
+            try
+            {
+                Deliver(operation);
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, resident);
+            }
+        }
+
         return count > 0;
     }
 

@@ -124,9 +124,16 @@ internal sealed unsafe partial class UringLoop
             uint generation = connection.SlotGeneration;
             _slots[slot].Failures = 0;
             Span<byte> bytes = new(_ring.BufferAt(buffer), result);
-            connection.CompleteReceive(bytes);
-            Poison(bytes);
-            _ring.ReturnBuffer(buffer);
+            try
+            {
+                connection.CompleteReceive(bytes);
+            }
+            finally
+            {
+                Poison(bytes);
+                _ring.ReturnBuffer(buffer);
+            }
+
             // The callback may have ended it. A receive that has not ended goes on by itself.
             if (connection.Slot == slot && connection.SlotGeneration == generation && NeedsReceive(slot)) StartReceive(connection);
             return;
@@ -217,7 +224,15 @@ internal sealed unsafe partial class UringLoop
             if (AtMark(_again.Dequeue()) is not Connection connection) continue;
             ref UringSlot slot = ref _slots[connection.Slot];
             slot.IsAgain = false;
-            if (slot.IsReady && slot.IsWanted && !slot.IsDetaching) ReceiveReady(connection, connection.Slot);
+            if (!slot.IsReady || !slot.IsWanted || slot.IsDetaching) continue;
+            try
+            {
+                ReceiveReady(connection, connection.Slot);
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, connection);
+            }
         }
     }
 

@@ -58,6 +58,37 @@ internal sealed unsafe partial class UringLoop
         return 0;
     }
 
+    /// <summary>
+    /// By calls, block for block, until the socket takes no more; the rest waits for room as an operation. While an operation is under way
+    /// nothing can pass it, and how much it has sent is known when it completes only.
+    /// </summary>
+    internal override void OfferSend(Connection connection)
+    {
+        if (connection.IsSendInFlight || _slots[connection.Slot].IsDeferred) return;
+        connection.BeginSending();
+        while (connection.SendHead is { Length: > 0 } head)
+        {
+            int slot = connection.Slot;
+            Counters.Sends++;
+            int length = head.Length;
+            int result = _ring.SendNow(_slots[slot].Fd, head.Memory + head.Start, length);
+            if (result < 0 && !SaysNothing(result))
+            {
+                SendBroke(slot, -result);
+                connection.FailSend(-result);
+                return;
+            }
+
+            if (result > 0) connection.AdvanceSend(result);
+            _slots[slot].WasShort = result < length;
+            if (result == length) continue;
+            StartSend(connection);
+            return;
+        }
+
+        connection.CompleteSend();
+    }
+
     /// <summary>Its peer has answered, and the last send was taken whole.</summary>
     private static bool TakesCalls(in UringSlot slot) => !slot.IsDeferred && !slot.WasShort;
 

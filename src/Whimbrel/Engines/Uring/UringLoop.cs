@@ -86,7 +86,14 @@ internal sealed unsafe partial class UringLoop : Loop
         for (int budget = ready; budget > 0; budget--)
         {
             _ring.Take(out CompletionEntry entry);
-            Deliver(in entry);
+            try
+            {
+                Deliver(in entry);
+            }
+            catch (Exception e) when (Outlives(e))
+            {
+                Outlive(e, ResidentAt((int)(entry.UserData >> 32) & 0xFF_FFFF, (uint)entry.UserData));
+            }
         }
 
         if (_again.Count > 0) ReceiveAgain();

@@ -1,0 +1,6 @@
+namespace Whimbrel.Conformance;
+
+// Callbacks on the thread pool, on the io_uring engine: what touches its sends.
+public sealed class UringPoolSending() : SendingSuite(Transport.UringPool);
+
+public sealed class UringPoolBackPressure() : BackPressureSuite(Transport.UringPool);

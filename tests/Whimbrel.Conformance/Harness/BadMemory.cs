@@ -1,0 +1,88 @@
+using System.Buffers;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Where <see cref="BadMemory"/> throws.</summary>
+public enum BadPlace
+{
+    /// <summary>Nowhere yet.</summary>
+    None,
+    Dispose,
+    Unpin,
+    Pin,
+    Span,
+
+    /// <summary><c>IMemoryOwner.Memory</c>, as of an owner that was disposed already.</summary>
+    Memory,
+
+    /// <summary>Nothing throws, but the second look finds less memory than the first.</summary>
+    Shorter,
+}
+
+/// <summary>Memory of a user who makes mistakes. Its first look, by the caller of Send, is good.</summary>
+public sealed class BadMemory(int length) : MemoryManager<byte>
+{
+    private readonly byte[] _bytes = GC.AllocateArray<byte>(length, pinned: true);
+    private readonly Shown _shown = new();
+    private int _looks;
+
+    /// <summary>What it throws.</summary>
+    public Exception Thrown { get; } = new InvalidDataException("thrown by the test");
+
+    public BadPlace Place { get; set; }
+
+    public int Disposals => _shown.Disposals;
+
+    /// <summary>To be given to Send.</summary>
+    public IMemoryOwner<byte> Owner
+    {
+        get
+        {
+            _shown.Of = this;
+            return _shown;
+        }
+    }
+
+    public override Span<byte> GetSpan() => Place == BadPlace.Span ? throw Thrown : _bytes;
+
+    public override unsafe MemoryHandle Pin(int elementIndex = 0)
+    {
+        if (Place == BadPlace.Pin) throw Thrown;
+        return new MemoryHandle((byte*)System.Runtime.CompilerServices.Unsafe.AsPointer(ref _bytes[0]) + elementIndex, default, this);
+    }
+
+    public override void Unpin()
+    {
+        if (Place == BadPlace.Unpin) throw Thrown;
+    }
+
+    protected override void Dispose(bool disposing)
+    {
+        // Nothing to give back.
+    }
+
+    private sealed class Shown : IMemoryOwner<byte>
+    {
+        private int _disposals;
+
+        internal BadMemory Of { get; set; } = null!;
+
+        internal int Disposals => Volatile.Read(ref _disposals);
+
+        public Memory<byte> Memory
+        {
+            get
+            {
+                bool isFirst = Of._looks++ == 0;
+                if (Of.Place == BadPlace.Memory && !isFirst) throw Of.Thrown;
+                return Of.CreateMemory(Of.Place == BadPlace.Shorter && !isFirst ? 1 : Of._bytes.Length);
+            }
+        }
+
+        public void Dispose()
+        {
+            Interlocked.Increment(ref _disposals);
+            if (Of.Place == BadPlace.Dispose) throw Of.Thrown;
+        }
+    }
+}

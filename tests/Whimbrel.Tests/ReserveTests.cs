@@ -1,0 +1,150 @@
+using System.Buffers;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// Reserve and Commit between all other ways to send, in random order: what arrives is what was taken, byte for byte.
+public sealed class ReserveTests
+{
+    private const int Rounds = 60;
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void Random_sequences_of_sends_and_reserved_room_arrive_as_a_model_says(Scheduling scheduling)
+    {
+        foreach (int seed in Seeds.Some(200))
+        {
+            List<Sender> sessions = [];
+            using TestNetwork network = new(seed);
+            SessionGroup everyone = new("everyone");
+            Server server = new(
+                new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), SendLimitBytes = 64 * 1024 * 1024, Scheduling = scheduling },
+                () =>
+                {
+                    Sender sender = new(new Random(seed + sessions.Count), everyone, sessions);
+                    sessions.Add(sender);
+                    return sender;
+                });
+            // Two of them: blocks go from the one to the other.
+            TestPeer[] peers = [network.Connect(server), network.Connect(server)];
+            List<byte>[] arrived = [[], []];
+            for (int round = 0; round < Rounds; round++)
+            {
+                peers[round % 2].Send("x");
+                for (int i = 0; i < 2; i++) arrived[i].AddRange(peers[i].Receive());
+            }
+
+            for (int i = 0; i < 2; i++)
+            {
+                Assert.True(sessions[i].Model.SequenceEqual(arrived[i]), $"seed {seed}, peer {i}: {sessions[i].Model.Count} bytes were taken and {arrived[i].Count} arrived, or others");
+                Assert.True(peers[i].IsConnected, $"seed {seed}");
+            }
+        }
+    }
+
+    private sealed class Sender(Random random, SessionGroup everyone, List<Sender> all) : Session
+    {
+        private byte _next;
+
+        internal List<byte> Model { get; } = [];
+
+        protected override void OnConnected() => everyone.Join(this);
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            for (int i = random.Next(1, 12); i > 0; i--) Step();
+        }
+
+        private void Step()
+        {
+            if (random.Next(3) > 0)
+            {
+                SendSomething();
+                return;
+            }
+
+            int reserved = random.Next(1, 3) == 1 ? random.Next(1, 200) : random.Next(1, 32 * 1024);
+            Span<byte> room = Reserve(reserved);
+            if (room.IsEmpty) return;
+            byte[] written = Bytes(random.Next(reserved) + 1);
+            written.CopyTo(room);
+            bool isLost = false;
+            for (int i = random.Next(6) - 3; i > 0; i--) isLost |= SendSomething();
+            if (isLost) room.Fill(0xEE);
+            switch (random.Next(4))
+            {
+                case 0:
+                    Commit(0);
+                    break;
+                case 1 when isLost:
+                    // Forgotten: the callback gives it back.
+                    break;
+                default:
+                    Assert.Equal(isLost, ThrowsAtCommit(written.Length));
+                    if (!isLost) Model.AddRange(written);
+                    else if (random.Next(2) == 0) room.Fill(0xEE);
+                    break;
+            }
+        }
+
+        private bool ThrowsAtCommit(int count)
+        {
+            try
+            {
+                Commit(count);
+                return false;
+            }
+            catch (InvalidOperationException)
+            {
+                return true;
+            }
+        }
+
+        // True when it put something into the queue.
+        private bool SendSomething()
+        {
+            byte[] data = Bytes(random.Next(4) switch { 0 => 0, 1 => random.Next(30_000, 70_000), _ => random.Next(1, 3_000) });
+            switch (random.Next(5))
+            {
+                case 0:
+                    return Taken(Send(data.AsSpan(0, data.Length / 2), data.AsSpan(data.Length / 2)), data);
+                case 1:
+                    return Taken(Send(new Owner([.. data]), data.Length), data);
+                case 2 when data.Length > 0:
+                    // Refused by the mailbox, which only the pool has to go through: what was gathered went first, and the room is lost.
+                    if (everyone.Broadcast(data) != SendResult.Queued) return Loop.Current is null;
+                    foreach (Sender sender in all) sender.Model.AddRange(data);
+                    return true;
+                case 3:
+                    ValueTask<SendResult> sending = SendAsync(data);
+                    Model.AddRange(data);
+                    Assert.True(sending.IsCompletedSuccessfully);
+                    return data.Length > 0;
+                default:
+                    return Taken(Send(data), data);
+            }
+        }
+
+        private bool Taken(SendResult result, byte[] data)
+        {
+            if (result != SendResult.Queued) return false;
+            Model.AddRange(data);
+            return data.Length > 0;
+        }
+
+        private byte[] Bytes(int count)
+        {
+            byte[] bytes = new byte[count];
+            for (int i = 0; i < count; i++) bytes[i] = _next++;
+            return bytes;
+        }
+    }
+
+    private sealed class Owner(byte[] bytes) : IMemoryOwner<byte>
+    {
+        public Memory<byte> Memory => bytes;
+
+        public void Dispose() => Array.Fill(bytes, (byte)0xDD);
+    }
+}
