@@ -61,6 +61,7 @@ internal static class CommandLine
     private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Another authority, even if there is one; that one needs --force too." };
     private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
 
+    private static readonly Argument<string?> s_page = new("PAGE") { Arity = ArgumentArity.ZeroOrOne, Description = "As descriptor-limit, or docs/symptoms/descriptor-limit.md. Without one: the pages that there are." };
     private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
     private static readonly Option<string?> s_app = Value<string?>("--app", "PROGRAM", "Whose garbage collector to look at: PROGRAM.dll, or its .runtimeconfig.json.", "a program that has a .runtimeconfig.json beside it", static text => RuntimeConfigOf(text));
     private static readonly Option<int?> s_probedPort = Value("--port", "N", "Also see whether a server could listen at this port, by doing so for a moment.", "a port from 1 to 65535", static text => Number(text, 1, IPEndPoint.MaxPort));
@@ -92,6 +93,7 @@ internal static class CommandLine
             Certs(),
             Doctor(),
             DatagramCommandLine.Join(),
+            Explain(),
         };
         return root;
     }
@@ -100,9 +102,15 @@ internal static class CommandLine
     internal static string WrongIn(ParseResult parsed)
     {
         if (parsed.Tokens.Any(static t => t.Value == "--insecure")) return "There is no --insecure: say whom to trust by --ca FILE, or which certificate by --pin HASH.";
-        if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.";
+        if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.{Meant(parsed.UnmatchedTokens[0], parsed.CommandResult.Command)}";
         bool lacksCommand = parsed.CommandResult.Command.Subcommands.Count > 0;
         return lacksCommand ? "A command is missing." : parsed.Errors[0].Message;
+    }
+
+    private static string Meant(string word, Command command)
+    {
+        IEnumerable<string> known = word.StartsWith('-') ? command.Options.Select(static o => o.Name) : command.Subcommands.Select(static c => c.Name);
+        return Likeness.Nearest(word, known) is { } meant ? $" Did you mean '{meant}'?" : "";
     }
 
     /// <summary>How a command is used, in one line.</summary>
@@ -112,8 +120,9 @@ internal static class CommandLine
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
+        "explain" => "whimbrel explain [PAGE] (without one: the pages that there are)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel certs, or whimbrel doctor (whimbrel --help explains)",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
@@ -282,6 +291,18 @@ internal static class CommandLine
     {
         Command command = new("doctor", "Looks at this system and says what slows a server down, with the command that changes it. Exit code 0: nothing to advise; 1: at least one advice.") { s_json, s_loops, s_app, s_probedPort };
         command.SetAction(static parsed => DoctorCommand.RunAsync(parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_app), parsed.GetValue(s_probedPort), parsed.GetValue(s_json)));
+        return command;
+    }
+
+    private static Command Explain()
+    {
+        Command command = new("explain", "Prints a page that a notice or an error named: what it looks like, why, what to do.") { s_page };
+        command.Validators.Add(static result =>
+        {
+            string? text = result.GetValue(s_page);
+            if (text is not null && ExplainCommand.NameOf(text) is null) result.AddError($"There is no page '{text}'.{(Likeness.Nearest(text, ExplainCommand.Pages) is { } meant ? $" Did you mean '{meant}'?" : "")}");
+        });
+        command.SetAction(static parsed => ExplainCommand.Run(parsed.GetValue(s_page)));
         return command;
     }
 

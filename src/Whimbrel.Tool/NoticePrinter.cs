@@ -13,7 +13,7 @@ internal sealed class NoticePrinter : IAsyncDisposable
 
     internal NoticePrinter() => _printing = Task.Run(PrintAsync);
 
-    internal void Add(Notice notice) => Tell($"notice: {notice.Message} See docs/symptoms/{notice.Page}");
+    internal void Add(Notice notice) => Tell($"notice: {notice.Message} See docs/symptoms/{notice.Page}, or: whimbrel explain {Path.GetFileNameWithoutExtension(notice.Page)}");
 
     /// <summary>Any other line.</summary>
     internal void Tell(string line) => _lines.Writer.TryWrite(line);

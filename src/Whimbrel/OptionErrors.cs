@@ -21,7 +21,8 @@ internal sealed class OptionErrors(string what)
         if (!Enum.IsDefined(value)) _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames<T>())}");
     }
 
-    internal void Add(string mistake) => _mistakes.Add(mistake);
+    /// <summary>One more; what ends with the system's own full stop gets no second one.</summary>
+    internal void Add(string mistake) => _mistakes.Add(mistake.TrimEnd('.'));
 
     internal void ThrowIfAny()
     {

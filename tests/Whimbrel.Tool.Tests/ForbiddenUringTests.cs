@@ -70,7 +70,7 @@ public sealed class ForbiddenUringTests
         string told = Assert.Single(output.Split('\n'), static line => line.StartsWith("notice: io_uring is forbidden here (EPERM): ", StringComparison.Ordinal));
         Assert.Contains("Using the epoll engine", told, StringComparison.Ordinal);
         Assert.Contains("To allow it: ", told, StringComparison.Ordinal);
-        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. See docs/symptoms/no-io-uring.md", told, StringComparison.Ordinal);
+        Assert.EndsWith("To silence this: WHIMBREL_ENGINE=epoll. See docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring", told, StringComparison.Ordinal);
     }
 
     [Theory]

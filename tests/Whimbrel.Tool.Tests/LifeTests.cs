@@ -43,7 +43,12 @@ public class LifeTests
     [Theory]
     [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push|groups")]
     [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push|groups", "serve")]
-    [InlineData("'sing' is not known here.", "serve", "sing")]
+    [InlineData("'sing' is not known here. Right would be", "serve", "sing")]
+    [InlineData("'serv' is not known here. Did you mean 'serve'?", "serv")]
+    [InlineData("whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE", "jion-in")]
+    [InlineData("'ecko' is not known here. Did you mean 'echo'?", "serve", "ecko")]
+    [InlineData("'--prot' is not known here. Did you mean '--port'?", "serve", "echo", "--prot", "5")]
+    [InlineData("There is no page 'descriptor-limits'. Did you mean 'descriptor-limit'?", "explain", "descriptor-limits")]
     [InlineData("'--rate' is not known here.", "serve", "echo", "--rate", "5")]
     [InlineData("--port takes a port from 0 to 65535, not '65536'.", "serve", "echo", "--port", "65536")]
     [InlineData("--listen: 'tcp://::1:80' is no address: an IPv6 address stands in brackets; right would be tcp://[::1]:80.", "serve", "echo", "--listen", "::1:80")]
@@ -64,6 +69,18 @@ public class LifeTests
     [InlineData("--unix: 'unix:' is no address: the path is missing; right would be unix:/path.", "serve", "echo", "--unix", "")]
     public Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments) =>
         RunningTool.AssertRefused(expected, "whimbrel ", arguments);
+
+    [Fact]
+    public async Task Explain_prints_the_page_that_a_notice_named_and_lists_them_all()
+    {
+        var (code, page, _) = await RunningTool.Run(null, "explain", "docs/symptoms/descriptor-limit.md");
+        Assert.Equal(0, code);
+        Assert.Equal("# No descriptor left", page[0]);
+        var (_, pages, errors) = await RunningTool.Run(null, "explain");
+        Assert.Contains("descriptor-limit: No descriptor left", pages);
+        Assert.Contains("accept-failed: Nobody is accepted any more", pages);
+        Assert.Empty(errors);
+    }
 
     [Fact]
     public async Task Signals_for_measurements_are_answered()
