@@ -742,7 +742,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
                 session.Abort();
                 foreach (BadMemory one in memory) one.Place = place;
             });
-            Assert.Equal(CloseCause.LocalAbort, session.End());
+            // On the pool memory may throw while the abort is on its way to the loop: then that was first.
+            if (session.End() != CloseCause.LocalAbort) Assert.True(rig.IsPool && session.Reason.Cause == CloseCause.UserException, rig.Story());
             rig.Until(() => memory.All(static one => one.Disposals == 1), "all memory to be given back");
             peer.EndsInReset();
             bystander.Write("b");
