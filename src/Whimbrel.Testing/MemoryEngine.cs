@@ -20,6 +20,7 @@ public class MemoryEngine : Engine
     private readonly MemoryNetwork _network;
     private ContractViolationException? _violation;
     private DateTimeOffset _wallClockAtZero;
+    private readonly List<Deadline> _deadlines = [];
     private long _workTicks;
     private long _nowMs;
 
@@ -72,6 +73,12 @@ public class MemoryEngine : Engine
     /// <summary>Each look finds 200 us gone: two steps of a handshake spend a turn, so that their pacing is part of every seed.</summary>
     internal override long WorkTicks => _workTicks += System.Diagnostics.Stopwatch.Frequency / 5000;
 
+    /// <summary>The compiler takes no virtual time, and nothing stands still that the test does not hold.</summary>
+    internal override long CompiledTicks => 0;
+
+    internal override long StoodStillMs(long fromMs, long toMs) => 0;
+
+    internal override bool HasWatchdog => false;
 
     internal override long NextMs => _nowMs;
 
@@ -94,7 +101,16 @@ public class MemoryEngine : Engine
 
     internal override void SessionEnded(Session session, CloseReason reason) => Watcher?.Ended(session, reason);
 
-    internal override void UserCodeThrew(Exception exception) => Watcher?.Threw(exception);
+    internal override void UserCodeThrew(Exception exception)
+    {
+        base.UserCodeThrew(exception);
+        Watcher?.Threw(exception);
+    }
+
+    /// <summary>A test that wants notices asks for them.</summary>
+    private protected override void NoteUnasked(Notice notice)
+    {
+    }
 
     internal override bool Supports(EndPoint endPoint) => endPoint is MemoryEndPoint;
 
@@ -123,6 +139,17 @@ public class MemoryEngine : Engine
     }
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
+
+    internal override void OffloadSurely(Action<object?> action, object? state) => Offload(action, state);
+
+    internal override Deadline StartDeadline(TimeSpan due, Action<object?> action, object? state)
+    {
+        Deadline deadline = new(_nowMs + Loop.WholeMs(due), action, state);
+        _deadlines.Add(deadline);
+        return deadline;
+    }
+
+    internal override void CancelDeadline(Deadline deadline) => _deadlines.Remove(deadline);
 
     internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
 
@@ -233,7 +260,7 @@ public class MemoryEngine : Engine
     public void Block(TimeSpan time)
     {
         _nowMs += (long)time.TotalMilliseconds;
-        Loop.Current?.NoteSuspect();
+        Loop.Current?.LookFromOutside(_nowMs);
     }
 
     /// <summary>Moves the clock forward, without running anything.</summary>
@@ -308,6 +335,7 @@ public class MemoryEngine : Engine
                 if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
             }
 
+            foreach (Deadline deadline in _deadlines) due = Math.Min(due, deadline.DueMs);
             // Datagrams on their way move the clock too; those that have arrived are no reason to.
             long arrival = Datagrams.NextArrivalMs;
             return arrival > _nowMs ? Math.Min(due, arrival) : due;
@@ -326,6 +354,7 @@ public class MemoryEngine : Engine
 
     internal bool RunReady()
     {
+        Deadline? passed = _deadlines.Find(d => d.DueMs <= _nowMs);
         _runnable.Clear();
         foreach (Loop loop in Loops)
         {
@@ -333,15 +362,16 @@ public class MemoryEngine : Engine
         }
 
         int choices = _runnable.Count + (_pool.Count > 0 ? 1 : 0) + (_elsewhere.Count > 0 ? 1 : 0);
-        if (choices == 0) return false;
-        int choice = Random.Next(choices);
+        if (choices == 0 && passed is null) return false;
+        int choice = passed is null ? Random.Next(choices) : 0;
 
         // The caller may have a context of its own (a test framework's); library code must not see it.
         SynchronizationContext? context = SynchronizationContext.Current;
         SynchronizationContext.SetSynchronizationContext(null);
         try
         {
-            RunChoice(choice);
+            if (passed is null) RunChoice(choice);
+            else RunDeadline(passed);
         }
         finally
         {
@@ -350,6 +380,13 @@ public class MemoryEngine : Engine
 
         if (_violation is not null) throw new ContractViolationException(_violation.Message);
         return true;
+    }
+
+    private void RunDeadline(Deadline deadline)
+    {
+        _deadlines.Remove(deadline);
+        Trace.Add("deadline", 0, 0);
+        Loop.RunOffLoop(static d => ((Deadline)d!).Run(), deadline);
     }
 
     private void RunChoice(int choice)

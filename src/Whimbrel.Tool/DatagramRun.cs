@@ -14,10 +14,12 @@ internal static class DatagramRun
         await using NoticePrinter notices = new();
         using StopSignals stop = new();
         using MeasurementSignals signals = new();
+        Engine? engine = null;
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
-            return await body(engine, stop, notices.Tell);
+            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            int code = await body(engine, stop, notices.Tell);
+            return await EndAsync(engine) ? code : ExitCode.Failed;
         }
         catch (OperationCanceledException)
         {
@@ -28,7 +30,23 @@ internal static class DatagramRun
             notices.Tell($"whimbrel: {e.Message}");
         }
 
+        if (engine is not null) await EndAsync(engine);
         return ExitCode.Failed;
+    }
+
+    /// <summary>False when it has not ended in time, because a callback does not return; the message says which.</summary>
+    internal static async Task<bool> EndAsync(Engine engine)
+    {
+        try
+        {
+            await engine.DisposeAsync();
+            return true;
+        }
+        catch (NetworkException e)
+        {
+            await Console.Error.WriteLineAsync($"whimbrel: {e.Message}");
+            return false;
+        }
     }
 
     /// <summary>Returns when somebody asks for the end, the time is over, or what is waited for has come; then the socket is stopped.</summary>

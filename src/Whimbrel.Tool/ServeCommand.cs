@@ -16,25 +16,32 @@ internal static class ServeCommand
     {
         await using NoticePrinter notices = new();
         using StopSignals stop = new();
+        Engine? engine = null;
+        int code = ExitCode.Failed;
         try
         {
-            await using Engine engine = new(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = settings.Loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
             X509Certificate2? own = null;
             TlsOptions? tls = settings.Tls?.ToServerOptions(NetworkAddress.Parse(settings.Address), out own);
             Service service = Service.Create(settings, engine, tls);
             await service.Server.StartAsync();
-            await ServeAsync(settings, service, own, stop.Asked);
-            return ExitCode.Done;
+            StopReport report = await ServeAsync(settings, service, own, stop.Asked);
+            if (report.IsComplete) code = ExitCode.Done;
+            else await Console.Error.WriteLineAsync($"whimbrel: not everything has ended: {report}.");
+            // What holds the server up holds the engine up as well: said once, and waited for once.
+            if (!report.IsComplete) engine = null;
         }
         catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
         {
             // Port taken, no descriptor left, an engine that is not to be had, a certificate that cannot be read: the message says it all.
             await Console.Error.WriteLineAsync($"whimbrel: {e.Message}");
-            return ExitCode.Failed;
         }
+
+        if (engine is not null && !await DatagramRun.EndAsync(engine)) code = ExitCode.Failed;
+        return code;
     }
 
-    private static async Task ServeAsync(ServeSettings settings, Service service, X509Certificate2? own, Task asked)
+    private static async Task<StopReport> ServeAsync(ServeSettings settings, Service service, X509Certificate2? own, Task asked)
     {
         Server server = service.Server;
         long start = Stopwatch.GetTimestamp();
@@ -56,6 +63,7 @@ internal static class ServeCommand
         Console.Out.WriteLine(string.Create(
             CultureInfo.InvariantCulture,
             $"total: {server.AcceptedCount} connections, {server.BytesReceived} bytes in, {server.BytesSent} bytes out, {Stopwatch.GetElapsedTime(start).TotalSeconds:0.0} seconds, {report.Drained} drained, {report.Aborted} aborted{Handshakes(settings, server.ReadCounters())}"));
+        return report;
     }
 
     private static string Handshakes(ServeSettings settings, ServerCounters counters) =>

@@ -10,19 +10,33 @@ public partial class Client
     private sealed class Attempt(Host host, Pursuit pursuit)
     {
         private Loop? _loop;
+        private Loop? _chosen; // also before it began there
         private bool _closeAsked;
 
         internal Pursuit Pursuit { get; } = pursuit;
 
         /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
-        internal List<Completion<bool>> Ended { get; } = [];
+        internal List<StopWait<bool>> Ended { get; } = [];
 
         internal Session? Session { get; set; }
 
         internal long ConnectedAtMs { get; set; }
 
         /// <summary>Begins it on one of the loops. False when the engine is disposed.</summary>
-        internal bool Post(Engine engine) => engine.NextLoop().PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), this);
+        internal bool Post(Engine engine)
+        {
+            _chosen = engine.NextLoop();
+            return _chosen.PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), this);
+        }
+
+        /// <summary>The user code that holds its end up. Any thread; true a moment ago.</summary>
+        internal List<UnfinishedCall> FindUnfinished()
+        {
+            List<UnfinishedCall> found = [];
+            _chosen?.AddUnfinishedTurn(found);
+            _chosen?.AddUnfinishedOnPool(found, host);
+            return found;
+        }
 
         /// <summary>The same where nobody can be told by an exception. Any thread.</summary>
         internal void PostOrGiveUp()
@@ -42,6 +56,7 @@ public partial class Client
             Client owner = host.Client;
             ClientOptions options = owner.Options;
             Volatile.Write(ref _loop, loop);
+            loop.EnterWork("The factory of the client", (object?)owner._factory ?? owner._contextFactory);
             try
             {
                 session = owner._factory is { } factory
@@ -55,6 +70,10 @@ public partial class Client
                 Pursuit.FactoryThrew(e);
                 TellEnded();
                 return;
+            }
+            finally
+            {
+                loop.LeaveWork();
             }
 
             Session = session;
@@ -99,14 +118,14 @@ public partial class Client
 
         internal void TellEnded()
         {
-            Completion<bool>[] waiting;
+            StopWait<bool>[] waiting;
             lock (host.Client._gate)
             {
                 waiting = [.. Ended];
                 Ended.Clear();
             }
 
-            foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+            foreach (StopWait<bool> wait in waiting) wait.TryEnd(true);
         }
     }
 }

@@ -152,6 +152,7 @@ public partial class Client
             TakeOutOfForce();
             bool isAwaited = TryAnswer();
             if (!isAwaited) host.Engine.NoteException("the factory of a client", exception);
+            else host.Engine.UserCodeThrew(exception);
             if (_attempts > 0) host.Tell(new CloseReason(CloseCause.UserException, 0, exception), static (owner, r) => owner.OnGaveUp(r));
             if (isAwaited) Result.SetException(exception);
         }

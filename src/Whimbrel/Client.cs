@@ -169,10 +169,14 @@ public partial class Client : IAsyncDisposable
 
     // ------------------------------------------------------------------ disconnecting
 
-    /// <summary>Closes the connection gracefully, or gives up the dial, and completes when it has ended. Ends the work of the policy.</summary>
+    /// <summary>
+    /// Closes the connection gracefully, or gives up the dial, and completes when it has ended. Ends the work of the policy. A callback that does not
+    /// return is waited for as long as <see cref="ConnectionOptions.DrainTimeout"/> says, and a second more.
+    /// </summary>
+    /// <exception cref="NetworkException">(To who awaits.) With category Timeout: that time has passed, and the message names what still runs. The connection ends when it returns.</exception>
     public ValueTask DisconnectAsync()
     {
-        Completion<bool> ended = new(Engine);
+        StopWait<bool>? ended = null;
         Attempt? attempt;
         Pursuit? pursuit;
         lock (_gate)
@@ -180,33 +184,49 @@ public partial class Client : IAsyncDisposable
             pursuit = _pursuit;
             _pursuit = null;
             attempt = _current;
-            attempt?.Ended.Add(ended);
+            if (attempt is not null) attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, wait => LookAfterEnd(attempt, wait)));
         }
 
         pursuit?.StopWaiting();
-        if (attempt is null)
+        if (attempt is null || ended is null)
         {
             pursuit?.Fail(new CloseReason(CloseCause.LocalClose));
             return default;
         }
 
+        ValueTask task = ended.PlainTask;
         attempt.Close();
-        return ended.PlainTask;
+        return task;
+    }
+
+    /// <summary>The end takes its time: it is drained slowly, within limits of its own, or somebody's callback holds it up. A thread of its own.</summary>
+    private void LookAfterEnd(Attempt attempt, StopWait<bool> wait)
+    {
+        if (!wait.IsOpen) return;
+        List<UnfinishedCall> found = attempt.FindUnfinished();
+        if (found.Count > 0) wait.TryFail(Engine.OverdueError("The client has not ended", found));
+        else Engine.StartDeadline(Options.DrainTimeout, _ => LookAfterEnd(attempt, wait), null);
     }
 
     /// <summary>Like <see cref="DisconnectAsync"/>, blocking. A connection that has not ended in time is aborted. On a loop it throws <see cref="InvalidOperationException"/>.</summary>
+    /// <exception cref="NetworkException">With category Timeout: also a second after that it has not ended, and the message names what still runs.</exception>
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
     public void Disconnect(TimeSpan timeout)
     {
         CheckWait(timeout);
-        Session? session = Session;
+        Attempt? attempt = _current;
         Task ended = DisconnectAsync().AsTask();
-        if (Engine.Wait(ended, timeout)) return;
-        session?.Abort();
-        Engine.Wait(ended, Timeout.InfiniteTimeSpan);
+        if (!Engine.Wait(ended, timeout))
+        {
+            attempt?.Session?.Abort();
+            if (!Engine.Wait(ended, Engine.StopGrace)) throw Engine.OverdueError("The client has not ended", attempt?.FindUnfinished() ?? []);
+        }
+
+        ended.GetAwaiter().GetResult();
     }
 
     /// <summary>The same as <see cref="DisconnectAsync"/>; later connects throw.</summary>
+    /// <exception cref="NetworkException">As there.</exception>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);

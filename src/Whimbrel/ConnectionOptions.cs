@@ -25,6 +25,16 @@ public abstract class ConnectionOptions
     public TimeSpan DrainTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>
+    /// How long a closing connection may take in all, also when the peer takes bytes all the time; then it is reset. Zero (the default) is ten
+    /// times <see cref="DrainTimeout"/>, and a minute at least. <see cref="DrainTimeout"/> up to 7 days.
+    /// </summary>
+    public TimeSpan DrainLimit { get; init; }
+
+    internal TimeSpan DrainLimitOrDefault => DrainLimit > TimeSpan.Zero ? DrainLimit
+        : DrainTimeout > TimeSpan.FromSeconds(6) ? DrainTimeout * 10
+        : TimeSpan.FromMinutes(1);
+
+    /// <summary>
     /// Closes a connection on which no byte came or went for so long, with cause <see cref="CloseCause.IdleTimeout"/>: never
     /// earlier, and at most a quarter later. A pause counts as well. 100 ms up to 7 days; zero (the default) never closes.
     /// </summary>
@@ -103,6 +113,7 @@ public abstract class ConnectionOptions
         errors.Range(nameof(SendLimitBytes), SendLimitBytes, 4096, 1 << 30);
         errors.Range(nameof(UnreadLimitBytes), UnreadLimitBytes, 1024, 1 << 30);
         errors.Range(nameof(DrainTimeout), DrainTimeout, TimeSpan.FromMilliseconds(10), TimeSpan.FromHours(1));
+        if (DrainLimit != TimeSpan.Zero) errors.Range(nameof(DrainLimit), DrainLimit, DrainTimeout, TimeSpan.FromDays(7));
         if (IdleTimeout != TimeSpan.Zero) errors.Range(nameof(IdleTimeout), IdleTimeout, TimeSpan.FromMilliseconds(100), TimeSpan.FromDays(7));
         errors.Range(nameof(ReceiveBufferBytes), ReceiveBufferBytes, 0, 1 << 30);
         errors.Range(nameof(SendBufferBytes), SendBufferBytes, 0, 1 << 30);

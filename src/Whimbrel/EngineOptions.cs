@@ -52,7 +52,11 @@ public sealed class EngineOptions
     /// <summary>Called on the loop's thread after its last connection has ended, at each stop. What it posts to this loop still runs; what it throws is a notice. Not called for a loop whose <see cref="OnLoopStarted"/> was not called or threw.</summary>
     public Action<Loop>? OnLoopStopping { get; init; }
 
-    /// <summary>A turn of a loop that takes longer is reported by a notice. 1 ms up to a minute; default 10 ms.</summary>
+    /// <summary>
+    /// A turn of a loop that takes longer is reported by a notice, once a minute for each callback of each class: when it has ended, and from a
+    /// second on also while it lasts. What the compiler took does not count, and the turn in which user code runs for the first time has 250 ms;
+    /// time in which the whole process stood still is nobody's. 1 ms up to a minute; default 10 ms.
+    /// </summary>
     public int BlockedLoopMs { get; init; } = 10;
 
     /// <summary>
@@ -62,7 +66,16 @@ public sealed class EngineOptions
     /// </summary>
     public int DescriptorMargin { get; init; }
 
-    /// <summary>Called for every notice of this engine and of the servers and clients on it. Any thread; must not block; what it throws is dropped.</summary>
+    /// <summary>
+    /// How long <see cref="Engine.StopAsync"/> and <see cref="Engine.DisposeAsync"/> wait for callbacks that do not return, and a second more;
+    /// then they throw, and name them. Zero up to an hour; default 5 s.
+    /// </summary>
+    public TimeSpan StopTimeout { get; init; } = TimeSpan.FromSeconds(5);
+
+    /// <summary>
+    /// Called for every notice of this engine and of the servers and clients on it. Any thread; must not block; what it throws is dropped.
+    /// Null (the default) writes them to standard error, at most 100 in a minute.
+    /// </summary>
     public Action<Notice>? OnNotice { get; init; }
 
     internal int LoopCount => Loops == 0 ? Environment.ProcessorCount : Loops;
@@ -75,6 +88,7 @@ public sealed class EngineOptions
         errors.Range(nameof(Loops), Loops, 0, 256);
         errors.Range(nameof(BlockedLoopMs), BlockedLoopMs, 1, 60_000);
         if (DescriptorMargin != 0) errors.Range(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
+        errors.Range(nameof(StopTimeout), StopTimeout, TimeSpan.Zero, TimeSpan.FromHours(1));
         errors.Range(nameof(AdoptedLoops), AdoptedLoops, 0, Math.Clamp(LoopCount, 0, 256));
         errors.Defined(nameof(Priority), Priority);
         errors.Defined(nameof(Idle), Idle);

@@ -279,6 +279,8 @@ public class LoopTimer
 
     private void CallFired(bool isCancelled)
     {
+        // One that was cancelled when its loop had ended is told on the pool.
+        if (Loop.IsCurrent) Loop.EnterWork("a timer", (object?)_callback ?? this);
         try
         {
             OnFired(isCancelled);
@@ -289,6 +291,7 @@ public class LoopTimer
         }
 
         Loop.CountUserCall();
+        if (Loop.IsCurrent) Loop.LeaveWork();
     }
 
     // ------------------------------------------------------------------ who waits

@@ -23,6 +23,9 @@ public enum NoticeKind
 
     /// <summary>A certificate has expired, or its changed file could not be loaded.</summary>
     Certificate,
+
+    /// <summary>A stop has passed its deadline, and user code still runs.</summary>
+    StopOverdue,
 }
 
 /// <summary>

@@ -3,6 +3,7 @@ using System.Net;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Streams;
 using Whimbrel.Tls;
 
 namespace Whimbrel;
@@ -13,14 +14,20 @@ public partial class Server
     /// <summary>The server as its connections see it. One for each start.</summary>
     internal sealed class Host : ConnectionHost
     {
+        // Read in the same call: which code threw what OnError is told.
+        [ThreadStatic]
+        private static string? t_threw;
+
         private readonly ConcurrentDictionary<long, Session> _byId = new();
-        private readonly List<Completion<bool>> _waiting = [];
+        private readonly List<StopWait<bool>> _waiting = [];
+        private readonly ConcurrentDictionary<StreamSession, bool> _handlers = new();
         private readonly Lock _waitGate = new();
         private readonly Server _owner;
         private readonly Placement _placement;
         private readonly Func<Arrival, bool>? _admit;
         private readonly Func<Arrival, Loop>? _chooseLoop;
         private int _live;
+        private int _holds; // what a stop waits for: those that live, and handlers of streams
         private int _aborted;
         private int _openAtStop = -1;
         private long _accepted;
@@ -30,7 +37,6 @@ public partial class Server
         private int _acceptsLeft;
         private int _nextLoop = -1;
         private int _sessionsTold;
-        private NoticePace _refusalNotices;
         private NoticePace _descriptorNotices;
         private NoticePace _acceptNotices;
         private volatile bool _isStopping;
@@ -82,7 +88,7 @@ public partial class Server
             return new ServerCounters(
                 Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
                 bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null,
-                handshakes, resumed, failed, shaking, Volatile.Read(ref _shed));
+                handshakes, resumed, failed, shaking, Volatile.Read(ref _shed), UserExceptions);
         }
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
@@ -98,6 +104,7 @@ public partial class Server
             }
 
             // Counted before it is decided about: several loops may accept at once, and none may pass the limit.
+            Interlocked.Increment(ref _holds);
             if (Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
             {
                 Drop(listener, socket);
@@ -134,6 +141,7 @@ public partial class Server
         private bool Ask(Arrival arrival, out Loop? chosen)
         {
             chosen = null;
+            arrival.Loop.EnterWork("Admit or ChooseLoop of the server");
             try
             {
                 if (_admit is not null && !_admit(arrival)) return false;
@@ -144,20 +152,29 @@ public partial class Server
             }
             catch (Exception e)
             {
-                Engine.UserCodeThrew(e);
-                Tell(e, static (owner, exception) => owner.OnError(exception));
-                NoteRefusal(e);
+                TellThrown("Admit or ChooseLoop of the server", e);
                 return false;
+            }
+            finally
+            {
+                arrival.Loop.LeaveWork();
             }
         }
 
-        private void NoteRefusal(Exception exception)
+        /// <summary>User code threw where there is no session yet.</summary>
+        private void TellThrown(string where, Exception exception)
         {
-            if (!_refusalNotices.TryTake(Engine.NowMs)) return;
-            NoteSession(new Notice(
-                NoticeKind.UserException,
-                $"Admit or ChooseLoop of the server threw {ErrorText.Of(exception)}. That connection was closed; accepting goes on.",
-                "user-exception.md"));
+            Engine.UserCodeThrew(exception);
+            CountUserException();
+            t_threw = where;
+            Tell(exception, static (owner, e) => owner.OnError(e));
+        }
+
+        /// <summary>The default of OnError.</summary>
+        internal void NoteError(Exception exception)
+        {
+            // Without it there is a notice already.
+            if (t_threw is { } what) NoteUserException(what, "", exception, "That connection was closed; accepting goes on.");
         }
 
         internal void RenewAcceptLimit() => Volatile.Write(ref _acceptsLeft, _owner.Options.AcceptLimit);
@@ -212,11 +229,22 @@ public partial class Server
             Drop(listener, socket);
         }
 
-        internal override void AcceptFailed(NetworkException fault) => Tell(fault, static (owner, exception) => owner.OnError(exception));
+        internal override void AcceptFailed(NetworkException fault)
+        {
+            if (fault.Error.Category == ErrorCategory.User)
+            {
+                TellThrown("OnSocketCreated of the server", fault);
+                return;
+            }
+
+            t_threw = "Preparing an accepted socket";
+            Tell(fault, static (owner, e) => owner.OnError(e));
+        }
 
         internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
         {
             Session session;
+            loop.EnterWork("The factory of the server", (object?)_owner._factory ?? _owner._contextFactory);
             try
             {
                 session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()));
@@ -224,11 +252,14 @@ public partial class Server
             }
             catch (Exception e)
             {
-                Engine.UserCodeThrew(e);
-                Tell(e, static (owner, exception) => owner.OnError(exception));
+                TellThrown("The factory of the server", e);
                 loop.Discard(socket);
                 LeaveOne();
                 return;
+            }
+            finally
+            {
+                loop.LeaveWork();
             }
 
             Connection connection = loop.TakeConnection();
@@ -267,7 +298,8 @@ public partial class Server
                 ErrorCategory.System,
                 $"{listener.EndPoint} accepts no more: {ErrorText.Of(error)} (error {error}). Something in this process has shut its socket down or closed it. Open sessions go on; stop accepting and start again to listen there."));
             NoteSession(new Notice(NoticeKind.System, fault.Message, "accept-failed.md"));
-            AcceptFailed(fault);
+            t_threw = null;
+            Tell(fault, static (owner, e) => owner.OnError(e));
         }
 
         internal override void NoteAcceptFailing(Listener listener, int error)
@@ -322,14 +354,33 @@ public partial class Server
             }
             catch (Exception e)
             {
+                CountUserException();
                 Engine.NoteException("an event of the server", e);
             }
         }
 
+        internal override void HandlerBegan(Session session)
+        {
+            Interlocked.Increment(ref _holds);
+            _handlers[(StreamSession)session] = true;
+        }
+
+        internal override void HandlerEnded(Session session)
+        {
+            _handlers.TryRemove((StreamSession)session, out _);
+            LetGo();
+        }
+
         private void LeaveOne()
         {
-            if (Interlocked.Decrement(ref _live) > 0) return;
-            List<Completion<bool>> done;
+            Interlocked.Decrement(ref _live);
+            LetGo();
+        }
+
+        private void LetGo()
+        {
+            if (Interlocked.Decrement(ref _holds) > 0) return;
+            List<StopWait<bool>> done;
             lock (_waitGate)
             {
                 if (_waiting.Count == 0) return;
@@ -337,7 +388,7 @@ public partial class Server
                 _waiting.Clear();
             }
 
-            foreach (Completion<bool> wait in done) wait.SetResult(true);
+            foreach (StopWait<bool> wait in done) wait.TryEnd(true);
         }
 
         // -------------------------------------------------------------- the end of all
@@ -371,7 +422,7 @@ public partial class Server
             }
         }
 
-        private void AbortAll()
+        internal void AbortAll()
         {
             // First: who is not a member yet sees it before it becomes one.
             _isAborting = true;
@@ -386,6 +437,7 @@ public partial class Server
                             member.AbortWith(new CloseReason(CloseCause.ServerStopped));
                         }
 
+                        ((HostShard)s!).WasAborted = true;
                         foreach (Connection shaking in ((HostShard)s!).Shaking.ToArray()) shaking.AbortWith(new CloseReason(CloseCause.ServerStopped));
                     },
                     shard,
@@ -398,32 +450,69 @@ public partial class Server
             _isStopping = true;
             // Of several stops at once all report the same.
             Interlocked.CompareExchange(ref _openAtStop, Live, -1);
-            if (deadline > TimeSpan.Zero)
-            {
-                TellAllOfStop();
-                LoopTimer timer = Engine.Loops[0].StartTimer(deadline, static host => ((Host)host!).AbortAll(), this);
-                await WaitForAll().ConfigureAwait(false);
-                timer.Cancel();
-            }
-            else
-            {
-                AbortAll();
-                await WaitForAll().ConfigureAwait(false);
-            }
-
+            if (deadline > TimeSpan.Zero) TellAllOfStop();
+            else AbortAll();
+            await WaitForAll().ConfigureAwait(false);
             int aborted = Volatile.Read(ref _aborted);
             return new StopReport(Math.Max(0, Volatile.Read(ref _openAtStop) - aborted), aborted);
         }
 
         private ValueTask<bool> WaitForAll()
         {
-            Completion<bool> wait = new(Engine);
+            StopWait<bool> wait = new(Engine);
             lock (_waitGate) _waiting.Add(wait);
             // Counted as one more, so that a last session that ends right now is not missed.
-            Interlocked.Increment(ref _live);
-            LeaveOne();
+            Interlocked.Increment(ref _holds);
+            LetGo();
             return wait.Task;
         }
+
+        /// <summary>What a stop reports whose deadline has passed, and a second more. Any thread; true a moment ago.</summary>
+        internal StopReport ReportLeft()
+        {
+            int live = Live;
+            Interlocked.CompareExchange(ref _openAtStop, live, -1);
+            int aborted = Volatile.Read(ref _aborted);
+            HashSet<Loop> holding = [];
+            foreach (HostShard shard in Shards)
+            {
+                long here = Volatile.Read(ref shard.Opened) - Volatile.Read(ref shard.Closed);
+                if (here <= 0) continue;
+                holding.Add(shard.Loop);
+                // Its loop has not come to the abort yet.
+                if (!shard.WasAborted) aborted += (int)here;
+            }
+
+            lock (_owner._gate) holding.UnionWith(_owner._listeners.Select(static l => l.Loop));
+            List<UnfinishedCall> found = [];
+            foreach (Loop loop in Engine.Loops)
+            {
+                if (holding.Contains(loop)) loop.AddUnfinishedTurn(found);
+                // On the pool a session's callbacks may outlive its connection.
+                loop.AddUnfinishedOnPool(found, this);
+            }
+
+            int orphans = 0;
+            foreach (StreamSession session in _handlers.Keys)
+            {
+                if (session.HasEnded) orphans++;
+                found.Add(new UnfinishedCall($"the handler {session.HandlerName} of {session}", null));
+            }
+
+            int open = Volatile.Read(ref _openAtStop);
+            return new StopReport(Math.Max(0, open - aborted), Math.Min(aborted, open))
+            {
+                // A loop that never came to close a listener is left as well.
+                Left = Math.Max(1, live + orphans),
+                Unfinished = Engine.Most(found),
+            };
+        }
+
+        /// <summary>Whoever awaits the stop is told by its result; who does not look at that, by this.</summary>
+        internal void NoteOverdue(StopReport report) => NoteSession(new Notice(
+            NoticeKind.StopOverdue,
+            $"The server has not ended at the deadline of its stop: {report}. What is left ends by itself when that returns.",
+            "stop-overdue.md"));
 
         /// <summary>An accepted socket on its way to another loop.</summary>
         private sealed class HandedSocket(Host host, RawSocket socket, PeerAddress peer, EndPoint local, bool isCounted)

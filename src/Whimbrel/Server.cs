@@ -22,6 +22,7 @@ public partial class Server : IAsyncDisposable
     private Phase _phase;
     private int _acceptVersion;
     private bool _isOpening;
+    private bool _isOverdue; // the last stop has passed its deadline, and not all has ended
     private bool _isDisposed;
 
     /// <summary>Makes a server; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
@@ -157,7 +158,9 @@ public partial class Server : IAsyncDisposable
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
-            if (_phase == Phase.Stopping) Throw.State("The server is stopping: await StopAsync before it is started again.");
+            if (_phase == Phase.Stopping) Throw.State(_isOverdue
+                ? "The server cannot be started: it was told to stop, and what still ran at the deadline has not returned (StopReport.Unfinished)."
+                : "The server is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The server is started already.");
             _phase = Phase.Starting;
             host = _host = new Host(this, engine, tls);
@@ -276,7 +279,7 @@ public partial class Server : IAsyncDisposable
 
     /// <summary>
     /// <see cref="StopAsync"/>, then start at the same addresses: one that was started with port 0 keeps the port it got. Counts begin
-    /// anew. Throws <see cref="InvalidOperationException"/> when it is not started, and what <see cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
+    /// anew. Throws <see cref="InvalidOperationException"/> when it is not started or the stop was not complete at its deadline, and what <see cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
     /// </summary>
     /// <param name="deadline">As in <see cref="StopAsync"/>.</param>
     /// <returns>What the stop did.</returns>
@@ -292,7 +295,8 @@ public partial class Server : IAsyncDisposable
         return Finish(async () =>
         {
             IReadOnlyList<EndPoint> addresses = EndPoints;
-            StopReport report = await StopCoreAsync(deadline ?? Options.DrainTimeout).ConfigureAwait(false);
+            StopReport report = await StopWithin(deadline ?? Options.DrainTimeout).ConfigureAwait(false);
+            if (!report.IsComplete) Throw.State($"The server cannot be started again: its stop has passed its deadline ({report}).");
             await StartAtAsync(addresses).ConfigureAwait(false);
             return report;
         });
@@ -308,13 +312,20 @@ public partial class Server : IAsyncDisposable
     {
         AcceptNoMore();
         Completion<bool> done = new(Engine);
-        _ = FinishAsync(done);
+        _ = FinishAsync();
         return done.PlainTask;
 
-        async Task FinishAsync(Completion<bool> completion)
+        async Task FinishAsync()
         {
-            await CloseListenersAsync(drain: true).ConfigureAwait(false);
-            completion.SetResult(true);
+            try
+            {
+                await CloseListenersAsync(drain: true).ConfigureAwait(false);
+                done.SetResult(true);
+            }
+            catch (Exception e)
+            {
+                done.SetException(e);
+            }
         }
     }
 
@@ -345,32 +356,38 @@ public partial class Server : IAsyncDisposable
 
     private static async ValueTask CloseAsync(IReadOnlyList<Listener> listeners, bool drain)
     {
-        List<Completion<bool>> waiting = [];
+        List<StopWait<bool>> waiting = [];
         foreach (Listener listener in listeners)
         {
-            Completion<bool> stopped = new(listener.Loop.Engine);
+            StopWait<bool> stopped = new(listener.Loop.Engine);
             if (listener.Loop.PostControl(static (_, l, c, d) => ((Listener)l!).Stop((Completion<bool>)c!, d != 0), listener, stopped, drain ? 1 : 0)) waiting.Add(stopped);
         }
 
-        foreach (Completion<bool> stopped in waiting) await stopped.Task.ConfigureAwait(false);
+        foreach (StopWait<bool> stopped in waiting) await stopped.Task.ConfigureAwait(false);
     }
 
     /// <summary>
     /// Stops accepting, tells every session (<see cref="Session"/>.OnServerStopping, which closes), lets what is queued drain, resets what
-    /// is still open at the deadline, and reports. Several calls at once all report the same; the shortest deadline counts.
+    /// is still open at the deadline, and reports when every callback and every handler of a stream has returned. One that has not a second after
+    /// the deadline is reported, too (<see cref="StopReport.Unfinished"/>), and not waited for any longer: blocked loops and a
+    /// blocked thread pool hold a stop up no more than that. Several calls at once report the same; the shortest deadline counts.
     /// Does nothing when it is not started. May be awaited in a callback; blocking on it there throws.
     /// </summary>
+    /// <remarks>
+    /// After a report that is not complete the server stays stopping until what is left has returned; then it ends what is left to end, calls
+    /// <see cref="OnStopped"/>, and can be started again. What an <c>async void</c> override awaits is not known to the library, and not waited for.
+    /// </remarks>
     /// <param name="deadline">Longest time for draining. Null takes <see cref="ConnectionOptions.DrainTimeout"/>; zero aborts at once, without telling the sessions.</param>
     public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
-        return Finish(() => StopCoreAsync(deadline ?? Options.DrainTimeout));
+        return StopWithin(deadline ?? Options.DrainTimeout);
     }
 
     /// <summary>The awaiter goes on where it was, also on a loop, and cannot block one.</summary>
     private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work)
     {
-        Completion<StopReport> done = new(Engine);
+        StopWait<StopReport> done = new(Engine);
         _ = FinishAsync();
         return done.Task;
 
@@ -378,16 +395,17 @@ public partial class Server : IAsyncDisposable
         {
             try
             {
-                done.SetResult(await work().ConfigureAwait(false));
+                done.TryEnd(await work().ConfigureAwait(false));
             }
             catch (Exception e)
             {
-                done.SetException(e);
+                done.TryFail(e);
             }
         }
     }
 
-    private async ValueTask<StopReport> StopCoreAsync(TimeSpan deadline)
+    /// <summary>Stops, and answers when that is done or when the deadline has passed. What is left then goes on by itself.</summary>
+    private ValueTask<StopReport> StopWithin(TimeSpan deadline)
     {
         Host host;
         bool isFirst;
@@ -401,25 +419,75 @@ public partial class Server : IAsyncDisposable
             _acceptVersion++;
         }
 
+        // Not on a loop: it may be the one that is blocked.
+        Deadline? cut = deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
+        StopWait<StopReport> done = new(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait));
+        ValueTask<StopReport> task = done.Task;
+        _ = FinishAsync();
+        return task;
+
+        async Task FinishAsync()
+        {
+            try
+            {
+                done.TryEnd(await StopCoreAsync(host, isFirst, deadline, cut).ConfigureAwait(false));
+            }
+            catch (Exception e)
+            {
+                done.TryFail(e);
+            }
+        }
+    }
+
+    private async ValueTask<StopReport> StopCoreAsync(Host host, bool isFirst, TimeSpan deadline, Deadline? cut)
+    {
         if (isFirst) host.Tell(0, static (owner, _) => owner.OnStopping());
+        // Also when a loop that is blocked never comes to close its listener.
+        if (deadline == TimeSpan.Zero) host.AbortAll();
         await CloseListenersAsync(drain: deadline > TimeSpan.Zero).ConfigureAwait(false);
         StopReport report = await host.EndAllAsync(deadline).ConfigureAwait(false);
+        if (cut is not null) Engine.CancelDeadline(cut);
         lock (_gate)
         {
             if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return report;
             _phase = Phase.Stopped;
+            _isOverdue = false;
         }
 
         host.Tell(report, static (owner, r) => owner.OnStopped(r));
         return report;
     }
 
-    /// <summary>The same as <see cref="StopAsync"/> with the default deadline; a later start throws.</summary>
+    /// <summary>A thread of its own.</summary>
+    private void StopIsOverdue(Host host, StopWait<StopReport> wait)
+    {
+        StopReport report = host.ReportLeft();
+        bool isFirst;
+        lock (_gate)
+        {
+            if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return;
+            isFirst = !_isOverdue;
+            _isOverdue = true;
+        }
+
+        if (wait.TryEnd(report) && isFirst) host.NoteOverdue(report);
+    }
+
+    /// <summary>
+    /// The same as <see cref="StopAsync"/> with the default deadline; a later start throws. After a stop that was not complete it waits for a second only.
+    /// </summary>
+    /// <exception cref="NetworkException">(To who awaits.) With category Timeout: the deadline has passed, and the message names what still runs.</exception>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
-        lock (_gate) _isDisposed = true;
-        Completion<bool> done = new(Engine);
+        TimeSpan deadline;
+        lock (_gate)
+        {
+            _isDisposed = true;
+            deadline = _isOverdue ? TimeSpan.Zero : Options.DrainTimeout;
+        }
+
+        StopWait<bool> done = new(Engine);
         _ = FinishAsync();
         return done.PlainTask;
 
@@ -427,12 +495,13 @@ public partial class Server : IAsyncDisposable
         {
             try
             {
-                await StopCoreAsync(Options.DrainTimeout).ConfigureAwait(false);
-                done.SetResult(true);
+                StopReport report = await StopWithin(deadline).ConfigureAwait(false);
+                if (report.IsComplete) done.TryEnd(true);
+                else done.TryFail(Engine.OverdueError("The server has not ended", report.Unfinished));
             }
             catch (Exception e)
             {
-                done.SetException(e);
+                done.TryFail(e);
             }
         }
     }
@@ -520,11 +589,13 @@ public partial class Server : IAsyncDisposable
     {
     }
 
-    /// <summary>Something failed before there was a session: the factory, <see cref="ServerOptions.Admit"/> or <see cref="ServerOptions.ChooseLoop"/> threw. That connection was closed.</summary>
+    /// <summary>
+    /// Something failed before there was a session: the factory, <see cref="ServerOptions.Admit"/> or <see cref="ServerOptions.ChooseLoop"/> threw, or an
+    /// accepted socket could not be prepared. That connection was closed. The default gives a notice, once a minute for each of them with the
+    /// number left out; an override gets no notice. What was thrown is counted either way (<see cref="ServerCounters.UserExceptions"/>).
+    /// </summary>
     /// <param name="exception">What was thrown.</param>
-    protected virtual void OnError(Exception exception)
-    {
-    }
+    protected virtual void OnError(Exception exception) => _host?.NoteError(exception);
 
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");
 }

@@ -21,6 +21,10 @@ namespace Whimbrel;
 /// <param name="TlsFailed">TLS handshakes that failed, were too slow or too many.</param>
 /// <param name="TlsShaking">TLS handshakes that run now.</param>
 /// <param name="Shed">Closed at once, without having been looked at, because <see cref="EngineOptions.DescriptorMargin"/> or the process's limit was reached.</param>
+/// <param name="UserExceptions">
+/// Exceptions of your code that were caught: in overrides of sessions, in the factory, in <see cref="ServerOptions.Admit"/> and
+/// <see cref="ServerOptions.ChooseLoop"/>, in handlers of streams, in events of the server.
+/// </param>
 public readonly record struct ServerCounters(
     int Sessions,
     long Accepted,
@@ -35,4 +39,5 @@ public readonly record struct ServerCounters(
     long TlsResumed = 0,
     long TlsFailed = 0,
     int TlsShaking = 0,
-    long Shed = 0);
+    long Shed = 0,
+    long UserExceptions = 0);

@@ -22,7 +22,8 @@ namespace Whimbrel;
 /// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs.</item>
 /// <item>Never two callbacks at once for one session, never one inside another.</item>
 /// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows.</item>
-/// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. So does, without OnError, memory of the user's that throws when it is sent or given back.</item>
+/// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
+/// OnError is told by a notice. Memory of the user's that throws when it is sent or given back ends that connection, too, without OnError.</item>
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
 /// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order.</item>
@@ -33,9 +34,10 @@ namespace Whimbrel;
 /// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>.</item>
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets. When its server stops with a
-/// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden.</item>
+/// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
+/// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what still runs.</item>
 /// <item>A span given to a callback is valid during the call only.</item>
-/// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long. With
+/// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
 /// returns, and what was awaited in a callback goes on in the session's order. "The session's thread" is then whatever
@@ -53,6 +55,10 @@ public abstract class Session : IConnection
 {
     // Weak, so that it does not keep alive the classes of a plug-in that could be unloaded.
     private static readonly ConditionalWeakTable<Type, object> s_hooks = [];
+
+    // Read in the same call: kept with each session it would be memory for what hardly happens.
+    [ThreadStatic]
+    private static string? t_threw;
 
     private Connection? _connection;
     private uint _generation;
@@ -591,11 +597,13 @@ public abstract class Session : IConnection
     {
     }
 
-    /// <summary>An override of this session threw; the connection ends after this call.</summary>
+    /// <summary>
+    /// An override of this session threw; the connection ends after this call. The default gives a notice that names override, class and
+    /// exception, once a minute for each of them with the number left out; an override gets no notice. It is counted either way
+    /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
+    /// </summary>
     /// <param name="exception">What it threw.</param>
-    protected virtual void OnError(Exception exception)
-    {
-    }
+    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception);
 
     /// <summary>Id and peer, for logs.</summary>
     public override string ToString() => $"session {Id:x} ({RemoteEndPoint?.ToString() ?? "unnamed peer"})";
@@ -674,11 +682,16 @@ public abstract class Session : IConnection
         return null;
     }
 
-    internal void CallError(Exception exception)
+    internal void CallError(Exception exception, string callback)
     {
         Loop.Engine.UserCodeThrew(exception);
+        _host?.CountUserException();
+        t_threw = callback;
         OnError(exception);
     }
+
+    /// <summary>Its class, in messages.</summary>
+    internal virtual string DisplayName => GetType().Name;
 
     internal void Attach(Connection connection, long id, EndPoint? local, PeerAddress remote)
     {

@@ -61,6 +61,7 @@ internal static class Scenario
         Drive(world, () => stopping.IsCompleted, (long)deadline.TotalMilliseconds + 1_000, "StopAsync");
         StopReport report = stopping.GetAwaiter().GetResult();
         world.Log($"server stopped: {report}");
+        if (!report.IsComplete) world.Fail($"the stop was not complete: {report}");
         if (world.Server.SessionCount != 0) world.Fail($"{world.Server.SessionCount} sessions after the stop");
     }
 

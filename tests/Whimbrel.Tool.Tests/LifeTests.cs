@@ -21,6 +21,19 @@ public class LifeTests
 
     [Theory]
     [InlineData("echo")]
+    [InlineData("udp")]
+    public async Task SIGTERM_ends_it_also_while_a_loop_is_blocked_and_it_says_by_what(string kind)
+    {
+        await using var tool = await RunningTool.ServeBlockable(kind, "--loops", "1");
+        await tool.Input.WriteLineAsync("block");
+        await tool.Error.ThatContains(BlockedLoop.Told);
+        await tool.SignalAsync("TERM");
+        await tool.Error.ThatContains("a posted action (BlockedLoop.Block) on loop 0");
+        Assert.Equal(1, await tool.ExitCodeAsync());
+    }
+
+    [Theory]
+    [InlineData("echo")]
     [InlineData("push")]
     public async Task It_ends_by_itself_after_the_time_it_was_given(string kind)
     {

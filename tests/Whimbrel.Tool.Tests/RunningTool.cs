@@ -11,7 +11,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
 {
     private readonly Process _process;
 
-    private RunningTool(string[] arguments, string? tlsLayer = null)
+    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null)
     {
         var start = new ProcessStartInfo("dotnet", [Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
         {
@@ -20,6 +20,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
             RedirectStandardError = true,
         };
         if (tlsLayer is not null) start.Environment["WHIMBREL_TLS"] = tlsLayer;
+        if (hook is not null) start.Environment["DOTNET_STARTUP_HOOKS"] = hook;
         _process = Process.Start(start)!;
         Out = new Lines(_process.StandardOutput, "stdout");
         Error = new Lines(_process.StandardError, "stderr");
@@ -43,10 +44,15 @@ internal sealed partial class RunningTool : IAsyncDisposable
     public static Task<RunningTool> Serve(string kind, params string[] options) => ServeBy(null, kind, options);
 
     // The same with one TLS layer and no other.
-    public static async Task<RunningTool> ServeBy(string? tlsLayer, string kind, params string[] options)
+    public static Task<RunningTool> ServeBy(string? tlsLayer, string kind, params string[] options) => ServeWith(tlsLayer, null, kind, options);
+
+    // The same with BlockedLoop inside.
+    public static Task<RunningTool> ServeBlockable(string kind, params string[] options) => ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
+
+    private static async Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
     {
         var isPlaced = options.Any(o => o is "--unix" or "--listen" or "--port");
-        var tool = new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer);
+        var tool = new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer, hook);
         var line = await tool.Out.NextAsync() ?? throw new InvalidOperationException($"The tool ended at once: {string.Join('\n', await tool.Error.ToEndAsync())}");
         var listening = Listening().Match(line);
         Assert.True(listening.Success, line);

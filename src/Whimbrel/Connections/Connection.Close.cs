@@ -13,6 +13,7 @@ internal sealed partial class Connection
     internal const int IdleChecks = 4;
 
     private long _progressAtDeadline;
+    private long _drainEndsMs;
     private CloseReason _closeAs; // while Concluding: the reason of the close, unless the handshake fails
 
     private void SetReason(CloseReason reason)
@@ -79,6 +80,7 @@ internal sealed partial class Connection
             return;
         }
 
+        _drainEndsMs = Loop.Engine.NowMs + Loop.WholeMs(_shard.DrainLimit);
         StartDeadline(_shard.Options.DrainTimeout);
         UpdateReceiving();
         Loop.Schedule(this);
@@ -278,17 +280,17 @@ internal sealed partial class Connection
         }
         catch (Exception e)
         {
-            TellErrorAfterEnd(session, e);
+            TellErrorAfterEnd(session, e, wasConnected ? "OnDisconnected" : "OnConnectFailed");
         }
 
         Loop.LeaveCallback();
     }
 
-    private void TellErrorAfterEnd(Session session, Exception exception)
+    private void TellErrorAfterEnd(Session session, Exception exception, string callback)
     {
         try
         {
-            session.CallError(exception);
+            session.CallError(exception, callback);
         }
         catch (Exception second)
         {
@@ -336,6 +338,7 @@ internal sealed partial class Connection
         _goesOnAt = 0;
         _knowsOfQueue = false;
         _sendInFlight = false;
+        _drainEndsMs = 0;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
@@ -383,10 +386,10 @@ internal sealed partial class Connection
             return;
         }
 
-        if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline)
+        if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline && _drainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
         {
-            // The peer is slow, not gone: as long as it takes bytes it may have them.
-            StartDeadline(_shard.Options.DrainTimeout);
+            // The peer is slow, not gone: as long as it takes bytes it may have them. But one that takes a byte now and then must not hold us for ever.
+            StartDeadline(TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(_shard.Options.DrainTimeout))));
             return;
         }
 

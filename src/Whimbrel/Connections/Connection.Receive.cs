@@ -143,7 +143,7 @@ internal sealed partial class Connection
         catch (Exception e)
         {
             Loop.LeaveCallback();
-            FailWith(e);
+            FailWith(e, "OnReceived");
             return 0;
         }
 

@@ -179,7 +179,7 @@ internal sealed partial class Connection : Resident
         catch (Exception e)
         {
             Loop.LeaveCallback();
-            FailWith(e);
+            FailWith(e, name);
             return;
         }
 
@@ -187,12 +187,12 @@ internal sealed partial class Connection : Resident
     }
 
     /// <summary>The session threw: tell it, then end the connection. The call to OnError is fenced as well.</summary>
-    private void FailWith(Exception exception)
+    private void FailWith(Exception exception, string callback)
     {
         Loop.EnterCallback(this, "OnError");
         try
         {
-            _session.CallError(exception);
+            _session.CallError(exception, callback);
         }
         catch (Exception second)
         {
@@ -254,7 +254,7 @@ internal sealed partial class Connection : Resident
         catch (Exception e)
         {
             thrown = e;
-            TellErrorAfterEnd(old, e);
+            TellErrorAfterEnd(old, e, "OnDisconnecting");
         }
 
         try
@@ -264,7 +264,7 @@ internal sealed partial class Connection : Resident
         catch (Exception e)
         {
             thrown = e;
-            TellErrorAfterEnd(old, e);
+            TellErrorAfterEnd(old, e, "OnDisconnected");
         }
 
         Loop.LeaveCallback();
@@ -310,7 +310,7 @@ internal sealed partial class Connection : Resident
         catch (Exception e)
         {
             Loop.LeaveCallback();
-            FailWith(e);
+            FailWith(e, "OnTimer");
             return;
         }
 

@@ -17,6 +17,7 @@ internal abstract class ConnectionHost
     private NoticePace _handshakeNotices;
     private NoticePace _certificateNotices;
     private long _slowConsumers;
+    private long _userExceptions;
 
     protected ConnectionHost(Engine engine, ConnectionOptions options, bool isAccepting)
     {
@@ -31,6 +32,9 @@ internal abstract class ConnectionHost
 
     /// <summary>Connections ended as slow consumers so far.</summary>
     internal long SlowConsumers => Volatile.Read(ref _slowConsumers);
+
+    /// <summary>Exceptions of the user's code for this host so far.</summary>
+    internal long UserExceptions => Volatile.Read(ref _userExceptions);
 
     internal ConnectionOptions Options { get; }
 
@@ -85,6 +89,32 @@ internal abstract class ConnectionHost
             NoticeKind.SlowConsumer,
             $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
             "slow-consumer.md"));
+    }
+
+    internal void CountUserException() => Interlocked.Increment(ref _userExceptions);
+
+    /// <summary>An override threw, and the session has no OnError of its own.</summary>
+    internal void NoteUserException(Session session, string callback, Exception exception) =>
+        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, "Its connection was ended; the others go on. Override OnError to be told yourself.");
+
+    /// <summary>User code threw, and nobody else was told. Once a minute for each piece of code and class of exception.</summary>
+    internal void NoteUserException(string what, string which, Exception exception, string consequence)
+    {
+        string type = exception.GetType().Name;
+        // Servers are few, and tell their own; clients may be very many.
+        string place = IsAccepting || Options.OnNotice is not null ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: " : "";
+        if (!Engine.ExceptionNotices.TryTake($"{place}{what}: {type}", Engine.NowMs, out long leftOut)) return;
+        NoteSession(new Notice(NoticeKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md"));
+    }
+
+    /// <summary>The handler of a stream begins: a stop waits for it. Where the session's callbacks run.</summary>
+    internal virtual void HandlerBegan(Session session)
+    {
+    }
+
+    /// <summary>The handler has returned. Any thread.</summary>
+    internal virtual void HandlerEnded(Session session)
+    {
     }
 
     /// <summary>A TLS handshake failed. Told at most once a minute; all are counted.</summary>

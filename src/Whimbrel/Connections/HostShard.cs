@@ -9,6 +9,8 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal readonly GroupShard Members = host.Everyone.ShardOf(loop);
     internal readonly bool CountsSends = host.Options.CountSends;
 
+    internal readonly TimeSpan DrainLimit = host.Options.DrainLimitOrDefault;
+
     /// <summary>How often a connection is looked at for <see cref="ConnectionOptions.IdleTimeout"/>; zero is never.</summary>
     internal readonly TimeSpan IdleCheck = host.Options.IdleTimeout / Connection.IdleChecks;
     internal long BytesReceived;
@@ -21,8 +23,11 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
 
     /// <summary>Connections whose TLS handshake runs.</summary>
     internal readonly HashSet<Connection> Shaking = [];
-    internal long Opened;
+    internal long Opened; // read by a stop that passed its deadline
     internal long Closed;
+
+    /// <summary>What a server that stops has still open at its deadline was reset here.</summary>
+    internal volatile bool WasAborted;
 
     private Type? _lastType;
     private SessionHooks _lastHooks;

@@ -1,4 +1,5 @@
 using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
@@ -59,6 +60,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private bool _isSwitching;
     private bool _saidDisconnecting;
     private CloseCause _firstEnd;
+    private volatile string? _running;
 
     internal Strand(Connection connection, Session session)
     {
@@ -68,7 +70,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _shard = connection.Shard;
         _loop = connection.Loop;
         _session = session;
-        _loop.StrandStarted();
+        _loop.StrandStarted(this);
     }
 
     /// <summary>Why received bytes are not delivered.</summary>
@@ -112,6 +114,11 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal bool Runs(Session session) => ReferenceEquals(_session, session);
 
     internal bool Serves(uint generation) => _generation == generation;
+
+    internal bool IsOf(ConnectionHost host) => ReferenceEquals(_host, host);
+
+    /// <summary>The callback that runs now, as in messages; null when none does. Any thread; true a moment ago.</summary>
+    internal string? RunningText => _running is { } callback ? UserCode.TextOf(callback, _session) : null;
 
     // ------------------------------------------------------------------ what the loop puts in
 
@@ -342,9 +349,31 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         if (open) _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null, _generation);
+        _running = NameOf(step, item.Kind);
         Run(step, item, block);
+        _running = null;
         return true;
     }
+
+    /// <summary>The callback that a step runs, for messages.</summary>
+    private string NameOf(Step step, StrandEventKind kind) => step switch
+    {
+        Step.Finish => "OnPeerFinished",
+        Step.Last => _wasConnected ? "OnDisconnected" : "OnConnectFailed",
+        Step.Event => kind switch
+        {
+            StrandEventKind.Connecting => "OnConnecting",
+            StrandEventKind.Connected or StrandEventKind.HandedOver => "OnConnected",
+            StrandEventKind.Handshaked => "OnHandshaked",
+            StrandEventKind.Timer => "OnTimer",
+            StrandEventKind.ServerStopping => "OnServerStopping",
+            StrandEventKind.Disconnecting => "OnDisconnecting",
+            StrandEventKind.Sent => "OnSent",
+            StrandEventKind.Drained => "OnDrained",
+            _ => "a continuation",
+        },
+        _ => "OnReceived",
+    };
 
     private Step Next()
     {
@@ -515,7 +544,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     {
         try
         {
-            session.CallError(exception);
+            session.CallError(exception, _running ?? "OnReceived");
         }
         catch (Exception second)
         {
@@ -707,7 +736,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _host.SessionEnded(session, _reason, _wasConnected);
         session.TellEnded(_reason);
         // The loop waits for this before it ends: no callback comes after its engine was disposed.
-        _loop.PostControl(static (loop, _, _, _) => loop.StrandEnded());
+        _loop.PostControl(static (loop, s, _, _) => loop.StrandEnded((Strand)s!), this);
     }
 
     /// <summary>All that was received and not taken, also what no callback has seen.</summary>

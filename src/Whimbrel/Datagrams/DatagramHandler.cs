@@ -179,11 +179,12 @@ public abstract class DatagramHandler
     {
     }
 
-    /// <summary>A callback threw. Does nothing by default: it is counted, and the engine gives a notice.</summary>
+    /// <summary>
+    /// A callback threw; the socket goes on. The default gives a notice that names callback, class and exception, once a minute for each of them with
+    /// the number left out; an override gets no notice. It is counted either way (<see cref="DatagramCounters.HandlerErrors"/>).
+    /// </summary>
     /// <param name="exception">What was thrown.</param>
-    protected virtual void OnError(Exception exception)
-    {
-    }
+    protected virtual void OnError(Exception exception) => _resident?.NoteUserException(exception);
 
     /// <summary>The socket is closed: the last callback. Sends give Closed from the beginning of the stop.</summary>
     protected virtual void OnStopped()

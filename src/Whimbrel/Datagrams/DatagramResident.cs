@@ -410,7 +410,7 @@ internal sealed partial class DatagramResident : Resident
     private void Threw(Exception exception)
     {
         HandlerErrors++;
-        Loop.Engine.NoteException("a datagram handler", exception);
+        Loop.Engine.UserCodeThrew(exception);
         try
         {
             _handler!.CallError(exception);
@@ -419,6 +419,21 @@ internal sealed partial class DatagramResident : Resident
         {
             Loop.Engine.NoteException("OnError of a datagram handler", e);
         }
+    }
+
+    /// <summary>Its class, in messages.</summary>
+    internal string HandlerName => _handler?.GetType().Name ?? "no handler";
+
+    /// <summary>A callback threw, and the handler has no OnError of its own. Once a minute for each callback and class of exception.</summary>
+    internal void NoteUserException(Exception exception)
+    {
+        string type = exception.GetType().Name;
+        string what = $"{Loop.ActiveCallback ?? "A callback"} of {HandlerName}";
+        if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut)) return;
+        Loop.Engine.Note(new Notice(
+            NoticeKind.UserException,
+            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket goes on. Override OnError to be told yourself.{NoticePaces.LeftOutText(leftOut)}",
+            "user-exception.md"));
     }
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)

@@ -24,6 +24,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     private DatagramInbox? _inbox;
     private Phase _phase;
     private bool _isDisposed;
+    private bool _isOverdue; // the last stop has passed its deadline, and not all has ended
 
     /// <summary>Makes a socket in push style; nothing is opened before <see cref="StartAsync"/>.</summary>
     /// <param name="options">Copied and validated at start.</param>
@@ -126,7 +127,9 @@ public sealed class DatagramSocket : IAsyncDisposable
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(DatagramSocket));
-            if (_phase == Phase.Stopping) Throw.State("The datagram socket is stopping: await StopAsync before it is started again.");
+            if (_phase == Phase.Stopping) Throw.State(_isOverdue
+                ? "The datagram socket cannot be started: it was told to stop, and a handler that still ran at the deadline has not returned."
+                : "The datagram socket is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The datagram socket is started already.");
             _phase = Phase.Starting;
         }
@@ -202,6 +205,10 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// nothing when it is not started.
     /// </summary>
     /// <param name="deadline">How long what is queued may take; what is left is dropped and counted (<see cref="DatagramCounters.Abandoned"/>). Null takes <see cref="DatagramOptions.DrainTimeout"/>; zero sends nothing more.</param>
+    /// <exception cref="NetworkException">
+    /// (To who awaits.) With category Timeout: a second after the deadline a handler has not returned, or another callback blocks its loop; the message
+    /// names it. The socket is closed when that returns, and can be started again then.
+    /// </exception>
     public ValueTask StopAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
@@ -220,20 +227,40 @@ public sealed class DatagramSocket : IAsyncDisposable
             residents = _residents;
         }
 
-        Completion<bool> done = new(Engine);
+        TimeSpan most = deadline ?? Options.DrainTimeout;
+        StopWait<bool> done = new(Engine, most + Engine.StopGrace, wait => StopIsOverdue(residents, wait));
+        ValueTask task = done.PlainTask;
         _ = FinishAsync();
-        return done.PlainTask;
+        return task;
 
         async Task FinishAsync()
         {
-            await CloseAsync(residents, deadline ?? Options.DrainTimeout).ConfigureAwait(false);
-            lock (_gate)
+            try
             {
-                if (_phase == Phase.Stopping) _phase = Phase.Stopped;
-            }
+                await CloseAsync(residents, most).ConfigureAwait(false);
+                lock (_gate)
+                {
+                    if (_phase == Phase.Stopping) _phase = Phase.Stopped;
+                    _isOverdue = false;
+                }
 
-            done.SetResult(true);
+                // Nobody waits for it any more.
+                if (!done.TryEnd(true) && _isDisposed) _inbox?.Free();
+            }
+            catch (Exception e)
+            {
+                done.TryFail(e);
+            }
         }
+    }
+
+    /// <summary>A thread of its own.</summary>
+    private void StopIsOverdue(DatagramResident[] residents, StopWait<bool> wait)
+    {
+        List<UnfinishedCall> found = [];
+        foreach (DatagramResident resident in residents) resident.Loop.AddUnfinishedTurn(found);
+        lock (_gate) _isOverdue = _phase == Phase.Stopping;
+        wait.TryFail(Engine.OverdueError($"The datagram socket at {EndPoint} has not ended", found));
     }
 
     private static async ValueTask CloseAsync(IReadOnlyList<DatagramResident> residents, TimeSpan deadline)
@@ -241,7 +268,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         List<ValueTask<bool>> waits = [];
         foreach (DatagramResident resident in residents)
         {
-            Completion<bool> stopped = new(resident.Loop.Engine);
+            StopWait<bool> stopped = new(resident.Loop.Engine);
             ValueTask<bool> wait = stopped.Task;
             bool isPosted = resident.Loop.PostControl(
                 static (_, r, s, ms) => ((DatagramResident)r!).Stop((Completion<bool>)s!, ms),
@@ -254,11 +281,18 @@ public sealed class DatagramSocket : IAsyncDisposable
         foreach (ValueTask<bool> wait in waits) await wait.ConfigureAwait(false);
     }
 
-    /// <summary><see cref="StopAsync"/> with <see cref="DatagramOptions.DrainTimeout"/>; it cannot be started again.</summary>
+    /// <summary><see cref="StopAsync"/> with <see cref="DatagramOptions.DrainTimeout"/>; it cannot be started again. After a stop that passed its deadline it waits for a second only.</summary>
+    /// <exception cref="NetworkException">As there.</exception>
     public async ValueTask DisposeAsync()
     {
-        lock (_gate) _isDisposed = true;
-        await StopAsync().ConfigureAwait(false);
+        bool isOverdue;
+        lock (_gate)
+        {
+            _isDisposed = true;
+            isOverdue = _isOverdue;
+        }
+
+        await StopAsync(isOverdue ? TimeSpan.Zero : null).ConfigureAwait(false);
         _inbox?.Free();
     }
 

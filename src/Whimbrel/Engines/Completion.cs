@@ -66,8 +66,11 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
         if (_context is not null) continuation = InContext(_context, continuation);
         if (_awaitedOn is Loop loop) loop.PostContinuation(continuation, state);
         else if (_awaitedOn is Strand strand) strand.PostContinuation(continuation, state);
-        else Engine.Offload(continuation, state);
+        else Offload(continuation, state);
     }
+
+    /// <summary>Where an awaiter goes on that awaited on no loop and on no strand.</summary>
+    private protected virtual void Offload(Action<object?> continuation, object? state) => Engine.Offload(continuation, state);
 
     // A method of its own: where it stands in another, the closure is made even when it is not needed.
     private static Action<object?> InContext(ExecutionContext context, Action<object?> inner) =>

@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using System.Net;
+using System.Runtime;
 using System.Runtime.ExceptionServices;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
@@ -28,7 +29,7 @@ public class Engine : IAsyncDisposable
 
     private readonly Lock _gate = new();
     private readonly Lock _startGate = new(); // held during a start, so that others can wait for it
-    private readonly List<Completion<bool>> _waiting = []; // for the end
+    private readonly List<StopWait<bool>> _waiting = []; // for the end
     private ManualResetEventSlim? _threadsBegan;
     private ManualResetEventSlim? _failedStartEnded;
     private Exception? _startFailure;
@@ -39,6 +40,14 @@ public class Engine : IAsyncDisposable
     private volatile Life _life;
     private volatile bool _wasStopped;
     private volatile bool _isDisposed;
+    private volatile bool _isOverdue; // a stop has passed its deadline
+    private long _userExceptions;
+
+    /// <summary>
+    /// What a stop waits after its deadline for callbacks that are on their way out; then it returns, whatever still runs. One second: for
+    /// a loop that lives an abort is a matter of microseconds, and of some hundred milliseconds on a machine with much too much to do.
+    /// </summary>
+    internal static readonly TimeSpan StopGrace = TimeSpan.FromSeconds(1);
 
     /// <summary>Makes an engine; nothing is opened before it starts. Throws when the options have a mistake or ask for what this system does not have.</summary>
     /// <param name="options">Null takes the defaults.</param>
@@ -137,7 +146,10 @@ public class Engine : IAsyncDisposable
     private int[]? Cpus { get; }
 
     /// <summary>Monotonic milliseconds.</summary>
-    internal virtual long NowMs => Stopwatch.GetTimestamp() / (Stopwatch.Frequency / 1000);
+    internal virtual long NowMs => ClockMs;
+
+    /// <summary>The clock of all engines whose time is not their own.</summary>
+    internal static long ClockMs => Stopwatch.GetTimestamp() / (Stopwatch.Frequency / 1000);
 
     /// <summary>The same, rounded up.</summary>
     internal virtual long NextMs => (Stopwatch.GetTimestamp() + (Stopwatch.Frequency / 1000) - 1) / (Stopwatch.Frequency / 1000);
@@ -146,7 +158,15 @@ public class Engine : IAsyncDisposable
     internal virtual long WorkTicks => Stopwatch.GetTimestamp();
 
     /// <summary>The same clock, up to <see cref="CoarseLagMs"/> behind, for a third of the price: what a turn looks at though no timer is near.</summary>
-    internal virtual long CoarseMs => KernelProbe.HasCoarseClock ? Environment.TickCount64 : NowMs;
+    internal virtual long CoarseMs => CoarseClockMs;
+
+    internal static long CoarseClockMs => KernelProbe.HasCoarseClock ? Environment.TickCount64 : ClockMs;
+
+    /// <summary>Ticks that the compiler took on the calling thread so far: user code that runs for the first time is not to blame for them.</summary>
+    internal virtual long CompiledTicks => JitInfo.GetCompilationTime(currentThread: true).Ticks;
+
+    /// <summary>How much of this time on the coarse clock the process as a whole did not run.</summary>
+    internal virtual long StoodStillMs(long fromMs, long toMs) => Watchdog.StoodStillMs(fromMs, toMs);
 
     /// <summary>One tick of the slowest kernel that is built (100 Hz), and some.</summary>
     internal const int CoarseLagMs = 16;
@@ -154,8 +174,17 @@ public class Engine : IAsyncDisposable
     /// <summary>The wall clock.</summary>
     internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
 
+    /// <summary>The watchdog's thread looks at its loops.</summary>
+    internal virtual bool HasWatchdog => true;
+
     /// <summary>Several listeners of one server can have the same TCP port, and the system spreads connections among them.</summary>
     internal virtual bool CanSharePorts => Connections.SocketFactory.CanSharePorts;
+
+    /// <summary>
+    /// Exceptions of user code that the library caught since the engine was made: in overrides, factories, handlers, timers, posted actions. Each is
+    /// counted, told or not. Any thread.
+    /// </summary>
+    public long UserExceptionCount => Volatile.Read(ref _userExceptions);
 
     /// <summary>One of the engine's loops; the same object over stops and starts. Starts nothing.</summary>
     /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
@@ -172,6 +201,8 @@ public class Engine : IAsyncDisposable
     internal virtual EndPoint? EndPointOf(NetworkAddress address) => null;
 
     internal Resolver Resolver { get; }
+
+    internal NoticePaces ExceptionNotices { get; } = new();
 
     /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>
     internal virtual void StartLookup(HostLookup lookup) => Offload(static l => ((HostLookup)l!).Run(), lookup);
@@ -191,6 +222,19 @@ public class Engine : IAsyncDisposable
 
     /// <summary>The same for what runs itself, without an allocation.</summary>
     internal virtual void Offload(IThreadPoolWorkItem item) => ThreadPool.UnsafeQueueUserWorkItem(item, preferLocal: false);
+
+    /// <summary>The same, for a stop: runs also when every thread of the pool is blocked.</summary>
+    internal virtual void OffloadSurely(Action<object?> action, object? state) => Offload(new SureWork(this, action, state));
+
+    /// <summary>Does something after this time, on a thread of its own, whatever loops and pool do. For stops, which are few.</summary>
+    internal virtual Deadline StartDeadline(TimeSpan due, Action<object?> action, object? state)
+    {
+        Deadline deadline = new(ClockMs + Loop.WholeMs(due), action, state);
+        deadline.Arm();
+        return deadline;
+    }
+
+    internal virtual void CancelDeadline(Deadline deadline) => deadline.Disarm();
 
     /// <summary>Before the first handshake: see <see cref="Tls.TlsWarmUp"/>. Never fails. Complete at once where time is the engine's own.</summary>
     internal virtual Task WarmUpTls(Tls.TlsProfile profile) => Tls.TlsWarmUp.OfProcess.For(profile);
@@ -338,6 +382,7 @@ public class Engine : IAsyncDisposable
             }
 
             bool endAtOnce;
+            _isOverdue = false;
             // tidy: allowed because it runs at start, stop and dispose only
             lock (_gate)
             {
@@ -354,7 +399,7 @@ public class Engine : IAsyncDisposable
             }
         }
 
-        Watchdog.Watch(this);
+        if (HasWatchdog) Watchdog.Watch(this);
         if (_fallBack is { } fallBack)
         {
             _fallBack = null;
@@ -383,7 +428,9 @@ public class Engine : IAsyncDisposable
                     Throw.State("The engine is starting: nothing runs on it before OnStarting has returned.");
                     break;
                 case Life.Stopping:
-                    Throw.State("The engine is stopping: await StopAsync, then start it again.");
+                    Throw.State(_isOverdue
+                        ? $"The engine cannot be started: it was told to stop, and has not ended. {UnfinishedText(FindUnfinished())} An engine whose loop never returns stays stopping; make another one."
+                        : "The engine is stopping: await StopAsync, then start it again.");
                     break;
                 case Life.Stopped when isImplicit && _wasStopped:
                     throw EndedError();
@@ -397,7 +444,7 @@ public class Engine : IAsyncDisposable
     /// <summary>Back to where it was; who waits for an end has it.</summary>
     private void EndFailedStart()
     {
-        Completion<bool>[] waiting;
+        StopWait<bool>[] waiting;
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
@@ -407,7 +454,7 @@ public class Engine : IAsyncDisposable
         }
 
         if (_isDisposed) CloseUnused();
-        foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+        foreach (StopWait<bool> wait in waiting) wait.TryEnd(true);
     }
 
     private void StartAllLoops()
@@ -508,11 +555,21 @@ public class Engine : IAsyncDisposable
     /// Aborts every connection with <see cref="CloseCause.EngineStopped"/>, ends the threads, gives everything back and completes then. It
     /// can be started again. Nothing when it is not started. May be awaited in a callback; any number at once.
     /// </summary>
+    /// <param name="deadline">Longest time to wait for callbacks that do not return, on loops and on the pool; a second more is always waited. Null takes <see cref="EngineOptions.StopTimeout"/>.</param>
+    /// <exception cref="NetworkException">
+    /// (To who awaits.) With category Timeout: the deadline has passed, and the message names what still runs. What returns later finds that the engine
+    /// was stopped, and the rest of the stop is made then, by itself. Until then the engine cannot be started; a loop that never returns keeps its thread,
+    /// which is a background thread, and what it holds.
+    /// </exception>
     /// <remarks>
     /// An adopted loop ends in the turns that its thread still runs: <see cref="Loop.Run"/> returns, <see cref="Loop.Turn"/> gives false. When the
     /// thread that runs it calls this outside of a turn, or nobody ever ran it, it is ended inside of this call.
     /// </remarks>
-    public ValueTask StopAsync() => End(isFinal: false);
+    public ValueTask StopAsync(TimeSpan? deadline = null)
+    {
+        if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
+        return End(isFinal: false, deadline);
+    }
 
     /// <summary>Stops it if it is started, and starts it. Servers on it are to be stopped and started again by their owner.</summary>
     /// <exception cref="ObjectDisposedException">It was disposed.</exception>
@@ -525,17 +582,18 @@ public class Engine : IAsyncDisposable
         await StartAsync().ConfigureAwait(false);
     }
 
-    /// <summary>As <see cref="StopAsync"/>, for good.</summary>
+    /// <summary>As <see cref="StopAsync"/>, for good. After a stop that passed its deadline it waits for the second only.</summary>
+    /// <exception cref="NetworkException">As there.</exception>
     public ValueTask DisposeAsync()
     {
         GC.SuppressFinalize(this);
-        return End(isFinal: true);
+        return End(isFinal: true, _isOverdue ? TimeSpan.Zero : null);
     }
 
-    private ValueTask End(bool isFinal)
+    private ValueTask End(bool isFinal, TimeSpan? deadline)
     {
-        Completion<bool> ended = new(this);
-        ValueTask task = ended.PlainTask;
+        StopWait<bool> ended;
+        ValueTask task;
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
@@ -546,6 +604,8 @@ public class Engine : IAsyncDisposable
                 return default;
             }
 
+            ended = new StopWait<bool>(this, (deadline ?? Options.StopTimeout) + StopGrace, StopIsOverdue);
+            task = ended.PlainTask;
             _waiting.Add(ended);
             // While it starts: the starter sees that somebody waits. While it stops: there is one stop for all.
             if (_life != Life.Started) return task;
@@ -553,7 +613,6 @@ public class Engine : IAsyncDisposable
             _wasStopped = true;
         }
 
-        Watchdog.Forget(this);
         CallEvent(nameof(OnStopping), static engine => engine.OnStopping());
         EndLoops();
         return task;
@@ -563,6 +622,57 @@ public class Engine : IAsyncDisposable
     {
         foreach (Loop loop in Loops) loop.CloseUnused();
     }
+
+    /// <summary>The deadline of a stop has passed: who awaits it is told why. A thread of its own.</summary>
+    private void StopIsOverdue(StopWait<bool> wait)
+    {
+        // tidy: allowed because it runs at start, stop and dispose only
+        lock (_gate)
+        {
+            // It has ended just now.
+            if (!_waiting.Remove(wait)) return;
+            _isOverdue = true;
+        }
+
+        UnfinishedCall[] unfinished = FindUnfinished();
+        // An adopted loop may be ending inside of the stop's own call: it sees that it need not go on.
+        foreach (Loop loop in Loops) loop.PostControl(static (_, _, _, _) => { });
+        wait.TryFail(OverdueError("The engine has not ended", unfinished));
+    }
+
+    /// <summary>Why the stop of an engine, a client or a datagram socket returns before all has ended.</summary>
+    internal static NetworkException OverdueError(string what, IReadOnlyList<UnfinishedCall> unfinished) =>
+        new(new NetworkError(0, ErrorCategory.Timeout, $"{what} at the deadline of its stop. {UnfinishedText(unfinished)} It ends by itself when that returns. See docs/symptoms/stop-overdue.md."));
+
+    private static string UnfinishedText(IReadOnlyList<UnfinishedCall> unfinished) =>
+        unfinished.Count == 0 ? "Nothing is known to run." : $"Still running: {string.Join(", ", unfinished)}.";
+
+    /// <summary>Most calls that a report names.</summary>
+    internal const int MostUnfinished = 16;
+
+    /// <summary>As many as a report names.</summary>
+    internal static UnfinishedCall[] Most(List<UnfinishedCall> found)
+    {
+        if (found.Count > MostUnfinished) found.RemoveRange(MostUnfinished, found.Count - MostUnfinished);
+        return [.. found];
+    }
+
+    /// <summary>User code that runs on loops and pool now. Any thread; true a moment ago.</summary>
+    internal UnfinishedCall[] FindUnfinished()
+    {
+        List<UnfinishedCall> found = [];
+        foreach (Loop loop in Loops)
+        {
+            if (loop.IsStopped) continue;
+            loop.AddUnfinishedTurn(found);
+            loop.AddUnfinishedOnPool(found, null);
+        }
+
+        return Most(found);
+    }
+
+    /// <summary>A stop has passed its deadline, and the loops have not ended yet.</summary>
+    internal bool IsOverdue => _isOverdue;
 
     private void EndLoops()
     {
@@ -583,17 +693,19 @@ public class Engine : IAsyncDisposable
             return;
         }
 
-        Completion<bool>[] waiting;
+        Watchdog.Forget(this);
+        StopWait<bool>[] waiting;
         // tidy: allowed because it runs at start, stop and dispose only
         lock (_gate)
         {
             _life = Life.Stopped;
+            _isOverdue = false;
             waiting = [.. _waiting];
             _waiting.Clear();
         }
 
         CallEvent(nameof(OnStopped), static engine => engine.OnStopped());
-        foreach (Completion<bool> wait in waiting) wait.SetResult(true);
+        foreach (StopWait<bool> wait in waiting) wait.TryEnd(true);
     }
 
     // ------------------------------------------------------------------ events
@@ -637,13 +749,17 @@ public class Engine : IAsyncDisposable
         WhimbrelEventSource.Log.Notice(notice.Kind.ToString(), notice.Message, notice.Page);
         try
         {
-            (handler ?? Options.OnNotice)?.Invoke(notice);
+            if ((handler ?? Options.OnNotice) is { } told) told(notice);
+            else NoteUnasked(notice);
         }
         catch (Exception)
         {
             // A notice handler that throws has nobody left to tell; the event source has the notice.
         }
     }
+
+    /// <summary>Nobody has asked for notices: who runs the program sees them.</summary>
+    private protected virtual void NoteUnasked(Notice notice) => StandardError.Write($"Whimbrel: {notice.Message} See docs/symptoms/{notice.Page}");
 
     // ------------------------------------------------------------------ for an engine that watches (the memory engine)
 
@@ -658,9 +774,7 @@ public class Engine : IAsyncDisposable
     }
 
     /// <summary>An override, a factory or another piece of user code threw, and the exception was fenced.</summary>
-    internal virtual void UserCodeThrew(Exception exception)
-    {
-    }
+    internal virtual void UserCodeThrew(Exception exception) => Interlocked.Increment(ref _userExceptions);
 
     internal void NoteException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
     {

@@ -136,7 +136,7 @@ public abstract partial class Loop
         if (owner != 0 && (owner != me || t_current is not null)) return;
         // The hooks are for a thread that runs the loop, not for one that buries it.
         if (owner == 0) _hasBegun = true;
-        while (!IsStopped) RunTurnHere();
+        while (!IsStopped && !Engine.IsOverdue) RunTurnHere();
     }
 
     // ------------------------------------------------------------------ a thread of the engine's
@@ -188,8 +188,7 @@ public abstract partial class Loop
     /// <summary>What happened outside of the turns was not this loop's doing.</summary>
     private void BeginTurns()
     {
-        TimeMs = _busySinceMs = Engine.CoarseMs;
-        IsBusy = true;
+        TurnBegins();
     }
 
     // ------------------------------------------------------------------ idling
@@ -220,6 +219,7 @@ public abstract partial class Loop
 
     private void CallIdle()
     {
+        EnterWork("OnIdle");
         try
         {
             Engine.Options.OnIdle?.Invoke(this);
@@ -229,6 +229,8 @@ public abstract partial class Loop
             // It would be told of millions of times a second.
             if (_idleNotices.TryTake(TimeMs)) Engine.NoteException("OnIdle", e);
         }
+
+        LeaveWork();
     }
 
     // ------------------------------------------------------------------ a simulation's thread
@@ -356,6 +358,7 @@ public abstract partial class Loop
 
     private void CallStopping()
     {
+        EnterWork("OnLoopStopping");
         try
         {
             Engine.Options.OnLoopStopping?.Invoke(this);
@@ -364,6 +367,8 @@ public abstract partial class Loop
         {
             Engine.NoteException("OnLoopStopping", e);
         }
+
+        LeaveWork();
     }
 
     /// <summary>Ready for a thread. The thread that starts the engine; nothing of an earlier life is left.</summary>

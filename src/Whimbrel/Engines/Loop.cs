@@ -59,8 +59,13 @@ public abstract partial class Loop
     private bool _isFlushing;
     private Undertaking? _firstUndertaking;
     private long _busySinceMs;
-    private NoticePace _blockedNotices;
     private NoticePace _memoryNotices;
+    private long _compiledAtStart; // ticks of the compiler on this thread when the turn began
+    private string? _reported; // by the watchdog while the turn ran that began then
+    private long _reportedSinceMs;
+    private long _reportedAtMs;
+    private string? _work; // user code that is no callback of a session or handler
+    private object? _workSubject;
     private bool _isStopping;
     private int _strands;
     private TlsScratch? _tls;
@@ -269,43 +274,14 @@ public abstract partial class Loop
     {
         Mailbox.Woke();
         Counters.Turns++;
+        TurnBegins();
+    }
+
+    private void TurnBegins()
+    {
         TimeMs = _busySinceMs = Engine.CoarseMs;
+        _compiledAtStart = Engine.CompiledTicks;
         IsBusy = true;
-    }
-
-    /// <summary>When the loop last stopped blocking, while it has not blocked again. Read by the watchdog.</summary>
-    internal long BusySinceMs => _busySinceMs;
-
-    internal bool IsBusy { get; private set; }
-
-    /// <summary>What the watchdog saw running when the turn was already too long.</summary>
-    internal string? Suspect { get; set; }
-
-    /// <summary>Remembers which callback runs now. The watchdog's thread; a wrong guess names the wrong session, no more.</summary>
-    internal void NoteSuspect()
-    {
-        string? callback = ActiveCallback;
-        if (callback is null) return;
-        if (ActiveConnection?.Session is { } session) Suspect = $"{callback} (session {session.Id:x})";
-        else if (_activeSocket is { } socket) Suspect = $"{callback} (datagrams at {socket.EndPoint})";
-    }
-
-    private void CheckBusyTime()
-    {
-        IsBusy = false;
-        long busyMs = Engine.CoarseMs - _busySinceMs;
-        if (busyMs > Engine.BlockedLoopMs && _busySinceMs != 0) NoteBlocked(busyMs);
-        Suspect = null;
-    }
-
-    private void NoteBlocked(long busyMs)
-    {
-        Counters.BlockedTurns++;
-        if (!_blockedNotices.TryTake(TimeMs)) return;
-        Engine.Note(new Notice(
-            NoticeKind.BlockedLoop,
-            $"{Suspect ?? "A callback"} blocked loop {Index} for {busyMs} ms. Other sessions on this loop waited. Move the work to Task.Run, or post it in smaller pieces.",
-            "blocked-loop.md"));
     }
 
     private void RunReady()
@@ -313,6 +289,7 @@ public abstract partial class Loop
         (_ready, _readyRunning) = (_readyRunning, _ready);
         foreach ((Action<object?> continuation, object? state) in _readyRunning)
         {
+            EnterWork("a continuation", state ?? continuation);
             try
             {
                 continuation(state);
@@ -325,11 +302,13 @@ public abstract partial class Loop
             UserCalls++;
         }
 
+        LeaveWork();
         _readyRunning.Clear();
     }
 
     internal void RunControl(ControlAction action, object? first, object? second, long value)
     {
+        EnterWork("a posted action", first);
         try
         {
             action(this, first, second, value);
@@ -340,6 +319,7 @@ public abstract partial class Loop
         }
 
         UserCalls++;
+        LeaveWork();
     }
 
     internal void RunItem(Mailbox mailbox, in DataItem item)
@@ -649,9 +629,19 @@ public abstract partial class Loop
     }
 
     /// <summary>A session on the pool began: the loop does not end before its last callback has returned.</summary>
-    internal void StrandStarted() => _strands++;
+    internal void StrandStarted(Strand strand)
+    {
+        _strands++;
+        // tidy: allowed because it runs once for each session on the pool; a stop that passed its deadline reads it
+        lock (_liveStrands) _liveStrands.Add(strand);
+    }
 
-    internal void StrandEnded() => _strands--;
+    internal void StrandEnded(Strand strand)
+    {
+        _strands--;
+        // tidy: allowed because it runs once for each session on the pool; a stop that passed its deadline reads it
+        lock (_liveStrands) _liveStrands.Remove(strand);
+    }
 
     internal void ReturnConnection(Connection connection)
     {

@@ -1,8 +1,10 @@
+using Whimbrel.Diagnostics;
+
 namespace Whimbrel.Engines;
 
 /// <summary>
 /// One thread for the process that looks at every loop now and then, so that a callback that takes too long can be
-/// named. It writes nothing but <see cref="Loop.Suspect"/>; the loop itself measures and reports when the turn ends.
+/// named, and one that does not return be told of while it blocks. A loop measures and reports by itself when the turn ends.
 /// </summary>
 internal static class Watchdog
 {
@@ -10,6 +12,7 @@ internal static class Watchdog
     private const int IdleLookMs = 50;
 
     private static readonly Lock s_gate = new();
+    private static readonly Standstills s_standstills = new();
     private static Engine[] s_engines = [];
     private static bool s_isRunning;
 
@@ -32,13 +35,19 @@ internal static class Watchdog
         lock (s_gate) s_engines = Array.FindAll(s_engines, e => !ReferenceEquals(e, engine));
     }
 
+    /// <summary>How much of this time the process as a whole did not run. Any thread.</summary>
+    internal static long StoodStillMs(long fromMs, long toMs) => s_standstills.Within(fromMs, toMs);
+
     private static void Run()
     {
         int quiet = 0;
         while (true)
         {
             // The one place that sleeps: it looks more rarely when nothing was seen busy for a while.
-            Thread.Sleep(quiet > 20 ? IdleLookMs : LookMs);
+            int restMs = quiet > 20 ? IdleLookMs : LookMs;
+            s_standstills.Rests(Engine.CoarseClockMs, restMs);
+            Thread.Sleep(restMs);
+            s_standstills.Looks(Engine.CoarseClockMs);
             Engine[] engines;
             // tidy: allowed because it is the watchdog's own thread, or start and stop of an engine
             lock (s_gate)
@@ -56,18 +65,10 @@ internal static class Watchdog
             bool anyBusy = false;
             foreach (Engine engine in engines)
             {
-                foreach (Loop loop in engine.Loops) anyBusy |= Look(engine, loop);
+                foreach (Loop loop in engine.Loops) anyBusy |= loop.LookFromOutside(engine.CoarseMs);
             }
 
             quiet = anyBusy ? 0 : quiet + 1;
         }
-    }
-
-    private static bool Look(Engine engine, Loop loop)
-    {
-        if (!loop.IsBusy) return false;
-        if (engine.CoarseMs - loop.BusySinceMs < engine.BlockedLoopMs / 2) return true;
-        loop.NoteSuspect();
-        return true;
     }
 }

@@ -34,6 +34,7 @@ internal sealed class StreamSession : Session
     private bool _hasEnded;
     private bool _isClosed;
     private int _isReading;
+    private ConnectionHost? _handledFor;
 
     internal StreamSession(Func<ConnectionStream, CancellationToken, Task>? handler)
     {
@@ -225,12 +226,22 @@ internal sealed class StreamSession : Session
     protected override void OnConnected()
     {
         if (_handler is null) return;
+        _handledFor = Connection!.Host;
+        _handledFor.HandlerBegan(this);
         // With callbacks on the pool, that is where the handler runs; what is inside the stream stays here.
         if (Connection!.Host.Options.Scheduling == Scheduling.ThreadPool) Loop.Engine.Offload(static s => _ = ((StreamSession)s!).ServeAsync(), this);
         else _ = ServeAsync();
     }
 
     internal override bool StaysOnLoop => true;
+
+    internal override string DisplayName => _handler is null ? "a stream" : HandlerName;
+
+    /// <summary>The method that serves the connection, as in messages.</summary>
+    internal string HandlerName => UserCode.MethodOf(_handler) ?? "a handler";
+
+    /// <summary>Has had its last callback. Any thread.</summary>
+    internal bool HasEnded => Volatile.Read(ref _hasEnded);
 
     /// <summary>Whatever a handler still does, it ends because of that.</summary>
     internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;
@@ -283,6 +294,7 @@ internal sealed class StreamSession : Session
         }
 
         Stream.Dispose();
+        _handledFor!.HandlerEnded(this);
     }
 
     private void HandlerThrew(Exception exception)
@@ -294,14 +306,10 @@ internal sealed class StreamSession : Session
             return;
         }
 
-        ConnectionHost? host = Connection?.Host;
+        Loop.Engine.UserCodeThrew(exception);
+        _handledFor!.CountUserException();
         AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        Notice notice = new(
-            NoticeKind.UserException,
-            $"The handler of {this} threw {ErrorText.Of(exception)}. Its connection was aborted; the others go on.",
-            "user-exception.md");
-        if (host is not null) host.NoteSession(notice);
-        else Loop.Engine.Note(notice);
+        _handledFor.NoteUserException($"The handler {HandlerName}", $" of {this}", exception, "Its connection was aborted; the others go on.");
     }
 
     // ------------------------------------------------------------------ ending, and the errors of it

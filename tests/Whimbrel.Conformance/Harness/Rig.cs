@@ -336,7 +336,12 @@ public abstract class Rig
         ClosePeers();
         // By index: the last callbacks of a test may still make clients.
         for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
-        for (int i = 0; Nth(_servers, i) is { } server; i++) Await(server.StopAsync(TimeSpan.Zero), "the server to stop");
+        for (int i = 0; Nth(_servers, i) is { } server; i++)
+        {
+            // A machine with too much to do may need more than the second that a stop without a deadline has.
+            Until(() => Await(server.StopAsync(TimeSpan.Zero), "the server to stop").IsComplete, "the server to end");
+        }
+
         for (int i = 0; Nth(_clients, i) is { } client; i++) Await(client.DisposeAsync(), "the client to end");
         Until(() => _sessions.All(static s => !s.IsAlive), "every session to get its last callback");
         Until(() => Engine.Loops.All(static l => l.IsStopped || (l.ResidentCount == 0 && l.Blocks.Outstanding == 0 && l.StrandBlocks.Outstanding == 0)), "all descriptors and blocks to be given back: " + Leftovers());

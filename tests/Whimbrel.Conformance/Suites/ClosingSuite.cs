@@ -10,6 +10,41 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     private static ServerOptions WithDrain(Rig rig, int milliseconds) =>
         new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(milliseconds) };
 
+    [Fact, Contract(12)]
+    public void A_peer_that_takes_a_byte_now_and_then_does_not_hold_a_closing_connection_for_ever() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsVirtual && rig.Tls == TlsKind.None, "Real sockets take by the packet, and TLS by the record, not by the byte.");
+        RecordingServer server = rig.Serve(
+            static s => s.AtReceived = static (x, _) =>
+            {
+                x.Send(new byte[Large]);
+                x.Close();
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(100), DrainLimit = TimeSpan.FromSeconds(1) });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        byte[] one = new byte[1];
+        int looks = 0;
+        for (; looks < 100 && !session.IsOver; looks++)
+        {
+            peer.TryRead(one);
+            rig.Pass(TimeSpan.FromMilliseconds(50));
+        }
+
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.InRange(looks, 18, 22);
+        Assert.InRange(session.BytesSent, 1, Large - 1);
+    });
+
+    [Theory]
+    [InlineData(5, 0, 60)]
+    [InlineData(10, 0, 100)]
+    [InlineData(5, 5, 5)]
+    public void Draining_has_a_total_limit_also_without_the_option(int timeout, int limit, int expected) =>
+        Assert.Equal(TimeSpan.FromSeconds(expected), new ServerOptions { DrainTimeout = TimeSpan.FromSeconds(timeout), DrainLimit = TimeSpan.FromSeconds(limit) }.DrainLimitOrDefault);
+
     // ------------------------------------------------------------------ the peer finishes (11)
 
     [Fact, Contract(11)]

@@ -302,6 +302,87 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         public override string Message => throw new InvalidOperationException("even this throws");
     }
 
+    // ------------------------------------------------------------------ who has set nothing is told
+
+    [Fact, Contract(4)]
+    public void A_session_without_OnError_has_its_exception_told_by_one_notice_and_all_are_counted() => Run(rig =>
+    {
+        rig.Expect("OnReceived of SilentSession");
+        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new SilentSession()));
+        rig.Await(server.StartAsync());
+        for (int i = 0; i < 3; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            Try(() => peer.Write("x"));
+            int expected = i + 1;
+            rig.Until(() => server.ReadCounters().UserExceptions == expected && server.SessionCount == 0, "the session to end");
+        }
+
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.UserException), "the notice");
+        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; the others go on\. Override OnError to be told yourself\.$", notice.Message);
+        Assert.Equal("user-exception.md", notice.Page);
+        Assert.True(rig.Engine.UserExceptionCount >= 3);
+        if (!rig.IsVirtual) return;
+        rig.Pass(TimeSpan.FromSeconds(61));
+        Peer later = rig.Dial(server.EndPoint!);
+        Try(() => later.Write("x"));
+        rig.Until(() => rig.Notices.Count(static n => n.Kind == NoticeKind.UserException) == 2, "the next notice");
+        Assert.EndsWith("(2 more since the last notice of this.)", rig.Notices[^1].Message, StringComparison.Ordinal);
+    });
+
+    [Fact, Contract(4)]
+    public void A_session_with_an_OnError_of_its_own_is_counted_and_gets_no_notice() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (_, _) => throw new InvalidDataException("thrown by the test"));
+        Peer peer = rig.Dial(server.EndPoint!);
+        Try(() => peer.Write("x"));
+        server.Session().End();
+        rig.Until(() => server.SessionCount == 0, "the place to be free");
+        Assert.Equal(1, server.ReadCounters().UserExceptions);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+    });
+
+    [Theory, Contract(4)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_factory_that_throws_or_gives_nothing_is_told_by_one_notice_of_a_server_without_OnError(bool throws) => Run(rig =>
+    {
+        rig.Expect("The factory of the server");
+        Func<Session> factory = throws ? static () => throw new InvalidDataException("no session") : static () => null!;
+        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), factory));
+        rig.Await(server.StartAsync());
+        for (int i = 0; i < 3; i++) rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.ReadCounters().UserExceptions == 3, "the count");
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.UserException), "the notice");
+        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.StartsWith($"The factory of the server threw {(throws ? "InvalidDataException: no session" : "InvalidOperationException: The factory must give a new session")}", notice.Message, StringComparison.Ordinal);
+    });
+
+    [Fact]
+    public void A_datagram_handler_without_OnError_has_its_exceptions_told_by_one_notice() => Run(rig =>
+    {
+        rig.Expect("OnReceived of SilentHandler");
+        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, static () => new SilentHandler());
+        rig.Await(socket.StartAsync());
+        using RawDatagrams peer = new(rig);
+        for (int i = 0; i < 3; i++) peer.Send(Bytes("x"), socket.EndPoint!);
+        rig.Until(() => socket.ReadCounters().HandlerErrors == 3, "the exceptions");
+        rig.Await(socket.DisposeAsync());
+        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.StartsWith($"OnReceived of SilentHandler (datagrams at {socket.EndPoint}) threw InvalidDataException: not told to anybody.", notice.Message, StringComparison.Ordinal);
+    });
+
+    private sealed class SilentHandler : DatagramHandler
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) => throw new InvalidDataException("not told to anybody");
+    }
+
+    private sealed class SilentSession : Session
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> data) => throw new InvalidDataException("not told to anybody");
+    }
+
     private static void ThrowIn(RecordingSession session, string where, Exception exception)
     {
         switch (where)

@@ -166,12 +166,111 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void A_callback_that_blocks_its_loop_is_named_in_a_notice() => Run(
         rig =>
         {
-            RecordingServer server = rig.Serve(s => s.AtReceived = (_, _) => rig.Block(TimeSpan.FromMilliseconds(60)));
-            rig.Dial(server.EndPoint!).Write("x");
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+            {
+                rig.Block(TimeSpan.FromMilliseconds(60));
+                x.Send(data);
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            // Twice: in the turn in which the compiler comes by, user code has 250 ms.
+            for (int i = 0; i < 2; i++)
+            {
+                peer.Write("x");
+                Assert.Equal("x", peer.ReadText(1));
+            }
+
             rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.BlockedLoop), "a notice");
             Notice notice = rig.Notices.First(static n => n.Kind == NoticeKind.BlockedLoop);
+            Assert.Contains("OnReceived of RecordingSession", notice.Message, StringComparison.Ordinal);
             Assert.Contains("loop 0", notice.Message, StringComparison.Ordinal);
             Assert.Equal("blocked-loop.md", notice.Page);
+        },
+        loops: 1);
+
+    [Fact, Contract(14)]
+    public void A_callback_that_does_not_return_is_named_while_it_blocks_and_again_when_it_has_ended() => Run(
+        rig =>
+        {
+            using ManualResetEventSlim release = new();
+            RecordingServer server = rig.Serve(s => s.AtReceived = (_, _) =>
+            {
+                if (rig.IsVirtual) rig.Block(TimeSpan.FromSeconds(5));
+                else release.Wait(TestContext.Current.CancellationToken);
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            peer.Write("x");
+            string who = $"OnReceived of RecordingSession (session {session.Id:x})";
+            try
+            {
+                rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} has blocked loop 0 for ", StringComparison.Ordinal)), "the notice while it blocks");
+                if (!rig.IsVirtual) Assert.DoesNotContain(rig.Notices, n => n.Message.StartsWith($"{who} blocked loop 0 for ", StringComparison.Ordinal));
+            }
+            finally
+            {
+                release.Set();
+            }
+
+            rig.Until(() => rig.Notices.Any(n => n.Message.StartsWith($"{who} blocked loop 0 for ", StringComparison.Ordinal)), "the notice when it has ended");
+            Assert.Equal(2, rig.Notices.Count(n => n.Kind == NoticeKind.BlockedLoop && n.Message.StartsWith(who, StringComparison.Ordinal)));
+        },
+        loops: 1);
+
+    [Fact, Contract(14)]
+    public void Waiting_on_a_loop_for_what_only_this_loop_can_do_is_named() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            using CancellationTokenSource release = new();
+            Loop loop = Started(rig);
+            loop.Post(() =>
+            {
+                TaskCompletionSource posted = new();
+                loop.Post(posted.SetResult);
+                try
+                {
+                    posted.Task.Wait(release.Token);
+                }
+                catch (OperationCanceledException)
+                {
+                    // The end of the test.
+                }
+            });
+            try
+            {
+                rig.Until(() => rig.Notices.Any(static n => n.Message.StartsWith($"a posted action (LoopSuite.{nameof(Waiting_on_a_loop_for_what_only_this_loop_can_do_is_named)}) has blocked loop 0 for ", StringComparison.Ordinal)), "the notice");
+            }
+            finally
+            {
+                release.Cancel();
+            }
+        },
+        loops: 1);
+
+    [Fact, Contract(14)]
+    public void Each_callback_has_a_notice_of_its_own_in_a_minute() => Run(
+        rig =>
+        {
+            RecordingServer server = rig.Serve(s =>
+            {
+                s.AtConnected = _ => rig.Block(TimeSpan.FromMilliseconds(300));
+                s.AtReceived = (x, data) =>
+                {
+                    rig.Block(TimeSpan.FromMilliseconds(300));
+                    x.Send(data);
+                };
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            for (int i = 0; i < 2; i++)
+            {
+                server.Connected();
+                peer.Write("x");
+                Assert.Equal("x", peer.ReadText(1));
+            }
+
+            rig.Settle();
+            Assert.Equal(1, rig.Notices.Count(static n => n.Message.StartsWith("OnConnected of RecordingSession", StringComparison.Ordinal)));
+            Assert.Equal(1, rig.Notices.Count(static n => n.Message.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal)));
         },
         loops: 1);
 }

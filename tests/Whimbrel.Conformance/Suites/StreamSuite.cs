@@ -633,7 +633,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
 
     // ------------------------------------------------------------------ what the tests stand on
 
-    /// <summary>A stream of a server and its raw peer. The handler leaves it to the test, and never ends it.</summary>
+    /// <summary>A stream of a server and its raw peer. The handler leaves it to the test, until the server stops.</summary>
     private static (ConnectionStream Stream, Peer Peer) Accept(Rig rig, ServerOptions? options = null)
     {
         (Server server, Func<ConnectionStream> stream) = Serve(rig, options);
@@ -652,7 +652,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     private static (Server Server, Func<ConnectionStream> Stream) Serve(Rig rig, ServerOptions? options)
     {
         ConnectionStream? made = null;
-        Server server = rig.Keep(new Server(rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionStream.Serve(ForEver)));
+        TaskCompletionSource stops = new();
+        Server server = rig.Keep(new ToldServer(stops, rig.Scheduled(options ?? new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), ConnectionStream.Serve(UntilStop)));
         rig.Await(server.StartAsync());
         return (server, () =>
         {
@@ -661,11 +662,16 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         }
         );
 
-        Task ForEver(ConnectionStream stream, CancellationToken stop)
+        Task UntilStop(ConnectionStream stream, CancellationToken stop)
         {
             Volatile.Write(ref made, stream);
-            return new TaskCompletionSource().Task;
+            return stops.Task;
         }
+    }
+
+    private sealed class ToldServer(TaskCompletionSource stops, ServerOptions options, Func<SessionContext, Session> factory) : Server(options, factory)
+    {
+        protected override void OnStopping() => stops.TrySetResult();
     }
 
     private static Session SessionOf(Rig rig, ConnectionStream stream)

@@ -1,0 +1,79 @@
+namespace Whimbrel.Diagnostics;
+
+/// <summary>
+/// Lines for who runs the program, of a library that nobody asked to be told by. Written by a thread of its own, because a terminal or a pipe
+/// may block, and loops must not.
+/// </summary>
+internal static class StandardError
+{
+    private const int MostInMinute = 100;
+    private const int LastsMs = 2_000; // without anything to write
+
+    private static readonly object s_gate = new();
+    private static readonly Queue<string> s_lines = new();
+    private static long s_minuteEndsMs;
+    private static int s_leftOfMinute;
+    private static bool s_isRunning;
+
+    internal static void Write(string line)
+    {
+        // tidy: allowed because something has gone wrong already when there is something to tell, and the writer holds it for moments
+        lock (s_gate)
+        {
+            long now = Environment.TickCount64;
+            if (now >= s_minuteEndsMs)
+            {
+                s_minuteEndsMs = now + 60_000;
+                s_leftOfMinute = MostInMinute;
+            }
+
+            if (s_leftOfMinute == 0) return;
+            s_lines.Enqueue(--s_leftOfMinute > 0 ? line : $"{line} (Further notices of this minute are left out.)");
+            Monitor.Pulse(s_gate);
+            if (s_isRunning) return;
+            s_isRunning = true;
+        }
+
+        try
+        {
+            new Thread(Run) { IsBackground = true, Name = "whimbrel-notices" }.Start();
+        }
+        catch (Exception e) when (e is OutOfMemoryException or ThreadStartException)
+        {
+            // Out of threads: the next line tries again.
+            // tidy: allowed because something has gone wrong already when there is something to tell
+            lock (s_gate) s_isRunning = false;
+        }
+    }
+
+    private static void Run()
+    {
+        while (Next() is { } line)
+        {
+            try
+            {
+                Console.Error.WriteLine(line);
+            }
+            catch (IOException)
+            {
+                // Nobody reads it.
+            }
+        }
+    }
+
+    private static string? Next()
+    {
+        // tidy: allowed because it is the writer's own thread
+        lock (s_gate)
+        {
+            while (s_lines.Count == 0)
+            {
+                if (Monitor.Wait(s_gate, LastsMs) || s_lines.Count > 0) continue;
+                s_isRunning = false;
+                return null;
+            }
+
+            return s_lines.Dequeue();
+        }
+    }
+}

@@ -1,0 +1,54 @@
+namespace Whimbrel.Engines;
+
+/// <summary>
+/// What somebody awaits who stops something. It ends with the work or at its deadline, whatever comes first, and who awaits goes on
+/// also when the pool has no thread for that.
+/// </summary>
+internal sealed class StopWait<T> : Completion<T>
+{
+    private readonly Action<StopWait<T>>? _overdue;
+    private readonly Deadline? _deadline;
+    private int _isAnswered;
+
+    /// <summary>A step on the way, without a deadline of its own.</summary>
+    internal StopWait(Engine engine)
+        : base(engine)
+    {
+    }
+
+    /// <summary>With one: <paramref name="overdue"/> says then how it ends. On a thread of its own.</summary>
+    internal StopWait(Engine engine, TimeSpan due, Action<StopWait<T>> overdue)
+        : base(engine)
+    {
+        _overdue = overdue;
+        _deadline = engine.StartDeadline(due, static wait => ((StopWait<T>)wait!)._overdue!((StopWait<T>)wait), this);
+    }
+
+    /// <summary>Nobody has answered yet. May have changed when it returns.</summary>
+    internal bool IsOpen => Volatile.Read(ref _isAnswered) == 0;
+
+    /// <summary>False when it had ended before.</summary>
+    internal bool TryEnd(T result)
+    {
+        if (!TryAnswer()) return false;
+        SetResult(result);
+        return true;
+    }
+
+    /// <summary>False when it had ended before.</summary>
+    internal bool TryFail(Exception exception)
+    {
+        if (!TryAnswer()) return false;
+        SetException(exception);
+        return true;
+    }
+
+    private bool TryAnswer()
+    {
+        if (Interlocked.Exchange(ref _isAnswered, 1) == 1) return false;
+        if (_deadline is not null) Engine.CancelDeadline(_deadline);
+        return true;
+    }
+
+    private protected override void Offload(Action<object?> continuation, object? state) => Engine.OffloadSurely(continuation, state);
+}

@@ -1,0 +1,283 @@
+using System.Diagnostics;
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 12: a stop waits for the user's code up to its deadline, a second more, and no longer; then it says what still runs.</summary>
+public abstract class StopSuite(Transport transport) : Suite(transport)
+{
+    /// <summary>Many times what is promised; only a stop that does not keep its deadline reaches it.</summary>
+    private static readonly TimeSpan s_tooLong = TimeSpan.FromSeconds(15);
+
+    private static readonly TimeSpan s_short = TimeSpan.FromMilliseconds(100);
+
+    [Fact, Contract(12, 14)]
+    public void A_server_whose_callback_does_not_return_reports_it_at_the_deadline_and_ends_when_it_does() => RunBlocked((rig, release) =>
+    {
+        RecordingServer server = rig.Serve(BlockWhenTold(release));
+        RecordingSession blocked = Block(rig, server);
+        rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        StopReport report = InTime(() => server.StopAsync(s_short));
+        Assert.False(report.IsComplete);
+        Assert.InRange(report.Left, 1, 2);
+        Assert.Contains(new UnfinishedCall($"OnReceived of RecordingSession (session {blocked.Id:x})", rig.IsPool ? null : blocked.Loop.Index), report.Unfinished);
+        rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.StopOverdue && n.Message.Contains("OnReceived of RecordingSession", StringComparison.Ordinal)), "the notice");
+        Assert.Contains("has not returned", Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAsync())).Message, StringComparison.Ordinal);
+        Assert.DoesNotContain(server.Events, static e => e.StartsWith("stopped", StringComparison.Ordinal));
+        release.Set();
+        rig.Until(() => server.Events.Any(static e => e.StartsWith("stopped", StringComparison.Ordinal)), "the rest of the stop");
+        Assert.Equal(CloseCause.ServerStopped, blocked.End());
+        Assert.Equal(0, server.SessionCount);
+        rig.Await(server.StartAsync());
+    });
+
+    [Fact, Contract(12, 14)]
+    public void Disposing_a_server_whose_callback_does_not_return_throws_at_the_deadline() => RunBlocked((rig, release) =>
+    {
+        RecordingServer server = rig.Serve(BlockWhenTold(release), new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = s_short });
+        Block(rig, server);
+        NetworkException e = Assert.Throws<NetworkException>(() => InTime(server.DisposeAsync));
+        Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
+        Assert.Contains("OnReceived of RecordingSession", e.Message, StringComparison.Ordinal);
+        release.Set();
+        InTime(server.DisposeAsync);
+    });
+
+    [Fact, Contract(12, 14)]
+    public void An_engine_whose_callback_does_not_return_says_so_at_the_deadline_and_can_be_started_when_it_does() => RunBlocked((rig, release) =>
+    {
+        RecordingServer server = rig.Serve(BlockWhenTold(release));
+        RecordingSession blocked = Block(rig, server);
+        NetworkException e = Assert.Throws<NetworkException>(() => InTime(() => rig.Engine.StopAsync(s_short)));
+        Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
+        Assert.Contains($"OnReceived of RecordingSession (session {blocked.Id:x}){(rig.IsPool ? "" : $" on loop {blocked.Loop.Index}")}", e.Message, StringComparison.Ordinal);
+        Assert.Contains("OnReceived of RecordingSession", Assert.Throws<InvalidOperationException>(() => rig.Await(rig.Engine.StartAsync())).Message, StringComparison.Ordinal);
+        Assert.False(rig.Engine.IsStarted);
+        release.Set();
+        InTime(() => rig.Engine.StopAsync());
+        Assert.Equal(CloseCause.EngineStopped, blocked.End());
+        Assert.True(blocked.Loop.IsStopped);
+        rig.Await(rig.Engine.StartAsync());
+        rig.Await(server.StopAsync());
+    });
+
+    [Fact, Contract(12, 14)]
+    public void Disposing_an_engine_whose_callback_does_not_return_throws_and_its_loops_end_by_themselves() => RunBlocked((rig, release) =>
+    {
+        // Of its own: the rig wants to dispose of the other one.
+        Engine engine = new(new EngineOptions { Kind = rig.Engine.Kind, Loops = 2, StopTimeout = s_short });
+        RecordingServer server = new(rig, new ServerOptions { Engine = engine, EndPoint = rig.NewAddress() }, BlockWhenTold(release));
+        rig.Await(server.StartAsync());
+        RecordingSession blocked = Block(rig, server);
+        Assert.Throws<NetworkException>(() => InTime(engine.DisposeAsync));
+        Assert.False(engine.GetLoop(0).IsStopped && engine.GetLoop(1).IsStopped);
+        release.Set();
+        rig.Until(() => engine.GetLoop(0).IsStopped && engine.GetLoop(1).IsStopped, "the loops to end");
+        Assert.Equal(CloseCause.EngineStopped, blocked.End());
+        Assert.All(engine.Loops, static l => Assert.Equal((0, 0, 0), (l.ResidentCount, l.Blocks.Outstanding, l.StrandBlocks.Outstanding)));
+        Assert.Throws<ObjectDisposedException>(() => InTime(engine.StartAsync));
+    });
+
+    [Theory, Contract(12, 14)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_client_whose_callback_does_not_return_says_so_at_the_deadline(bool blocking) => RunBlocked((rig, release) =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("b"u8));
+        using ManualResetEventSlim inside = new();
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, DrainTimeout = s_short }, s => s.AtReceived = (_, _) =>
+        {
+            inside.Set();
+            release.Wait(TestContext.Current.CancellationToken);
+        });
+        RecordingSession session = rig.Connect(client);
+        Assert.True(inside.Wait(s_tooLong, TestContext.Current.CancellationToken));
+        NetworkException e = Assert.Throws<NetworkException>(() =>
+        {
+            if (blocking) InTime(() => new ValueTask(Task.Factory.StartNew(() => client.Disconnect(s_short), CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default)));
+            else InTime(client.DisconnectAsync);
+        });
+        Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
+        Assert.Contains($"OnReceived of RecordingSession (session {session.Id:x})", e.Message, StringComparison.Ordinal);
+        release.Set();
+        session.End();
+        InTime(client.DisposeAsync);
+    });
+
+    [Fact]
+    public void A_datagram_socket_whose_handler_does_not_return_says_so_at_the_deadline() => RunBlocked((rig, release) =>
+    {
+        using ManualResetEventSlim inside = new();
+        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, () => new RecordingHandler
+        {
+            Received = (_, _, _) =>
+            {
+                inside.Set();
+                release.Wait(TestContext.Current.CancellationToken);
+            },
+        });
+        rig.Await(socket.StartAsync());
+        using RawDatagrams peer = new(rig, new IPEndPoint(IPAddress.Loopback, 0));
+        peer.Send(Bytes("b"), socket.EndPoint!);
+        Assert.True(inside.Wait(s_tooLong, TestContext.Current.CancellationToken));
+        NetworkException e = Assert.Throws<NetworkException>(() => InTime(() => socket.StopAsync(s_short)));
+        Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
+        Assert.Contains("OnReceived of RecordingHandler", e.Message, StringComparison.Ordinal);
+        Assert.Contains("has not returned", Assert.Throws<InvalidOperationException>(() => rig.Await(socket.StartAsync())).Message, StringComparison.Ordinal);
+        release.Set();
+        InTime(socket.DisposeAsync);
+    });
+
+    [Fact, Contract(12)]
+    public void A_stop_keeps_its_deadline_though_every_thread_of_the_pool_is_blocked() => RunBlocked((rig, release) =>
+    {
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        server.Connected();
+        ThreadPool.GetMaxThreads(out int workers, out int others);
+        TaskCompletionSource free = new();
+        int blocked = 0;
+        const int blockers = 256;
+        try
+        {
+            Assert.True(ThreadPool.SetMaxThreads(Environment.ProcessorCount, others));
+            for (int i = 0; i < blockers; i++)
+            {
+                ThreadPool.UnsafeQueueUserWorkItem(
+                    _ =>
+                    {
+                        Interlocked.Increment(ref blocked);
+                        free.Task.Wait(CancellationToken.None);
+                        Interlocked.Decrement(ref blocked);
+                    },
+                    null);
+            }
+
+            // Whatever comes now stands behind more of them than the pool may have threads.
+            long start = Stopwatch.GetTimestamp();
+            Task<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(2)).AsTask();
+            Assert.True(stop.Wait(s_tooLong, TestContext.Current.CancellationToken), "the stop has not returned");
+            // The others need no thread of the pool for it.
+            if (!rig.IsPool && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring) Assert.True(stop.Result.IsComplete, stop.Result.ToString());
+            Assert.InRange(Stopwatch.GetElapsedTime(start), TimeSpan.Zero, s_tooLong);
+            Task engine = rig.Engine.StopAsync(s_short).AsTask();
+            Assert.True(((IAsyncResult)engine).AsyncWaitHandle.WaitOne(s_tooLong), "the stop of the engine has not returned");
+        }
+        finally
+        {
+            ThreadPool.SetMaxThreads(workers, others);
+            free.SetResult();
+        }
+
+        rig.Until(() => ThreadPool.PendingWorkItemCount == 0 && Volatile.Read(ref blocked) == 0, "the pool to be free");
+    });
+
+    // ------------------------------------------------------------------ handlers of streams
+
+    [Fact, Contract(12)]
+    public void A_stop_waits_for_handlers_of_streams_that_outlive_their_connections() => Run(rig =>
+    {
+        TaskCompletionSource last = new();
+        int ended = 0;
+        Server server = Handle(rig, async (peer, _) =>
+        {
+            try
+            {
+                while (await peer.ReadAsync(new byte[10], CancellationToken.None).ConfigureAwait(false) > 0)
+                {
+                }
+            }
+            catch (NetworkException)
+            {
+                // Aborted by the stop.
+            }
+
+            await last.Task.ConfigureAwait(false);
+            Interlocked.Increment(ref ended);
+        });
+        rig.Dial(server.EndPoint!);
+        rig.Until(() => server.SessionCount == 1, "the session");
+        ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromSeconds(15));
+        ValueTask<StopReport> sooner = server.StopAsync(TimeSpan.FromMilliseconds(10));
+        rig.Until(() => server.SessionCount == 0, "the connection to end");
+        rig.Settle();
+        Assert.False(stop.IsCompleted);
+        last.SetResult();
+        Assert.Equal((0, 1, true), (rig.Await(stop) is var report ? report.Drained : 0, report.Aborted, report.IsComplete));
+        Assert.Equal(1, ended);
+        rig.Await(sooner);
+    });
+
+    [Fact, Contract(12)]
+    public void A_handler_of_a_stream_that_does_not_return_is_reported_at_the_deadline() => Run(rig =>
+    {
+        TaskCompletionSource last = new();
+        Server server = Handle(rig, ServeForEver);
+        rig.Dial(server.EndPoint!);
+        rig.Until(() => server.SessionCount == 1, "the session");
+        StopReport report = rig.Await(server.StopAsync(s_short));
+        Assert.Equal((1, false), (report.Left, report.IsComplete));
+        UnfinishedCall call = Assert.Single(report.Unfinished);
+        Assert.Contains("the handler StopSuite.A_handler_of_a_stream_that_does_not_return_is_reported_at_the_deadline", call.What, StringComparison.Ordinal);
+        Assert.Null(call.LoopIndex);
+        last.SetResult();
+        rig.Await(server.StopAsync());
+        rig.Await(server.StartAsync());
+
+        async Task ServeForEver(ConnectionStream peer, CancellationToken stop) => await last.Task.ConfigureAwait(false);
+    });
+
+    // ------------------------------------------------------------------ helpers
+
+    /// <summary>With an event that callbacks wait for, and that is set at the end in any case.</summary>
+    private void RunBlocked(Action<Rig, ManualResetEventSlim> test) => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        using ManualResetEventSlim release = new();
+        try
+        {
+            test(rig, release);
+        }
+        finally
+        {
+            release.Set();
+        }
+    });
+
+    private static Action<RecordingSession> BlockWhenTold(ManualResetEventSlim release) => s => s.AtReceived = (x, _) =>
+    {
+        x.Tag = "blocks";
+        release.Wait(TestContext.Current.CancellationToken);
+    };
+
+    private static RecordingSession Block(Rig rig, RecordingServer server)
+    {
+        rig.Dial(server.EndPoint!).Write("b");
+        RecordingSession session = server.Connected();
+        rig.Until(() => session.Tag is not null, "the callback to block");
+        return session;
+    }
+
+    /// <summary>Awaits it on this thread; nothing of the rig is needed for it.</summary>
+    private static T InTime<T>(Func<ValueTask<T>> stop)
+    {
+        Task<T> task = stop().AsTask();
+        Assert.True(((IAsyncResult)task).AsyncWaitHandle.WaitOne(s_tooLong), "the stop has not returned");
+        return task.GetAwaiter().GetResult();
+    }
+
+    private static void InTime(Func<ValueTask> stop)
+    {
+        Task task = stop().AsTask();
+        Assert.True(((IAsyncResult)task).AsyncWaitHandle.WaitOne(s_tooLong), "the stop has not returned");
+        task.GetAwaiter().GetResult();
+    }
+
+    private static Server Handle(Rig rig, Func<ConnectionStream, CancellationToken, Task> handler)
+    {
+        EndPoint address = rig.NewAddress();
+        string text = address is IPEndPoint ? $"tcp://{address}" : $"unix:{address}";
+        return rig.Keep(rig.Await(Server.StartAsync(text, handler, new ServerOptions { Engine = rig.Engine })));
+    }
+}
