@@ -1,5 +1,6 @@
 using System.Net;
 using System.Runtime.CompilerServices;
+using Whimbrel.Connections;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
@@ -285,6 +286,225 @@ public sealed class ConnectionTests
     }
 
     [Fact]
+    public void The_peers_FIN_does_not_overtake_unread_bytes_that_wait_for_the_completion_phase()
+    {
+        Recorder session = new() { WhenConnected = static s => s.PauseReceiving() };
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            // As an engine does that had taken both before it was told to stop.
+            Connection connection = session.Connection!;
+            connection.CompleteReceive([1, 2, 3]);
+            session.ResumeReceiving();
+            connection.CompleteReceiveEnd();
+        });
+        engine.RunUntilIdle();
+        Assert.Equal([1, 2, 3], session.Received);
+        Assert.Equal("disconnected PeerClosed", session.Calls[^1]);
+        peer.Close();
+        End(engine);
+    }
+
+    [Fact]
+    public void A_send_that_failed_is_the_cause_of_the_end_when_a_receive_fails_behind_it()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            Connection connection = session.Connection!;
+            connection.FailSend(Linux.Errno.EPIPE);
+            connection.CompleteReceiveError(Linux.Errno.ETIMEDOUT);
+        });
+        engine.RunUntilIdle();
+        Assert.Equal("disconnected PeerReset", session.Calls[^1]);
+        End(engine);
+    }
+
+    [Fact]
+    public void A_send_that_failed_is_the_cause_of_the_end_when_the_session_aborts_behind_it()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            session.Connection!.FailSend(Linux.Errno.EPIPE);
+            session.Abort();
+        });
+        engine.RunUntilIdle();
+        Assert.Equal("disconnected PeerReset", session.Calls[^1]);
+        End(engine);
+    }
+
+    [Fact]
+    public void A_close_behind_the_peers_FIN_that_was_held_back_waits_for_nobody()
+    {
+        Recorder session = new() { WhenConnected = static s => s.PauseReceiving() };
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            // As an engine does that had read it before it was told to stop.
+            session.Connection!.CompleteReceiveEnd();
+            session.Send("last"u8);
+            session.Close();
+        });
+        engine.RunUntilIdle(); // no time passes
+        Assert.Equal("disconnected LocalClose", session.Calls[^1]);
+        Assert.Equal("last"u8.ToArray(), ReadAll(peer));
+        peer.Close();
+        End(engine);
+    }
+
+    [Fact]
+    public void A_peer_that_sends_much_while_this_side_drains_gets_everything()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session, faults: MemoryFaults.None with { WireBytes = 1000 });
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            session.Send(new byte[5000].AsSpan());
+            session.Close();
+        });
+        engine.RunUntilIdle();
+        for (int written = 0; written < 100_000; engine.RunUntilIdle()) written += peer.Write(new byte[1000]);
+        int received = 0;
+        for (; received < 5000 && peer.Available > 0; engine.RunUntilIdle()) received += ReadAll(peer).Length;
+        Assert.Equal(5000, received);
+        peer.Close();
+        engine.RunUntilIdle();
+        Assert.Equal("disconnected LocalClose", session.Calls[^1]);
+        End(engine);
+    }
+
+    [Fact]
+    public void Sends_of_a_byte_stop_exactly_at_the_limit()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 10_000);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        int taken = 0;
+        session.Loop.Post(() =>
+        {
+            while (taken < 20_000 && session.Send([1]) == SendResult.Queued) taken++;
+        });
+        engine.RunUntilIdle();
+        Assert.Equal(10_000, taken);
+        Assert.Equal(10_000, ReadAll(peer).Length);
+        End(engine);
+    }
+
+    [Fact]
+    public void Who_waits_behind_a_last_one_that_was_cancelled_is_served()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096, faults: MemoryFaults.None with { WireBytes = 1 });
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() => session.Send(new byte[4096].AsSpan()));
+        engine.RunUntilIdle();
+        using CancellationTokenSource cancel = new();
+        Task<SendResult> first = session.SendAsync(new byte[4000]).AsTask();
+        Task<SendResult> cancelled = session.SendAsync(new byte[4000], cancel.Token).AsTask();
+        engine.RunUntilIdle();
+        cancel.Cancel();
+        engine.RunUntilIdle();
+        Assert.True(cancelled.IsCanceled);
+        Task<SendResult> last = session.SendAsync(new byte[4000]).AsTask();
+        int received = 0;
+        for (engine.RunUntilIdle(); peer.Available > 0; engine.RunUntilIdle()) received += ReadAll(peer).Length;
+        Assert.Equal((SendResult.Queued, SendResult.Queued), (engine.Run(new ValueTask<SendResult>(first)), engine.Run(new ValueTask<SendResult>(last))));
+        Assert.Equal(4096 + 8000, received);
+        End(engine);
+    }
+
+    [Fact]
+    public void What_another_thread_was_promised_comes_before_a_message_in_pieces()
+    {
+        Recorder session = new();
+        (MemoryEngine engine, _) = Serve(() => session, sendLimit: 4096);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        Assert.Equal(SendResult.Queued, session.Send("first"u8));
+        Task<SendResult>? pieces = null;
+        // Control is drained before data: the place of the first is reserved, and its bytes are on their way.
+        session.Loop.Post(() => pieces = session.SendAsync(new byte[10_000]).AsTask());
+        List<byte> received = [];
+        for (engine.RunUntilIdle(); peer.Available > 0; engine.RunUntilIdle()) received.AddRange(ReadAll(peer));
+        Assert.Equal(SendResult.Queued, engine.Run(new ValueTask<SendResult>(pieces!)));
+        Assert.Equal([.. "first"u8, .. new byte[10_000]], received);
+        End(engine);
+    }
+
+    [Fact]
+    public void Members_that_took_the_place_of_others_leave_and_stay_as_themselves()
+    {
+        SessionGroup group = new("moved");
+        List<Recorder> members = [];
+        (MemoryEngine engine, _) = Serve(() =>
+        {
+            members.Add(new Recorder { WhenConnected = group.Join });
+            return members[^1];
+        });
+        MemoryPeer[] peers = [engine.Dial(s_here), engine.Dial(s_here), engine.Dial(s_here)];
+        engine.RunUntilIdle();
+        // The last one moves into the first place, and leaves from there.
+        members[0].Loop.Post(() => group.Leave(members[0]));
+        engine.RunUntilIdle();
+        members[0].Loop.Post(() => group.Leave(members[2]));
+        engine.RunUntilIdle();
+        group.Broadcast("here"u8);
+        engine.RunUntilIdle();
+        Assert.Equal([0, 4, 0], peers.Select(static p => p.Available));
+        End(engine);
+    }
+
+    [Fact]
+    public void A_broadcast_behind_FinishSending_passes_by()
+    {
+        SessionGroup group = new("late");
+        Recorder session = new() { WhenConnected = group.Join };
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            group.Broadcast("before"u8);
+            session.FinishSending();
+            group.Broadcast("after"u8);
+        });
+        engine.RunUntilIdle();
+        Assert.Equal("before"u8.ToArray(), ReadAll(peer));
+        peer.Close();
+        End(engine);
+    }
+
+    [Fact]
+    public void A_session_that_stays_when_its_server_stops_is_told_once()
+    {
+        StayingSession session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        // The stop itself, and the look of a host at a session that connected meanwhile.
+        session.Loop.Post(() => session.Connection!.ServerStopping());
+        session.Loop.Post(() => session.Connection!.ServerStopping());
+        engine.RunUntilIdle();
+        Assert.Equal(1, session.Told);
+        End(engine);
+    }
+
+    [Fact]
     public void A_client_that_dials_again_when_it_ends_does_not_keep_its_engine_alive()
     {
         MemoryEngine engine = new(1, loops: 2, faults: MemoryFaults.None);
@@ -366,6 +586,13 @@ public sealed class ConnectionTests
             Told.Add(isOccupied ? "yes" : "no");
             throw new FormatException("and throws");
         }
+    }
+
+    private sealed class StayingSession : Session
+    {
+        internal int Told { get; private set; }
+
+        protected override void OnServerStopping() => Told++;
     }
 
     private sealed class LeavingSession(LeavingSession.Look look) : Session

@@ -41,6 +41,8 @@ public sealed class RecycledConnectionTests
         ["_isReceiving"] = "the engine was told to stop",
     };
 
+    private static readonly FieldInfo s_operationCount = typeof(Connection).GetField("_operationCount", BindingFlags.Instance | BindingFlags.NonPublic)!;
+
     public static TheoryData<string> Lives => [.. s_lives.Keys];
 
     private static readonly Dictionary<string, Action<Tenant, MemoryPeer>> s_lives = new()
@@ -122,8 +124,9 @@ public sealed class RecycledConnectionTests
         Connection connection = first.Connection!;
         first.Loop.Post(() => s_lives[life](first, peer));
         engine.RunUntilIdle();
-        if (first.IsConnected) peer.Reset();
-        engine.RunFor(TimeSpan.FromMinutes(2));
+        if (!first.HasEnded) peer.Reset();
+        // No time passes: a deadline of the last tenant would show.
+        engine.RunUntilIdle();
         Assert.True(first.HasEnded);
 
         engine.Dial(s_here);
@@ -131,6 +134,64 @@ public sealed class RecycledConnectionTests
         Assert.Same(connection, second.Connection);
         Same(first.AtConnecting, second.AtConnecting);
         Same(first.AtConnected, second.AtConnected);
+        engine.Run(engine.DisposeAsync());
+    }
+
+    [Fact]
+    public void What_comes_too_late_for_one_tenant_does_not_reach_the_next()
+    {
+        Queue<Tenant> tenants = new([new Tenant(), new Tenant()]);
+        Tenant first = tenants.First();
+        Tenant second = tenants.Last();
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, SendLimitBytes = 4096 }, tenants.Dequeue);
+        engine.Run(server.StartAsync());
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        Connection connection = first.Connection!;
+        uint late = connection.Generation;
+        peer.Reset();
+        engine.RunUntilIdle();
+        MemoryPeer other = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        Assert.Same(connection, second.Connection);
+
+        GroupShard friends = second.Friends.ShardOf(second.Loop);
+        SendOperation operation = SendOperation.Take(second.Loop);
+        ValueTask<SendResult> sending = operation.Task;
+        second.Loop.Post(() =>
+        {
+            second.Friends.Join(second);
+            connection.DrainSend(late, "late"u8);
+            connection.GiveBackForeign(100, late);
+            operation.Begin(connection, late, "late"u8.ToArray());
+            s_operationCount.SetValue(connection, 1); // as whoever begins one does, whatever tenant there is by then
+            connection.DrainOperation(late, operation);
+            connection.DrainFinishSending(late);
+            connection.DrainClose(late, null);
+            friends.DrainLeave(connection, late);
+            connection.ReleaseMailboxHold(late);
+        });
+        connection.AbortForeign(new CloseReason(CloseCause.LocalAbort), late);
+        engine.RunUntilIdle();
+        Assert.Equal(SendResult.Closed, engine.Run(sending));
+        Assert.Equal((0, 0), (other.Available, second.BytesPending));
+        Assert.Equal(1, second.Friends.Count);
+
+        // A join is counted by who asks for it, and given back by who finds that it came too late.
+        SessionGroup others = new("others");
+        others.Join(second);
+        engine.RunUntilIdle();
+        second.Loop.Post(() => others.ShardOf(second.Loop).DrainLeave(connection, connection.Generation));
+        engine.RunUntilIdle();
+        second.Loop.Post(() => others.ShardOf(second.Loop).DrainJoin(connection, late));
+        engine.RunUntilIdle();
+        Assert.False(others.ShardOf(second.Loop).Contains(connection));
+
+        Assert.Equal(SendResult.Queued, second.Send("now"u8));
+        engine.RunUntilIdle();
+        Assert.True(second.IsConnected);
+        Assert.Equal(3, other.Available);
         engine.Run(engine.DisposeAsync());
     }
 

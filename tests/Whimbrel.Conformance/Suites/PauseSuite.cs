@@ -165,24 +165,43 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10)]
-    public void A_peer_that_writes_while_this_side_is_paused_is_held_up_and_loses_nothing() => Run(rig =>
+    public void A_peer_that_writes_while_this_side_is_paused_is_held_up_and_loses_nothing() => Run(static rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());
+        HoldsUp(rig, rig.Dial(server.EndPoint!), server.Connected());
+    });
+
+    [Fact, Contract(10)]
+    public void A_peer_that_is_read_already_is_held_up_by_a_pause_in_OnReceived() => Run(static rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
+        {
+            if (x.ReceivedCount <= 1) x.PauseReceiving();
+        });
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
+        peer.Write(Pattern(1));
+        session.UntilReceived(1);
+        HoldsUp(rig, peer, session);
+    });
+
+    /// <summary>Paused now: the peer writes as long as somebody takes it.</summary>
+    private static void HoldsUp(Rig rig, Peer peer, RecordingSession session)
+    {
+        int before = session.ReceivedCount;
         byte[] piece = Pattern(1 << 16);
         int written = peer.WriteUntilFull(piece);
         Assert.InRange(written, 1, (64 * 1024 * 1024) - 1);
-        Assert.Equal(0, session.ReceivedCount);
+        Assert.Equal(before, session.ReceivedCount);
         Assert.True(session.BytesReceived <= 256 * 1024, $"{session.BytesReceived} bytes were taken while paused");
         session.ResumeReceiving();
-        session.UntilReceived(written);
+        session.UntilReceived(before + written);
         byte[] received = session.Received;
         for (int i = 0; i < written; i++)
         {
-            if (received[i] != piece[i % piece.Length]) Assert.Fail($"byte {i} of {written} is wrong");
+            if (received[before + i] != piece[i % piece.Length]) Assert.Fail($"byte {i} of {written} is wrong");
         }
-    });
+    }
 
     [Fact, Contract(10, 11)]
     public void A_FIN_that_arrives_while_paused_is_told_after_resume_and_after_the_data() => Run(rig =>

@@ -267,6 +267,16 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
+    public void A_client_that_allows_one_version_does_not_speak_the_other()
+    {
+        TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), Protocols = SslProtocols.Tls12 };
+        TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13 };
+        using TlsPair pair = Pair(server, client, testsClient: true).Shake();
+        Assert.False(pair.Client.IsReady);
+        Assert.False(pair.Server.IsReady);
+    }
+
+    [Fact]
     public void Named_cipher_suites_are_used_and_without_a_common_one_there_is_no_connection()
     {
         TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), CipherSuites = [TlsCipherSuite.TLS_AES_128_GCM_SHA256] };
@@ -324,6 +334,8 @@ public abstract class TlsLayerSuite
         using TlsPair pair = Pair(With(self), new TlsOptions { PinnedKeys = [TlsCertificate.PinOf(self)] }, testsClient: true).Shake();
         pair.Talk();
         Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, PinnedKeys = [TlsCertificate.PinOf(self)] }, "none of PinnedKeys");
+        TlsOptions asked = new() { HostName = "chat.test", Roots = TestCertificates.Roots, PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Server)], Verify = static _ => false };
+        Refuses(With(TestCertificates.Server), asked, "Verify refused");
     }
 
     [Fact]
