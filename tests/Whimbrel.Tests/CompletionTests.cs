@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Threading.Tasks.Sources;
 using Whimbrel.Engines;
 using Whimbrel.Testing;
@@ -134,6 +135,175 @@ public sealed class CompletionTests
         foreach (Completion<int> completion in completions) completion.OnCompleted(static _ => { }, null, completion.Version, ValueTaskSourceOnCompletedFlags.None);
         setter.Join();
         Assert.Equal(races, engine.Offloaded);
+    }
+
+    [Fact]
+    public void An_object_that_is_used_again_at_once_knows_nothing_of_the_use_before()
+    {
+        using Reused completion = new(_engine);
+        short first = completion.Version;
+        Thread setter = new(() => completion.SetResult(1)) { IsBackground = true };
+        completion.HoldsUp = true;
+        setter.Start();
+        completion.UntilHeld();
+        // As an await begins: a result that is seen is taken, and the object is free for the next.
+        int result = completion.IsCompleted ? completion.Take(first) : 0;
+        completion.LetGo();
+        setter.Join();
+        if (result == 0) result = completion.Take(first);
+        Assert.Equal(1, result);
+        short second = completion.Version;
+        int resumed = 0;
+        completion.OnCompleted(_ => resumed = completion.Take(second), null, second, ValueTaskSourceOnCompletedFlags.None);
+        _engine.RunUntilIdle();
+        Assert.Equal(0, resumed);
+        completion.SetResult(2);
+        _engine.RunUntilIdle();
+        Assert.Equal(2, resumed);
+    }
+
+    [Fact]
+    public void Its_awaiter_may_use_it_again_while_the_completer_is_still_inside()
+    {
+        RunningEngine engine = new();
+        using Reused completion = new(engine);
+        List<object?> ran = [];
+        bool isWithin = false;
+        completion.OnCompleted(
+            state =>
+            {
+                ran.Add(state);
+                isWithin = true;
+                Assert.Equal(1, completion.Take(completion.Version));
+                // The next use has begun and ended before the completer of the first one has returned.
+                completion.OnCompleted(ran.Add, "second", completion.Version, ValueTaskSourceOnCompletedFlags.None);
+                completion.SetResult(2);
+                isWithin = false;
+            },
+            "first",
+            completion.Version,
+            ValueTaskSourceOnCompletedFlags.None);
+        completion.SetResult(1);
+        Assert.False(isWithin);
+        Assert.Equal(["first", "second"], ran);
+        Assert.Equal(2, completion.Take(completion.Version));
+        Assert.False(completion.Task.IsCompleted);
+    }
+
+    // Four objects, each with one thread that completes and one that waits: by looking, by a continuation, and blocked.
+    [Fact]
+    public void Eight_threads_use_the_same_objects_again_and_again_and_every_result_arrives_once()
+    {
+        const int rounds = 30_000;
+        RunningEngine engine = new();
+        ConcurrentQueue<string> wrong = [];
+        Thread[] threads = [.. Enumerable.Range(0, 4).SelectMany(_ => Pair(new Reused(engine) { Dawdles = true }))];
+        foreach (Thread thread in threads) thread.Start();
+        foreach (Thread thread in threads) Assert.True(thread.Join(TimeSpan.FromSeconds(120)), "a result was lost");
+        Assert.Empty(wrong);
+
+        IEnumerable<Thread> Pair(Reused completion)
+        {
+            int begun = 0;
+            int resumed = 0;
+            yield return new Thread(() => Guarded(() =>
+            {
+                for (int round = 1; round <= rounds && wrong.IsEmpty; round++)
+                {
+                    UntilIs(ref begun, round);
+                    completion.SetResult(round);
+                }
+            })) { IsBackground = true };
+            yield return new Thread(() => Guarded(() =>
+            {
+                for (int round = 1; round <= rounds && wrong.IsEmpty; round++)
+                {
+                    short version = completion.Version;
+                    Volatile.Write(ref begun, round);
+                    switch (round % 4)
+                    {
+                        case 1:
+                            completion.OnCompleted(state => Volatile.Write(ref resumed, (int)state!), round, version, ValueTaskSourceOnCompletedFlags.None);
+                            UntilIs(ref resumed, round);
+                            break;
+                        case 3:
+                            completion.SignalWhenCompleted()?.Wait();
+                            break;
+                        default:
+                            SpinWait spin = default;
+                            while (completion.GetStatus(version) == ValueTaskSourceStatus.Pending && wrong.IsEmpty) spin.SpinOnce(sleep1Threshold: -1);
+                            break;
+                    }
+
+                    // Throws when it was resumed too early.
+                    int result = completion.Take(version);
+                    if (result != round) wrong.Enqueue($"{result} in round {round}");
+                }
+            })) { IsBackground = true };
+        }
+
+        void UntilIs(ref int value, int wanted)
+        {
+            SpinWait spin = default;
+            while (Volatile.Read(ref value) != wanted && wrong.IsEmpty) spin.SpinOnce(sleep1Threshold: -1);
+        }
+
+        void Guarded(Action run)
+        {
+            try
+            {
+                run();
+            }
+            catch (Exception e)
+            {
+                wrong.Enqueue(e.ToString());
+            }
+        }
+    }
+
+    // Is free again with its result, as reads and sends are; holds its completer up where nothing is to be seen of the result yet.
+    private sealed class Reused(Engine engine) : Completion<int>(engine), IDisposable
+    {
+        private readonly ManualResetEventSlim _held = new();
+        private readonly ManualResetEventSlim _go = new();
+        private int _completions;
+
+        internal bool HoldsUp { get; set; }
+
+        /// <summary>A little, for a time that differs.</summary>
+        internal bool Dawdles { get; init; }
+
+        internal int Take(short version) => GetResult(version);
+
+        internal void UntilHeld() => Assert.True(_held.Wait(TimeSpan.FromSeconds(30)));
+
+        internal void LetGo()
+        {
+            HoldsUp = false;
+            _go.Set();
+        }
+
+        private protected override void Completing()
+        {
+            if (Dawdles) Thread.SpinWait(_completions++ % 64);
+            if (!HoldsUp) return;
+            _held.Set();
+            _go.Wait(TimeSpan.FromSeconds(30));
+        }
+
+        private protected override void Consumed() => Reset();
+
+        public void Dispose()
+        {
+            _held.Dispose();
+            _go.Dispose();
+        }
+    }
+
+    // Runs what it is given to run elsewhere at once: the shortest way from the completer to the awaiter.
+    private sealed class RunningEngine() : Engine("running", "a test", new EngineOptions())
+    {
+        internal override void Offload(Action<object?> action, object? state) => action(state);
     }
 
     // Counts what it is given to run elsewhere.

@@ -9,7 +9,7 @@ namespace Whimbrel.Connections;
 internal sealed class SendOperation : Completion<SendResult>
 {
     private readonly Loop _loop;
-    private Connection _connection = null!;
+    private Connection? _connection;
     private uint _generation;
     private CancellationToken _token;
     private CancellationTokenRegistration _registration;
@@ -60,8 +60,10 @@ internal sealed class SendOperation : Completion<SendResult>
             static (_, operation, _, version) =>
             {
                 SendOperation o = (SendOperation)operation!;
-                // The version tells whether this object still serves the call that was cancelled.
-                if (o.Version == (short)version && !o.IsCompleted && o._connection.Generation == o._generation) o._connection.CancelOperation(o);
+                // The version tells whether this object still serves the call that was cancelled. An awaiter that is not on the loop may take
+                // the result at this moment: the connection is read once, and an operation that has ended is in no list of it.
+                if (o.Version != (short)version || o.IsCompleted || o._connection is not { } connection) return;
+                if (connection.Generation == o._generation) connection.CancelOperation(o);
             },
             this,
             null,
@@ -69,20 +71,20 @@ internal sealed class SendOperation : Completion<SendResult>
 
     internal void End(SendResult result)
     {
-        _connection.OperationEnded();
+        _connection!.OperationEnded();
         SetResult(result);
     }
 
     /// <summary>Its memory threw: whoever awaits gets that.</summary>
     internal void EndFailed(Exception exception)
     {
-        _connection.OperationEnded();
+        _connection!.OperationEnded();
         SetException(exception);
     }
 
     internal void EndCancelled()
     {
-        _connection.OperationEnded();
+        _connection!.OperationEnded();
         SetException(new OperationCanceledException(_token));
     }
 
@@ -91,7 +93,7 @@ internal sealed class SendOperation : Completion<SendResult>
         _registration.Dispose();
         _registration = default;
         Rest = default;
-        _connection = null!;
+        _connection = null;
         Reset();
         if (_loop.IsCurrent && _loop.FreeOperations.Count < 256) _loop.FreeOperations.Push(this);
     }

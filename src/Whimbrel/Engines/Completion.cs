@@ -14,6 +14,8 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private static readonly Action<object?> s_done = static _ => { };
     private static readonly Action<object?> s_signal = static signal => ((ManualResetEventSlim)signal!).Set();
 
+    // The whole life of one use, in one word: nothing, then who waits, then s_done. The exchange of s_done *is* the completion: whoever
+    // sees it may take the result and use the object again at once, while the completer is still on its way out of Complete.
     private Action<object?>? _continuation;
     private object? _state;
     private ExecutionContext? _context;
@@ -21,7 +23,6 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private T _result = default!;
     private Exception? _exception;
     private short _version;
-    private volatile bool _completed;
 
     internal Completion(Engine engine) => Engine = engine;
 
@@ -33,7 +34,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 
     internal short Version => _version;
 
-    internal bool IsCompleted => _completed;
+    internal bool IsCompleted => ReferenceEquals(Volatile.Read(ref _continuation), s_done);
 
     internal void SetResult(T result)
     {
@@ -49,9 +50,15 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 
     private void Complete()
     {
-        _completed = true;
-        Action<object?>? continuation = Interlocked.CompareExchange(ref _continuation, s_done, null);
+        Completing();
+        Action<object?>? continuation = Interlocked.Exchange(ref _continuation, s_done);
+        // With a continuation the object is the completer's until that runs. Without one it is the awaiter's already: not a field of it is touched.
         if (continuation is not null) Schedule(continuation, _state);
+    }
+
+    /// <summary>The result stands here, and nobody can see it yet. Where a test holds the completer up.</summary>
+    private protected virtual void Completing()
+    {
     }
 
     private void Schedule(Action<object?> continuation, object? state)
@@ -88,7 +95,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     public ValueTaskSourceStatus GetStatus(short token)
     {
         CheckToken(token);
-        return !_completed ? ValueTaskSourceStatus.Pending
+        return !IsCompleted ? ValueTaskSourceStatus.Pending
             : _exception is null ? ValueTaskSourceStatus.Succeeded
             : _exception is OperationCanceledException ? ValueTaskSourceStatus.Canceled
             : ValueTaskSourceStatus.Faulted;
@@ -109,7 +116,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     public T GetResult(short token)
     {
         CheckToken(token);
-        if (!_completed) ThrowNotCompleted();
+        if (!IsCompleted) ThrowNotCompleted();
         T result = _result;
         Exception? exception = _exception;
         Consumed();
@@ -133,7 +140,6 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private protected void Reset()
     {
         _version++;
-        _completed = false;
         _continuation = null;
         _state = null;
         _context = null;

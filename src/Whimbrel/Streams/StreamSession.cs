@@ -24,7 +24,6 @@ internal sealed class StreamSession : Session
     private readonly CancellationTokenSource? _stop;
     private StreamRead? _read;
     private UnreadStore _kept;
-    private CancellationToken _watched;
     private CancellationTokenRegistration _registration;
     private CloseReason _reason;
     private bool _isWaiting;
@@ -187,14 +186,21 @@ internal sealed class StreamSession : Session
 
     private void Complete(int count)
     {
-        _isWaiting = false;
+        EndWaiting();
         _read!.SetResult(count);
     }
 
     private void Fail(Exception exception)
     {
-        _isWaiting = false;
+        EndWaiting();
         _read!.SetException(exception);
+    }
+
+    private void EndWaiting()
+    {
+        _isWaiting = false;
+        _registration.Unregister();
+        _registration = default;
     }
 
     private void TimeOutRead(long timeoutMs)
@@ -205,12 +211,13 @@ internal sealed class StreamSession : Session
 
     // ------------------------------------------------------------------ cancelling a read
 
-    /// <summary>Registered until another token comes: the same token for every read costs nothing.</summary>
+    /// <summary>
+    /// Registered for this read alone: a source that was reset has forgotten its registrations, and its token looks the same. The source
+    /// keeps the node of one that has ended, so a read costs no memory. The handler's own token needs none: this session cancels it.
+    /// </summary>
     private void Watch(CancellationToken token)
     {
-        if (!token.CanBeCanceled || token == _watched) return;
-        _registration.Unregister();
-        _watched = token;
+        if (!token.CanBeCanceled || (_stop is not null && token == _stop.Token)) return;
         _registration = token.UnsafeRegister(static session => ((StreamSession)session!).CancelRequested(), this);
     }
 
@@ -263,6 +270,7 @@ internal sealed class StreamSession : Session
         }
 
         _serverStops = true;
+        CancelRequested(); // of a read with this token; takes effect in a later turn
         _stop.Cancel();
     }
 
@@ -270,7 +278,6 @@ internal sealed class StreamSession : Session
     {
         _reason = reason;
         Volatile.Write(ref _hasEnded, true);
-        _registration.Unregister();
         if (_isWaiting) Fail(EndOf("read", reason));
         _stop?.Cancel();
     }

@@ -460,6 +460,79 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
         }
     });
 
+    [Fact, Contract(6)]
+    public void Sends_cancelled_at_any_moment_by_many_threads_have_left_whole_or_not_at_all() => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        const int Threads = 4;
+        const int Messages = 100;
+        const int Length = 5_000;
+        CancellationTokenSource?[] current = new CancellationTokenSource?[Threads];
+        List<(char Letter, byte Number)> queued = [];
+        List<string> wrong = [];
+        int done = 0;
+        // What is pending is close to the limit all the time: senders wait, and are cancelled while they do, or just before or after.
+        for (int t = 0; t < Threads; t++)
+        {
+            int mine = t;
+            rig.Elsewhere(() => _ = SendAll(mine));
+        }
+
+        int turn = 0;
+        Repeat(rig, () =>
+        {
+            Volatile.Read(ref current[turn++ % Threads])?.Cancel();
+            return Volatile.Read(ref done) == Threads;
+        });
+        byte[] all = peer.ReadToEnd();
+        rig.Join();
+        Assert.Empty(wrong);
+        Assert.Equal(0, all.Length % Length);
+        List<(char Letter, byte Number)> arrived = [];
+        for (int at = 0; at < all.Length; at += Length)
+        {
+            Assert.True(all.AsSpan(at + 1, Length - 1).IndexOfAnyExcept(all[at + 1]) < 0, "a message was torn");
+            arrived.Add(((char)all[at], all[at + 1]));
+        }
+
+        foreach (IGrouping<char, (char Letter, byte Number)> sender in arrived.GroupBy(static m => m.Letter))
+        {
+            Assert.Equal(queued.Where(m => m.Letter == sender.Key), sender);
+        }
+
+        Assert.Equal(queued.Count, arrived.Count);
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+
+        async Task SendAll(int thread)
+        {
+            char letter = (char)('a' + thread);
+            for (byte i = 0; i < Messages; i++)
+            {
+                byte[] message = Filled((char)i, Length);
+                message[0] = (byte)letter;
+                CancellationTokenSource source = new();
+                // Every second one cannot be cancelled: on a busy machine nothing might ever arrive.
+                if (i % 2 == 0) Volatile.Write(ref current[thread], source);
+                try
+                {
+                    SendResult result = await session.SendAsync(message, i % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
+                    lock (queued)
+                    {
+                        if (result == SendResult.Queued) queued.Add((letter, i));
+                        else wrong.Add($"{letter}{i}: {result}");
+                    }
+                }
+                catch (OperationCanceledException)
+                {
+                    // Then it must not arrive.
+                }
+            }
+
+            if (Interlocked.Increment(ref done) == Threads) session.Close();
+        }
+    });
+
     private static async ValueTask<SendResult> Note(List<char> order, char letter, ValueTask<SendResult> task)
     {
         SendResult result = await task.ConfigureAwait(false);

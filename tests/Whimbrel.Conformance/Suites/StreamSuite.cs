@@ -416,6 +416,30 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
+    public void A_token_whose_source_was_reset_cancels_again(bool onLoop) => Run(rig =>
+    {
+        (ConnectionStream stream, Peer peer) = Accept(rig);
+        using CancellationTokenSource source = new();
+        byte[] memory = new byte[10];
+        for (int i = 0; i < 3; i++)
+        {
+            Task<int> served = Start(rig, stream, onLoop, () => stream.ReadAsync(memory, source.Token));
+            rig.Settle();
+            peer.Write("a");
+            Assert.Equal(1, Await(rig, served));
+            // The same token as before, and the source has forgotten all that was registered with it.
+            Assert.True(source.TryReset());
+        }
+
+        Task<int> limited = Start(rig, stream, onLoop, () => stream.ReadAsync(memory, source.Token));
+        rig.Settle();
+        source.Cancel();
+        Assert.ThrowsAny<OperationCanceledException>(() => Await(rig, limited));
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
     public void A_write_cancelled_before_its_first_piece_leaves_nothing_sent(bool onLoop) => Run(rig =>
     {
         (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
