@@ -32,8 +32,9 @@ public class MemoryEngine : Engine
     /// <param name="blockedLoopMs">A turn that takes longer, in virtual time, is reported.</param>
     /// <param name="onLoopStarted">As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop; what it throws is a notice.</param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
-    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 10, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null)
-        : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnNotice = onNotice, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping })
+    /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>
+    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 10, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
+        : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnNotice = onNotice, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping, MailboxLimitBytes = mailboxLimitBytes })
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(loops, 1);
         ArgumentOutOfRangeException.ThrowIfGreaterThan(loops, 64);
@@ -162,6 +163,13 @@ public class MemoryEngine : Engine
     }
 
     /// <summary>Runs everything else meanwhile; the timeout is virtual time.</summary>
+    internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) => new TimeLimit(Loops[0].StartTimer(after, callback, state));
+
+    private sealed class TimeLimit(LoopTimer timer) : IDisposable
+    {
+        public void Dispose() => timer.Cancel();
+    }
+
     internal override bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
         long end = timeout < TimeSpan.Zero ? long.MaxValue : _nowMs + Loop.WholeMs(timeout);

@@ -67,6 +67,13 @@ public sealed class EngineOptions
     public int DescriptorMargin { get; init; }
 
     /// <summary>
+    /// How many bytes of sends of other threads may be on their way to the loops, over all of them, 64 more for each send; 4,096 up to 1 TiB. 0 (the default) is
+    /// an eighth of the memory that the process may use, at least 64 MiB and at most 1 GiB. Each session has its own limit before; this one is met only when loops do not get to
+    /// what they are sent. Then <c>Send</c> gives <see cref="SendResult.Full"/> with a notice, <c>SendAsync</c> waits without a copy, and who was refused gets <c>OnDrained</c> when half of it is free.
+    /// </summary>
+    public long MailboxLimitBytes { get; init; }
+
+    /// <summary>
     /// How long <see cref="Engine.StopAsync"/> and <see cref="Engine.DisposeAsync"/> wait for callbacks that do not return, and a second more;
     /// then they throw, and name them. Zero up to an hour; default 5 s.
     /// </summary>
@@ -89,6 +96,7 @@ public sealed class EngineOptions
         errors.Range(nameof(BlockedLoopMs), BlockedLoopMs, 1, 60_000);
         if (DescriptorMargin != 0) errors.Range(nameof(DescriptorMargin), DescriptorMargin, Linux.DescriptorMargin.Least, 1_000_000);
         errors.Range(nameof(StopTimeout), StopTimeout, TimeSpan.Zero, TimeSpan.FromHours(1));
+        if (MailboxLimitBytes != 0) errors.Range(nameof(MailboxLimitBytes), MailboxLimitBytes, 4096, 1L << 40);
         errors.Range(nameof(AdoptedLoops), AdoptedLoops, 0, Math.Clamp(LoopCount, 0, 256));
         errors.Defined(nameof(Priority), Priority);
         errors.Defined(nameof(Idle), Idle);

@@ -26,6 +26,9 @@ public enum NoticeKind
 
     /// <summary>A stop has passed its deadline, and user code still runs.</summary>
     StopOverdue,
+
+    /// <summary>Sends of other threads were refused because of <see cref="EngineOptions.MailboxLimitBytes"/>.</summary>
+    MailboxFull,
 }
 
 /// <summary>

@@ -6,7 +6,11 @@ public enum SendResult
     /// <summary>All bytes were taken; they are sent in order unless the connection ends first.</summary>
     Queued,
 
-    /// <summary>Nothing was taken: the send queue or the mailbox of the loop is at its limit. Try later, or await <c>SendAsync</c>.</summary>
+    /// <summary>
+    /// Nothing was taken: the send queue is at its limit, or the engine has too much of other threads under way
+    /// (<see cref="EngineOptions.MailboxLimitBytes"/>); a broadcast: a loop has no room, so that no member gets it. Try later, or await
+    /// <c>SendAsync</c> or <c>BroadcastAsync</c>.
+    /// </summary>
     Full,
 
     /// <summary>Nothing was taken: the connection is closing or closed. It never opens again.</summary>

@@ -71,7 +71,7 @@ public partial class Server
 
         internal ServerCounters ReadCounters()
         {
-            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0, handshakes = 0, resumed = 0, failed = 0;
+            long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0, handshakes = 0, resumed = 0, failed = 0, dropped = 0;
             int shaking = 0;
             foreach (HostShard shard in Shards)
             {
@@ -83,12 +83,13 @@ public partial class Server
                 resumed += Volatile.Read(ref shard.HandshakesResumed);
                 failed += Volatile.Read(ref shard.HandshakesFailed);
                 shaking += shard.Shaking.Count;
+                dropped += Volatile.Read(ref shard.BroadcastsDropped);
             }
 
             return new ServerCounters(
                 Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
                 bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null,
-                handshakes, resumed, failed, shaking, Volatile.Read(ref _shed), UserExceptions);
+                handshakes, resumed, failed, shaking, Volatile.Read(ref _shed), UserExceptions, dropped);
         }
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
@@ -400,7 +401,7 @@ public partial class Server
                 shard.Loop.PostControl(
                     static (_, s, r, _) =>
                     {
-                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.CloseWith((CloseReason)r!);
+                        foreach (Connection member in ((HostShard)s!).Members.Members) member.CloseWith((CloseReason)r!);
                     },
                     shard,
                     reason);
@@ -416,7 +417,7 @@ public partial class Server
                 shard.Loop.PostControl(
                     static (_, s, _, _) =>
                     {
-                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray()) member.ServerStopping();
+                        foreach (Connection member in ((HostShard)s!).Members.Members) member.ServerStopping();
                     },
                     shard);
             }
@@ -431,7 +432,7 @@ public partial class Server
                 shard.Loop.PostControl(
                     static (_, s, host, _) =>
                     {
-                        foreach (Connection member in ((HostShard)s!).Members.Members.ToArray())
+                        foreach (Connection member in ((HostShard)s!).Members.Members)
                         {
                             if (member.State is ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Lingering) Interlocked.Increment(ref ((Host)host!)._aborted);
                             member.AbortWith(new CloseReason(CloseCause.ServerStopped));

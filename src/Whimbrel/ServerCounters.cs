@@ -25,6 +25,7 @@ namespace Whimbrel;
 /// Exceptions of your code that were caught: in overrides of sessions, in the factory, in <see cref="ServerOptions.Admit"/> and
 /// <see cref="ServerOptions.ChooseLoop"/>, in handlers of streams, in events of the server.
 /// </param>
+/// <param name="BroadcastsDropped">Messages of broadcasts, each counted for each session that missed it: at its limit, or with a <c>SendAsync</c> that waits.</param>
 public readonly record struct ServerCounters(
     int Sessions,
     long Accepted,
@@ -40,4 +41,5 @@ public readonly record struct ServerCounters(
     long TlsFailed = 0,
     int TlsShaking = 0,
     long Shed = 0,
-    long UserExceptions = 0);
+    long UserExceptions = 0,
+    long BroadcastsDropped = 0);

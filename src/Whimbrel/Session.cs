@@ -27,7 +27,9 @@ namespace Whimbrel;
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
 /// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order.</item>
-/// <item>The send queue has a limit and a policy; <see cref="BytesPending"/> is true from the moment a send returns.</item>
+/// <item>The send queue has a limit and a policy, and a send of any thread is charged to them; <see cref="BytesPending"/> is true from the
+/// moment a send returns. Beside it sends of other threads share <see cref="EngineOptions.MailboxLimitBytes"/>, met only when loops do not
+/// get to them: <c>Full</c> then, whatever the policy, <c>SendAsync</c> waits, and <see cref="OnDrained"/> tells when there is room.</item>
 /// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained. What it left unread
 /// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsHeldBack"/>,
 /// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
@@ -47,7 +49,8 @@ namespace Whimbrel;
 /// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close. On the
 /// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or FinishSending in
 /// the handshake takes effect behind what was sent before it; when the handshake fails, that is the reason of the end.</item>
-/// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>).</item>
+/// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>). All loops take a broadcast or none does, and whoever is a
+/// member from its beginning to its turn is served once, whatever predicates and notices change meanwhile.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>
@@ -573,7 +576,8 @@ public abstract class Session : IConnection
 
     /// <summary>
     /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
-    /// it empty once more. Never inside another callback, and not after <see cref="Close"/>. Only classes that override it pay for it.
+    /// it empty once more. Also, with an empty queue, when a send of another thread was refused because of
+    /// <see cref="EngineOptions.MailboxLimitBytes"/> and there is room again. Never inside another callback, and not after <see cref="Close"/>. Only classes that override it pay for it.
     /// </summary>
     protected virtual void OnDrained()
     {

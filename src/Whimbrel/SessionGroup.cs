@@ -1,6 +1,8 @@
 using System.Runtime.CompilerServices;
+using System.Text;
 using Whimbrel.Buffers;
 using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
 namespace Whimbrel;
@@ -107,12 +109,15 @@ public class SessionGroup
     }
 
     /// <summary>
-    /// Sends the bytes to all members, or all but one. Never waits. A member at its limit is treated by its
-    /// <see cref="SlowConsumer"/> policy; the others get the message.
+    /// Sends the bytes to all members, or all but one. Never waits. All loops take it or none does. A member at its limit is treated by its
+    /// <see cref="SlowConsumer"/> policy and counted (<see cref="ServerCounters.BroadcastsDropped"/>); the others get the message.
     /// </summary>
     /// <param name="data">What to send. Free to be reused at once.</param>
     /// <param name="except">A session that does not get it, or null.</param>
-    /// <returns><see cref="SendResult.Full"/> when a loop's mailbox was full, so that the members on that loop do not get it; else <see cref="SendResult.Queued"/>.</returns>
+    /// <returns>
+    /// <see cref="SendResult.Full"/> when a loop has no room for it now: then nobody gets it, on no loop. Else <see cref="SendResult.Queued"/>;
+    /// a loop that has ended has no members, and counts for nothing.
+    /// </returns>
     [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => Broadcast(data, except, null);
 
@@ -130,17 +135,40 @@ public class SessionGroup
 
     private SendResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate)
     {
-        SendResult result = SendResult.Queued;
-        if (data.IsEmpty) return result;
+        if (data.IsEmpty) return SendResult.Queued;
         Strand.Current?.FlushBatch();
-        object? extra = predicate ?? (object?)except;
-        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
+        GroupShard[] shards = Volatile.Read(ref Target._shards);
+        if (Reserve(shards, data.Length) is { } full)
         {
-            if (shard.Loop.IsCurrent) shard.Broadcast(data, except, predicate);
-            else if (shard.Loop.Mailbox.PostBroadcast(shard, data, extra) == SendResult.Full) result = SendResult.Full;
+            full.Loop.Engine.CountRefusedBroadcast();
+            return SendResult.Full;
         }
 
-        return result;
+        object? extra = predicate ?? (object?)except;
+        foreach (GroupShard shard in shards)
+        {
+            if (shard.Loop.IsCurrent) shard.Broadcast(data, except, predicate);
+            else shard.Loop.Mailbox.PostBroadcast(shard, data, extra);
+        }
+
+        return SendResult.Queued;
+    }
+
+    /// <summary>Room on all loops but the caller's own, which needs none, or on no loop: then it gives the first that had none.</summary>
+    private static GroupShard? Reserve(GroupShard[] shards, int length)
+    {
+        for (int i = 0; i < shards.Length; i++)
+        {
+            if (shards[i].Loop.IsCurrent || shards[i].Loop.Mailbox.TryReserveRun(length)) continue;
+            for (int taken = 0; taken < i; taken++)
+            {
+                if (!shards[taken].Loop.IsCurrent) shards[taken].Loop.Mailbox.GiveBackRun(length);
+            }
+
+            return shards[i];
+        }
+
+        return null;
     }
 
     /// <summary>Sends the text as UTF-8, encoded once; in all else the same.</summary>
@@ -153,45 +181,95 @@ public class SessionGroup
         return Broadcast(encoded.Bytes, except);
     }
 
-    /// <summary>Sends the bytes to all members that match, waiting for room in the mailboxes, and counts. Completes when every loop has queued it.</summary>
+    /// <summary>
+    /// Sends the bytes to all members that match, waiting for room on all loops, and counts. Completes when every loop has queued it for its
+    /// members.
+    /// </summary>
     /// <param name="data">What to send. Not to be changed until it completes.</param>
     /// <param name="except">A session that does not get it, or null.</param>
     /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
-    /// <param name="cancellationToken">Gives up waiting, for room or for the counts; loops that took it already keep it.</param>
+    /// <param name="cancellationToken">Gives up waiting: for room, then nobody gets it; or for the counts, when all loops have it.</param>
+    [OverloadResolutionPriority(1)]
+    public ValueTask<BroadcastResult> BroadcastAsync(
+        ReadOnlyMemory<byte> data,
+        Session? except = null,
+        Func<Session, bool>? predicate = null,
+        CancellationToken cancellationToken = default) => BroadcastAsync(data, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
+
+    /// <summary>The same, waiting for room for at most so long. Then <see cref="BroadcastResult.Result"/> is <see cref="SendResult.Full"/>, and nobody gets it.</summary>
+    /// <param name="data">What to send. Not to be changed until it completes.</param>
+    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit. A loop that is blocked does not make it longer.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">As above.</param>
+    [OverloadResolutionPriority(1)]
     public async ValueTask<BroadcastResult> BroadcastAsync(
         ReadOnlyMemory<byte> data,
+        TimeSpan timeout,
         Session? except = null,
         Func<Session, bool>? predicate = null,
         CancellationToken cancellationToken = default)
     {
+        if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         cancellationToken.ThrowIfCancellationRequested();
-        GroupShard[] shards = Volatile.Read(ref Target._shards);
-        if (shards.Length == 0 || data.IsEmpty) return default;
+        if (data.IsEmpty) return default;
         Strand.Current?.FlushBatch();
+        GroupShard[] shards = Volatile.Read(ref Target._shards);
+        long beganMs = 0;
+        while (Reserve(shards, data.Length) is { } full)
+        {
+            long nowMs = full.Loop.Engine.NowMs;
+            if (beganMs == 0) beganMs = nowMs;
+            TimeSpan rest = timeout == Timeout.InfiniteTimeSpan ? timeout : timeout - TimeSpan.FromMilliseconds(nowMs - beganMs);
+            if (rest <= TimeSpan.Zero && rest != Timeout.InfiniteTimeSpan || !await full.Loop.Mailbox.WaitForRoom(data.Length, rest, cancellationToken).ConfigureAwait(false))
+            {
+                full.Loop.Engine.CountRefusedBroadcast();
+                return new BroadcastResult(0, 0, SendResult.Full);
+            }
+
+            cancellationToken.ThrowIfCancellationRequested();
+            shards = Volatile.Read(ref Target._shards);
+        }
+
+        if (shards.Length == 0) return default;
+        return await PostCounted(shards, data, except, predicate, cancellationToken).ConfigureAwait(false);
+    }
+
+    /// <summary>Room was reserved.</summary>
+    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, ReadOnlyMemory<byte> data, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    {
         BroadcastOperation operation = new(shards[0].Loop.Engine, except, predicate);
         foreach (GroupShard shard in shards)
         {
             operation.Expect();
-            if (shard.Loop.IsCurrent)
-            {
-                operation.Count(shard.Broadcast(data.Span, except, predicate));
-                continue;
-            }
-
-            SendResult result;
-            while ((result = shard.Loop.Mailbox.PostBroadcast(shard, data.Span, operation)) == SendResult.Full)
-            {
-                await shard.Loop.Mailbox.WaitForRoom(data.Length, cancellationToken).ConfigureAwait(false);
-                cancellationToken.ThrowIfCancellationRequested();
-            }
-
-            if (result == SendResult.Closed) operation.Count(default);
+            if (shard.Loop.IsCurrent) operation.Count(shard.Broadcast(data.Span, except, predicate));
+            else if (!shard.Loop.Mailbox.PostBroadcast(shard, data.Span, operation)) operation.Count(default);
         }
 
         operation.Count(default);
         ValueTask<BroadcastResult> counted = operation.Task;
         operation.WatchCancellation(cancellationToken);
         return await counted.ConfigureAwait(false);
+    }
+
+    /// <summary>Sends the text as UTF-8, encoded once, waiting for room; in all else as the form with bytes.</summary>
+    /// <param name="text">What to send.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Gives up waiting: for room, then nobody gets it; or for the counts, when all loops have it.</param>
+    public ValueTask<BroadcastResult> BroadcastAsync(string text, Session? except = null, Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default) =>
+        BroadcastAsync(text, Timeout.InfiniteTimeSpan, except, predicate, cancellationToken);
+
+    /// <summary>The same, waiting for room for at most so long. Then <see cref="BroadcastResult.Result"/> is <see cref="SendResult.Full"/>, and nobody gets it.</summary>
+    /// <param name="text">What to send.</param>
+    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">As above.</param>
+    public ValueTask<BroadcastResult> BroadcastAsync(string text, TimeSpan timeout, Session? except = null, Func<Session, bool>? predicate = null, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return BroadcastAsync(Encoding.UTF8.GetBytes(text), timeout, except, predicate, cancellationToken);
     }
 
     /// <summary>

@@ -49,6 +49,65 @@ public sealed class AdoptedLoopTests
         return thread;
     }
 
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
+    [InlineData(EngineKind.Portable)]
+    public void Who_runs_a_loop_is_not_refused_between_its_turns_and_other_threads_are(EngineKind kind)
+    {
+        const int Count = 20;
+        Transport.Needs(kind);
+        Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, AdoptedLoops = 1, MailboxLimitBytes = 64 * 1024 });
+        Loop loop = engine.GetLoop(0);
+        List<Echo> made = [];
+        Server server = new(
+            new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) },
+            () =>
+            {
+                made.Add(new Echo());
+                return made[^1];
+            });
+        TurnUntilEnd(loop, server.StartAsync().AsTask());
+        Socket[] sockets = [.. Enumerable.Range(0, Count).Select(_ => Connect(server))];
+        TurnUntil(loop, () => server.Sessions.Count == Count);
+        Session[] sessions = [.. sockets.Select(s => made.Single(c => c.RemoteEndPoint!.Equals(s.LocalEndPoint)))];
+        byte[] message = new byte[8 * 1024];
+        for (int i = 0; i < Count; i++)
+        {
+            Assert.Equal(SendResult.Queued, sessions[i].Send(message));
+            Assert.Equal(message.Length, sessions[i].BytesPending);
+            Assert.Equal(SendResult.Queued, server.Broadcast("to all"));
+            if (i > 0) continue;
+            // Its own limit holds as ever (contract 8), and call order (contract 7).
+            Assert.Equal(SendResult.Queued, sessions[i].Send("bye"));
+            sessions[i].Close();
+            Assert.Equal(SendResult.Closed, sessions[i].Send("too late"));
+        }
+
+        Assert.True(engine.ReadCounters().MailboxBytes > engine.Options.MailboxLimitBytes);
+        Join(Start(() => Assert.Equal(SendResult.Full, sessions[1].Send("x"))));
+        Assert.Equal(1, engine.ReadCounters().SendsRefused);
+        for (int i = 0; i < Count; i++)
+        {
+            byte[] expected = i == 0
+                ? [.. message, .. "to allbye"u8]
+                : [.. Enumerable.Repeat("to all"u8.ToArray(), i).SelectMany(static b => b), .. message, .. Enumerable.Repeat("to all"u8.ToArray(), Count - i).SelectMany(static b => b)];
+            byte[] got = new byte[expected.Length];
+            int at = 0;
+            sockets[i].Blocking = false;
+            TurnUntil(loop, () =>
+            {
+                while (at < got.Length && sockets[i].Available > 0) at += sockets[i].Receive(got.AsSpan(at));
+                return at == got.Length;
+            });
+            Assert.True(got.AsSpan().SequenceEqual(expected), $"session {i}");
+            sockets[i].Dispose();
+        }
+
+        Assert.Equal(0, engine.ReadCounters().MailboxBytes);
+        TurnUntilEnd(loop, engine.DisposeAsync().AsTask());
+    }
+
     private static void Join(Thread thread) => Assert.True(thread.Join(s_deadline), "the thread did not end");
 
     [Theory]

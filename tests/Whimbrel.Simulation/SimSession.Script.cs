@@ -51,9 +51,22 @@ internal sealed partial class SimSession
                 HandOverToAnother();
                 break;
             default:
-                _world.Engine.Elsewhere(ActElsewhere);
+                if (_world.ActsInside && _world.Chance(500)) ActMeanwhile();
+                else _world.Engine.Elsewhere(ActElsewhere);
                 break;
         }
+    }
+
+    // Another thread gets to run in the middle of this callback: what it posts is reserved and not drained while the callback goes
+    // on, which may send, close or hand over.
+    private void ActMeanwhile()
+    {
+        _world.Log($"{this}: meanwhile elsewhere");
+        string? running = _world.Running;
+        _isMeanwhile = true;
+        Loop.RunOffLoop(static session => ((SimSession)session!).ActElsewhere(), this);
+        _isMeanwhile = false;
+        _world.Running = running;
     }
 
     private void ActElsewhere()
@@ -76,6 +89,10 @@ internal sealed partial class SimSession
                 break;
             case 6:
                 SendWaiting();
+                break;
+            case 7 when _isMeanwhile:
+                // A resume that is on its way while the callback pauses comes after it: nothing could be said about that pause.
+                SendSomething();
                 break;
             case 7:
                 _isPausedForSure = false;

@@ -12,6 +12,7 @@ internal sealed partial class SimSession : Session
     private CloseCause _firstEnd;
     private bool _isPausedForSure;
     private bool _hasEndedHere;
+    private bool _isMeanwhile;
     private bool _foreignHasEnded;
     private bool _hasFinishedHere;
     private bool _peerHasFinished;

@@ -53,7 +53,9 @@ internal sealed class World
         EndingPerMille = Pick(2, 20, 100);
         ThrowPerMille = Pick(0, 0, 5, 30);
         Budget = Pick(60, 200, 500);
-        Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults);
+        // By the seed's number, as above.
+        ActsInside = seed % 3 == 1;
+        Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults, mailboxLimitBytes: MailboxLimit);
         for (int i = 0; i < GroupCount; i++) Groups[i] = new SessionGroup($"group {i}");
         Server = new Server(
             new ServerOptions
@@ -84,7 +86,13 @@ internal sealed class World
     // Callbacks run on the (virtual) thread pool.
     internal bool IsPool { get; }
 
+    // Other threads also act in the middle of callbacks, not only between two steps.
+    internal bool ActsInside { get; }
+
     internal Random Random { get; }
+
+    // Narrow enough to be met in every fifth seed.
+    private long MailboxLimit => Seed % 5 == 2 ? 20_000 : 0;
 
     internal MemoryFaults Faults { get; }
 

@@ -172,23 +172,43 @@ public sealed unsafe class BufferTests
             ByteArena arena = new();
             for (int round = 0; round < 10; round++)
             {
-                List<(int Offset, byte[] Data)> model = [];
+                List<((int Chunk, int Offset) Place, byte[] Data)> model = [];
+                int most = random.Next(3) == 0 ? 300_000 : 4_000;
                 for (int i = 0; i < 200; i++)
                 {
-                    byte[] data = new byte[random.Next(4_000)];
+                    byte[] data = new byte[random.Next(most)];
                     random.NextBytes(data);
                     int cut = random.Next(data.Length + 1);
                     model.Add((arena.Append(data.AsSpan(0, cut), data.AsSpan(cut)), data));
                 }
 
-                Assert.Equal(model.Sum(m => m.Data.Length), arena.Length);
-                foreach ((int offset, byte[] data) in model) Assert.True(arena.Slice(offset, data.Length).SequenceEqual(data));
+                foreach (((int chunk, int offset), byte[] data) in model) Assert.True(arena.Slice(chunk, offset, data.Length).SequenceEqual(data));
+                Assert.True(arena.Capacity >= model.Sum(m => m.Data.Length));
                 arena.Reset();
-                Assert.Equal(0, arena.Length);
+                Assert.True(arena.Capacity <= ByteArena.KeptBytes, $"seed {seed}: {arena.Capacity} bytes are kept");
             }
 
             arena.Free();
+            Assert.Equal(0, arena.Capacity);
         }
+    }
+
+    [Fact]
+    public void What_follows_in_an_arena_lies_directly_behind_until_a_chunk_ends()
+    {
+        ByteArena arena = new();
+        (int Chunk, int Offset) last = arena.Append(new byte[100], default);
+        for (int i = 0; i < 10_000; i++)
+        {
+            (int chunk, int offset) = arena.Append(new byte[100], default);
+            if (chunk == last.Chunk) Assert.Equal(last.Offset + 100, offset);
+            else Assert.Equal(0, offset);
+            last = (chunk, offset);
+        }
+
+        // A million bytes: chunks of 64, 64, 128, 256, 512 KiB, and nothing was copied from one to the next.
+        Assert.Equal(4, last.Chunk);
+        arena.Free();
     }
 
     private sealed class Disposable(byte[] data) : IMemoryOwner<byte>

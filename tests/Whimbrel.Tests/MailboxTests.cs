@@ -1,4 +1,5 @@
 using System.Buffers;
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Engines;
 using Whimbrel.Testing;
@@ -8,10 +9,12 @@ namespace Whimbrel.Tests;
 public sealed class MailboxTests
 {
     private const uint Nobody = 12345;
+    private const int NarrowBytes = 4096;
 
     private readonly Loop _loop;
     private readonly Mailbox _mailbox;
     private readonly Connection _connection;
+    private readonly MemoryEngine _narrow = new(1, loops: 2, mailboxLimitBytes: NarrowBytes);
 
     public MailboxTests()
     {
@@ -53,53 +56,204 @@ public sealed class MailboxTests
     [Fact]
     public void Sends_of_other_threads_are_taken_up_to_the_limit_and_refused_one_byte_past_it()
     {
-        byte[] half = new byte[Mailbox.LimitBytes / 2];
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, half, default));
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, half.AsSpan(1), [1]));
-        Assert.Equal(SendResult.Full, _mailbox.PostSend(_connection, Nobody, [1], default));
-        Assert.Equal(1, _mailbox.Refused);
-        // Control and items without bytes have no limit.
-        Assert.True(_mailbox.PostControl(static (_, _, _, _) => { }));
-        Assert.True(_mailbox.PostItem(DataKind.Close, _connection, Nobody));
-        _mailbox.Drain();
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, [1], default));
+        Connection connection = new(_narrow.GetLoop(0));
+        Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
+        byte[] half = new byte[(NarrowBytes / 2) - Mailbox.ItemBytes];
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half, default));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half.AsSpan(1), [1]));
+        Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, [1], default));
+        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, new Noted(static () => Assert.Fail("it stays the caller's")), 0));
+        Assert.Equal(new EngineCounters(NarrowBytes, 2, 0), _narrow.ReadCounters());
+        // Another loop has no more room; control and items without bytes have no limit.
+        Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
+        Assert.True(mailbox.PostControl(static (_, _, _, _) => { }));
+        Assert.True(mailbox.PostItem(DataKind.Close, connection, Nobody));
+        mailbox.Drain();
+        Assert.Equal(new EngineCounters(0, 3, 0), _narrow.ReadCounters());
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, [1], default));
     }
 
     [Fact]
-    public void One_send_above_the_limit_is_taken_by_an_empty_lane()
+    public void One_send_above_the_limit_is_taken_when_nothing_else_is_on_its_way()
     {
-        Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[Mailbox.LimitBytes + 1], default));
-        Assert.Equal(SendResult.Full, _mailbox.PostSend(_connection, Nobody, [1], default));
+        Connection connection = new(_narrow.GetLoop(0));
+        Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, new byte[NarrowBytes + 1], default));
+        Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
+        mailbox.Drain();
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, [1], default));
+        Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, new byte[NarrowBytes], default));
     }
 
     [Fact]
-    public void Broadcasts_of_other_threads_are_taken_up_to_a_run_and_refused_one_byte_past_it()
+    public void Empty_sends_without_end_have_a_limit_too()
+    {
+        Connection connection = new(_narrow.GetLoop(0));
+        int taken = 0;
+        while (_narrow.GetLoop(0).Mailbox.PostSend(connection, Nobody, default, default) == SendResult.Queued) taken++;
+        Assert.Equal(NarrowBytes / Mailbox.ItemBytes, taken);
+    }
+
+    [Fact]
+    public void Memory_that_is_passed_and_what_the_pool_sends_are_charged()
+    {
+        Connection connection = new(_narrow.GetLoop(0));
+        Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
+        Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
+        // A callback that was told that there is room is not refused any more.
+        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes));
+        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes));
+        Assert.Equal(2 * (NarrowBytes + Mailbox.ItemBytes), _narrow.ReadCounters().MailboxBytes);
+        Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: true));
+        Assert.Equal(0, _narrow.ReadCounters().SendsRefused);
+        Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
+        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, new Noted(static () => { }), 1));
+        Assert.Equal(2, _narrow.ReadCounters().SendsRefused);
+        mailbox.Drain();
+        Assert.Equal(0, _narrow.ReadCounters().MailboxBytes);
+        Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
+    }
+
+    [Fact]
+    public void A_burst_leaves_no_memory_behind_and_is_drained_in_parts()
+    {
+        for (int i = 0; i < 40_000; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));
+        Assert.InRange(_mailbox.Capacity.Bytes, 40_000_000, 50_000_000);
+        int drains = 0;
+        int posted = 0;
+        for (; _mailbox.Any; drains++)
+        {
+            // Control does not wait for the rest.
+            _mailbox.PostControl((_, _, _, _) => posted++);
+            _mailbox.Drain();
+            Assert.Equal(drains + 1, posted);
+        }
+
+        Assert.InRange(drains, 40, 45);
+        for (int i = 0; i < 2; i++)
+        {
+            _mailbox.PostSend(_connection, Nobody, [1], default);
+            _mailbox.Drain();
+        }
+
+        Assert.InRange(_mailbox.Capacity.Bytes, 1, 2 * ByteArena.KeptBytes);
+        Assert.InRange(_mailbox.Capacity.Items, 1, 2 * DataItems.SegmentItems * DataItems.SegmentsKept);
+        Assert.Equal(0, _loop.Engine.ReadCounters().MailboxBytes);
+    }
+
+    [Fact]
+    public void What_is_posted_while_a_burst_is_drained_comes_after_it_and_is_not_forgotten()
+    {
+        List<string> order = [];
+        for (int i = 0; i < 3; i++)
+        {
+            string name = $"first {i}";
+            _mailbox.PostOwned(_connection, Nobody, new Noted(() => order.Add(name)), Mailbox.DrainBytes);
+        }
+
+        _mailbox.Drain();
+        _mailbox.PostOwned(_connection, Nobody, new Noted(() => order.Add("second")), 1);
+        Assert.Equal(["first 0"], order);
+        while (_mailbox.Any) _mailbox.Drain();
+        Assert.Equal(["first 0", "first 1", "first 2", "second"], order);
+    }
+
+    [Fact]
+    public void A_mailbox_that_closes_in_the_middle_of_a_burst_runs_all_of_it()
+    {
+        int disposed = 0;
+        for (int i = 0; i < 5; i++) _mailbox.PostOwned(_connection, Nobody, new Noted(() => disposed++), Mailbox.DrainBytes);
+        _mailbox.Drain();
+        _mailbox.PostOwned(_connection, Nobody, new Noted(() => disposed++), 1);
+        _mailbox.Close();
+        Assert.Equal(6, disposed);
+        Assert.Equal(0, _loop.Engine.ReadCounters().MailboxBytes);
+    }
+
+    [Fact]
+    public void Broadcasts_of_other_threads_have_room_for_a_lane_and_not_for_one_byte_more()
     {
         GroupShard shard = new SessionGroup("g").ShardOf(_loop);
-        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, new byte[Mailbox.RunLimitBytes - 1], null));
-        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, [1], null));
-        Assert.Equal(SendResult.Full, _mailbox.PostBroadcast(shard, [1], null));
+        Assert.True(_mailbox.TryReserveRun(Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)));
+        Assert.True(_mailbox.TryReserveRun(1));
+        Assert.False(_mailbox.TryReserveRun(1));
+        Assert.True(_mailbox.PostBroadcast(shard, new byte[Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)], null));
+        Assert.True(_mailbox.PostBroadcast(shard, new byte[1], null));
+        Assert.False(_mailbox.TryReserveRun(1));
         ValueTask<bool> room = _mailbox.WaitForRoom(1, default);
         Assert.False(room.IsCompleted);
         _mailbox.Drain();
         Assert.True(room.IsCompleted);
-        Assert.Equal(SendResult.Queued, _mailbox.PostBroadcast(shard, [1], null));
+        Assert.True(_mailbox.TryReserveRun(1));
         Assert.True(_mailbox.WaitForRoom(1, default).IsCompleted);
+        _mailbox.GiveBackRun(1);
     }
 
     [Fact]
-    public void A_loop_may_post_four_times_the_limit()
+    public void Room_that_is_given_back_without_a_broadcast_is_told_too()
+    {
+        Assert.True(_mailbox.TryReserveRun(Mailbox.RunLimitBytes));
+        ValueTask<bool> room = _mailbox.WaitForRoom(1, default);
+        Assert.False(room.IsCompleted);
+        _mailbox.GiveBackRun(Mailbox.RunLimitBytes);
+        Assert.True(room.IsCompleted);
+    }
+
+    [Fact]
+    public void A_broadcast_larger_than_the_lane_needs_half_of_it()
+    {
+        Assert.True(_mailbox.TryReserveRun((Mailbox.RunLimitBytes / 2) + 1));
+        Assert.False(_mailbox.TryReserveRun(10 * Mailbox.RunLimitBytes));
+        _mailbox.GiveBackRun((Mailbox.RunLimitBytes / 2) + 1);
+        Assert.True(_mailbox.TryReserveRun(1000));
+        Assert.True(_mailbox.TryReserveRun(10 * Mailbox.RunLimitBytes));
+        Assert.False(_mailbox.TryReserveRun(0));
+    }
+
+    [Fact]
+    public void Runs_that_are_joined_end_at_the_size_of_a_run_and_keep_their_order()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        Mailbox mailbox = engine.GetLoop(0).Mailbox;
+        GroupShard shard = new SessionGroup("g").ShardOf(engine.GetLoop(0));
+        for (int i = 0; i < 100; i++)
+        {
+            Assert.True(mailbox.TryReserveRun(2_000));
+            Assert.True(mailbox.PostBroadcast(shard, new byte[2_000], null));
+        }
+
+        // 200,000 bytes: chunks of 64, 64 and 128 KiB, of which a run takes at most 64.
+        Assert.Equal(4, mailbox.WaitingItems);
+    }
+
+    [Fact]
+    public void A_session_on_another_loop_is_held_above_a_mark_and_read_again_when_that_loop_has_drained()
     {
         MemoryEngine engine = new(1, loops: 2, faults: MemoryFaults.None);
-        Mailbox target = engine.GetLoop(1).Mailbox;
-        Connection connection = new(engine.GetLoop(1));
+        MemoryEndPoint here = new("here");
         List<SendResult> results = [];
-        engine.GetLoop(0).Post(() =>
+        Script relay = new()
         {
-            for (int i = 0; i < 5; i++) results.Add(target.PostSend(connection, Nobody, new byte[Mailbox.LimitBytes], default));
-        });
-        engine.GetLoop(0).RunTurnHere();
-        Assert.Equal([SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Full], results);
+            WhenReceived = (session, _) =>
+            {
+                Loop other = engine.GetLoop(1 - session.Loop.Index);
+                Connection nobody = new(other);
+                for (int i = 0; i < 20; i++) results.Add(other.Mailbox.PostSend(nobody, Nobody, new byte[Mailbox.PaceBytes / 10], default));
+            },
+        };
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = here }, () => relay);
+        engine.Run(server.StartAsync());
+        MemoryPeer peer = engine.Dial(here);
+        peer.Write([1]);
+        engine.RunUntil(() => results.Count == 20);
+        Assert.True(relay.Connection!.IsHeldForMailbox);
+        Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
+        engine.RunUntilIdle();
+        Assert.False(relay.Connection!.IsHeldForMailbox);
+        peer.Write([2]);
+        engine.RunUntilIdle();
+        Assert.Equal(40, results.Count);
+        engine.Run(engine.DisposeAsync());
     }
 
     [Fact]
@@ -128,7 +282,8 @@ public sealed class MailboxTests
         Assert.False(_mailbox.PostControl((_, _, _, _) => runs++));
         Assert.False(_mailbox.PostItem(DataKind.Close, _connection, Nobody));
         Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody, [1], default));
-        Assert.Equal(SendResult.Closed, _mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), [1], null));
+        Assert.True(_mailbox.TryReserveRun(1));
+        Assert.False(_mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), [1], null));
         Assert.Equal(1, runs);
     }
 

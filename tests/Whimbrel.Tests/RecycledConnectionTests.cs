@@ -15,6 +15,7 @@ public sealed class RecycledConnectionTests
     {
         ["_session"] = "the tenant itself",
         ["_foreign"] = "has the generation",
+        ["RoomOwedTo"] = "the mailbox's: names a tenant by its generation, and is none of the next",
         ["Generation"] = "counts the tenants",
         ["SlotGeneration"] = "counts the residents of the slot",
         ["_moves"] = "counts, and only odd or even matters",
@@ -26,6 +27,7 @@ public sealed class RecycledConnectionTests
     // Not made dirty by force: what the loop and the queue know of them must agree, and they are in order before the last callback comes.
     private static readonly Dictionary<string, string> s_inOrderBefore = new()
     {
+        ["RoomOwedTo"] = "the mailbox's: names a tenant by its generation, and is none of the next",
         ["Generation"] = "counts the tenants",
         ["Slot"] = "the engine has freed it",
         ["SlotGeneration"] = "counts the residents of the slot",

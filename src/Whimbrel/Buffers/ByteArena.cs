@@ -3,50 +3,81 @@ using System.Runtime.InteropServices;
 namespace Whimbrel.Buffers;
 
 /// <summary>
-/// A growing run of native bytes, emptied as a whole: where messages from other threads wait in a mailbox.
-/// Doubles when full, shrinks to the start size when it was emptied after having grown. Its mailbox guards it.
+/// A growing heap of native bytes, emptied as a whole: where messages from other threads wait in a mailbox. Each message lies in one
+/// piece. It grows by chunks, each as large as all before, so that nothing is copied twice, and keeps
+/// <see cref="KeptBytes"/> of them when it is emptied. Its mailbox guards it.
 /// </summary>
 internal sealed unsafe class ByteArena
 {
-    private const int StartBytes = 16 * 1024;
+    internal const int KeptBytes = 512 * 1024;
 
-    private byte* _memory;
-    private int _capacity;
+    private const int FirstBytes = 64 * 1024;
+    private const int MostBytes = 1024 * 1024;
 
-    internal int Length { get; private set; }
+    private Chunk[] _chunks = new Chunk[4];
+    private int _count;
+    private int _current;
 
-    // Safe: grows before it copies; offsets are used only until Reset, by the loop that drains this arena.
-    internal int Append(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    /// <summary>Memory it holds now.</summary>
+    internal long Capacity { get; private set; }
+
+    /// <summary>Copies the two, one behind the other.</summary>
+    /// <returns>Where they lie: behind what was appended last, if it has the same chunk.</returns>
+    // Safe: a chunk has the room before it is written to; places are used only until Reset, by the loop that drains this arena.
+    internal (int Chunk, int Offset) Append(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
-        int offset = Length;
-        int needed = checked(offset + head.Length + body.Length);
-        if (needed > _capacity)
+        int length = checked(head.Length + body.Length);
+        while (_current < _count && _chunks[_current].Capacity - _chunks[_current].Length < length) _current++;
+        if (_current == _count) AddChunk(length);
+        ref Chunk chunk = ref _chunks[_current];
+        int offset = chunk.Length;
+        head.CopyTo(new Span<byte>(chunk.Memory + offset, head.Length));
+        body.CopyTo(new Span<byte>(chunk.Memory + offset + head.Length, body.Length));
+        chunk.Length += length;
+        return (_current, offset);
+    }
+
+    private void AddChunk(int length)
+    {
+        if (_count == _chunks.Length) Array.Resize(ref _chunks, _count * 2);
+        int capacity = Math.Max(length, (int)Math.Clamp(Capacity, FirstBytes, MostBytes));
+        _chunks[_count++] = new Chunk { Memory = (byte*)NativeMemory.Alloc((nuint)capacity), Capacity = capacity };
+        Capacity += capacity;
+    }
+
+    internal ReadOnlySpan<byte> Slice(int chunk, int offset, int length) => new(_chunks[chunk].Memory + offset, length);
+
+    internal void Reset() => Empty(KeptBytes);
+
+    internal void Free() => Empty(0);
+
+    private void Empty(int most)
+    {
+        int kept = 0;
+        Capacity = 0;
+        for (int i = 0; i < _count; i++)
         {
-            int capacity = Math.Max(StartBytes, _capacity);
-            while (capacity < needed) capacity = checked(capacity * 2);
-            _memory = (byte*)NativeMemory.Realloc(_memory, (nuint)capacity);
-            _capacity = capacity;
+            Chunk chunk = _chunks[i];
+            if (Capacity + chunk.Capacity > most)
+            {
+                NativeMemory.Free(chunk.Memory);
+                continue;
+            }
+
+            Capacity += chunk.Capacity;
+            chunk.Length = 0;
+            _chunks[kept++] = chunk;
         }
 
-        head.CopyTo(new Span<byte>(_memory + offset, head.Length));
-        body.CopyTo(new Span<byte>(_memory + offset + head.Length, body.Length));
-        Length = needed;
-        return offset;
+        _chunks.AsSpan(kept, _count - kept).Clear();
+        _count = kept;
+        _current = 0;
     }
 
-    internal ReadOnlySpan<byte> Slice(int offset, int length) => new(_memory + offset, length);
-
-    internal void Reset()
+    private struct Chunk
     {
-        Length = 0;
-        if (_capacity > 16 * StartBytes) Free();
-    }
-
-    internal void Free()
-    {
-        NativeMemory.Free(_memory);
-        _memory = null;
-        _capacity = 0;
-        Length = 0;
+        internal byte* Memory;
+        internal int Capacity;
+        internal int Length;
     }
 }

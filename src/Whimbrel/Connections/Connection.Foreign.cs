@@ -87,9 +87,9 @@ internal sealed partial class Connection
         SendResult result = TryReserveForeign(length, generation);
         if (result != SendResult.Queued) return result;
         Strand.CurrentOf(this, generation)?.SendsOwned(length);
-        if (Loop.Mailbox.PostOwned(this, generation, owner, length)) return SendResult.Queued;
-        ReleaseForeign(length, generation);
-        return SendResult.Closed;
+        result = Loop.Mailbox.PostOwned(this, generation, owner, length);
+        if (result != SendResult.Queued) TakeBackForeign(length, generation);
+        return result;
     }
 
     internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int length)
@@ -142,10 +142,28 @@ internal sealed partial class Connection
         int length = checked(head.Length + body.Length);
         SendResult result = TryReserveForeign(length, generation, mayWait);
         if (result != SendResult.Queued) return result;
-        if (Strand.CurrentOf(this, generation) is { } strand && strand.TryGather(head, body)) return SendResult.Queued;
-        result = Loop.Mailbox.PostSend(this, generation, head, body);
-        if (result != SendResult.Queued) ReleaseForeign(length, generation);
+        if (Strand.CurrentOf(this, generation) is { } strand)
+        {
+            if (!Loop.Mailbox.HasRoomFor(this, generation, mayWait))
+            {
+                TakeBackForeign(length, generation);
+                return SendResult.Full;
+            }
+
+            if (strand.TryGather(head, body)) return SendResult.Queued;
+        }
+
+        result = Loop.Mailbox.PostSend(this, generation, head, body, mayWait);
+        if (result != SendResult.Queued) TakeBackForeign(length, generation);
         return result;
+    }
+
+    /// <summary>The mailbox did not take what was reserved. Who waits until nothing of other threads is under way is told, for no item will.</summary>
+    private void TakeBackForeign(int length, uint generation)
+    {
+        ReleaseForeign(length, generation);
+        if (Volatile.Read(ref _operationCount) == 0 && ((ulong)Volatile.Read(ref _foreign) & ClosedBit) == 0) return;
+        Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
     }
 
     /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>

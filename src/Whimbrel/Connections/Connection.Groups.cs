@@ -49,7 +49,7 @@ internal sealed unsafe partial class Connection
         if (_firstOperation is not null)
         {
             // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
-            Loop.Counters.BroadcastsDropped += messages.Length;
+            _shard.BroadcastsDropped += messages.Length;
             return false;
         }
 
@@ -57,7 +57,7 @@ internal sealed unsafe partial class Connection
         {
             // With Disconnect the first that does not fit ends it all, whatever fitted before.
             if (messages.Length > 1 && _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return AppendFitting(run, start, messages);
-            Loop.Counters.BroadcastsDropped += messages.Length;
+            _shard.BroadcastsDropped += messages.Length;
             OverLimit();
             return false;
         }

@@ -39,6 +39,13 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
+    internal override void RoomAgain()
+    {
+        if ((_hooks & SessionHooks.Drained) == 0) return;
+        _drainOwed = true;
+        Loop.Schedule(this);
+    }
+
     /// <summary>In the completion phase. Drained means that nothing is pending now, also not of other threads.</summary>
     private void TellSent()
     {

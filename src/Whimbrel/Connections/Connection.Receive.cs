@@ -24,6 +24,9 @@ internal sealed partial class Connection
 
     internal bool IsPaused => (_gate & ReceiveGate.User) != 0;
 
+    /// <summary>Not read because another loop has not caught up with what its session sent there.</summary>
+    internal bool IsHeldForMailbox => (_gate & ReceiveGate.Mailbox) != 0;
+
     /// <summary>Not read because of its own full queue (contract 9).</summary>
     internal bool IsHeldBack => (_gate & ReceiveGate.BackPressure) != 0;
 

@@ -15,8 +15,12 @@ internal sealed class GroupShard
     private const long BacklogClip = 2 * BacklogMark;
 
     private readonly bool _isHost;
-    private Connection[] _members = [];
+
+    // The first _end places; one that was left during a walk is empty until the outermost walk has ended.
+    private Connection?[] _members = [];
+    private int _end;
     private int _count;
+    private int _walks;
     private Run? _run;
     private int _lease;
     private long _sentAtCongestion;
@@ -37,7 +41,21 @@ internal sealed class GroupShard
 
     internal int Count => Volatile.Read(ref _count);
 
-    internal ReadOnlySpan<Connection> Members => _members.AsSpan(0, _count);
+    /// <summary>The members of now: a copy, for who ends or tells them.</summary>
+    internal Connection[] Members
+    {
+        get
+        {
+            Connection[] members = new Connection[_count];
+            int count = 0;
+            for (int i = 0; i < _end; i++)
+            {
+                if (_members[i] is { } member) members[count++] = member;
+            }
+
+            return members;
+        }
+    }
 
     /// <summary>The typical member is behind: producers that ask should wait. Any thread.</summary>
     internal bool IsCongested => Volatile.Read(ref _isCongested);
@@ -82,9 +100,9 @@ internal sealed class GroupShard
     internal void Add(Connection connection)
     {
         if (Contains(connection)) return;
-        if (_count == _members.Length) Array.Resize(ref _members, Math.Max(4, _count * 2));
-        SetIndex(connection, _count);
-        _members[_count] = connection;
+        if (_end == _members.Length) Array.Resize(ref _members, Math.Max(4, _end * 2));
+        SetIndex(connection, _end);
+        _members[_end++] = connection;
         Volatile.Write(ref _count, _count + 1);
         Group.MemberAdded();
     }
@@ -93,18 +111,34 @@ internal sealed class GroupShard
     {
         int index = IndexOf(connection);
         if (index < 0) return;
-        Connection last = _members[_count - 1];
-        _members[_count - 1] = null!;
-        Volatile.Write(ref _count, _count - 1);
-        if (!ReferenceEquals(last, connection))
-        {
-            _members[index] = last;
-            SetIndex(last, index);
-        }
-
+        _members[index] = null;
+        // In a walk nobody is moved: whoever was moved would be served twice, or not at all.
+        if (_walks == 0) FillPlace(index);
         SetIndex(connection, -1);
+        Volatile.Write(ref _count, _count - 1);
         if (_count == 0) CloseRun();
         Group.MemberRemoved();
+    }
+
+    /// <summary>The last member moves to an empty place; with it go the empty ones at the end.</summary>
+    private void FillPlace(int index)
+    {
+        while (_end > 0 && _members[_end - 1] is null) _end--;
+        if (index >= _end) return;
+        Connection last = _members[--_end]!;
+        _members[_end] = null;
+        _members[index] = last;
+        SetIndex(last, index);
+    }
+
+    /// <summary>The places that were left during a walk are filled when the outermost one has ended.</summary>
+    private void EndWalk()
+    {
+        if (--_walks > 0 || _end == _count) return;
+        for (int i = 0; i < _end; i++)
+        {
+            if (_members[i] is null) FillPlace(i);
+        }
     }
 
     /// <summary>The group was held for this join: it has a member more, or the hold is given back.</summary>
@@ -121,11 +155,14 @@ internal sealed class GroupShard
 
     internal void DrainLeaveAll()
     {
-        // From the end: nobody is moved. Whoever joins meanwhile, told that the last has left, comes behind and stays.
-        for (int i = _count - 1; i >= 0; i--)
+        // Whoever joins meanwhile, told that the last has left, comes behind and stays.
+        _walks++;
+        for (int i = _end - 1; i >= 0; i--)
         {
-            if (i < _count) Remove(_members[i]);
+            if (_members[i] is { } member) Remove(member);
         }
+
+        EndWalk();
     }
 
     // ------------------------------------------------------------------ broadcasts
@@ -172,11 +209,12 @@ internal sealed class GroupShard
         int queued = 0;
         int skipped = 0;
         long backlog = 0;
-        // Downwards: a member that this broadcast ends is not taken out before the completion phase, but stay on the safe side.
-        for (int i = _count - 1; i >= 0; i--)
+        // A predicate, or who hears of a slow member, may make any member leave and others join, or broadcast in between: each
+        // member of now that is still one at its turn is served, once; who joins comes behind the first place of the walk.
+        _walks++;
+        for (int i = _end - 1; i >= 0; i--)
         {
-            if (i >= _count) continue; // a predicate took members out
-            Connection member = _members[i];
+            if (_members[i] is not { } member) continue;
             if (except is not null && ReferenceEquals(member.Session, except)) continue;
             if (predicate is not null && !Matches(predicate, member)) continue;
             // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
@@ -186,6 +224,7 @@ internal sealed class GroupShard
             Loop.FlushIfMany();
         }
 
+        EndWalk();
         if (_count > 0 && backlog / _count > BacklogMark) Congest();
         return new BroadcastResult(queued, skipped);
     }
@@ -249,7 +288,7 @@ internal sealed class GroupShard
     {
         if (_congestionTimer is null) return;
         long backlog = 0;
-        foreach (Connection member in Members) backlog += Math.Min(member.BytesPending, BacklogClip);
+        for (int i = 0; i < _end; i++) backlog += Math.Min(_members[i]?.BytesPending ?? 0, BacklogClip);
         _stillTurns = Loop.Counters.BytesSent == _sentAtCongestion ? _stillTurns + 1 : 0;
         _sentAtCongestion = Loop.Counters.BytesSent;
         if (_count > 0 && backlog / _count > BacklogMark / 2 && _stillTurns < 100) return;

@@ -17,6 +17,7 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal long BytesSent;
     internal long MessagesReceived;
     internal long MessagesSent;
+    internal long BroadcastsDropped;
     internal long Handshakes;
     internal long HandshakesResumed;
     internal long HandshakesFailed;

@@ -25,11 +25,19 @@ internal abstract class Resident
 
     internal bool IsScheduled { get; set; }
 
+    /// <summary>The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.</summary>
+    internal uint RoomOwedTo { get; set; }
+
     /// <summary>The attach that the loop was asked for has ended; 0 or an error number.</summary>
     internal abstract void CompleteAttach(int error);
 
     /// <summary>The descriptor is closed, and no completion follows.</summary>
     internal abstract void CompleteClose();
+
+    /// <summary>The mailbox refused a send of another thread to this tenant, and would not now. Loop's thread, outside of callbacks.</summary>
+    internal virtual void RoomAgain()
+    {
+    }
 
     /// <summary>Does what was noted while no session could be called. Loop's completion phase.</summary>
     internal abstract void RunScheduled();

@@ -121,6 +121,7 @@ internal sealed partial class Strand
         GiveBackReserved();
         if (_lostCount >= Connection.MostLostRooms) Connection.TooManyLost();
         if (_connection.IsRefused(count, _generation)) return default;
+        if (!_loop.Mailbox.HasRoomFor(_connection, _generation, mayWait: false)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
         StrandBlock batch = BatchFor(count);
         _reserved = count;

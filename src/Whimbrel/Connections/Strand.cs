@@ -99,6 +99,14 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>The strand that runs on this thread, or null.</summary>
     internal static Strand? Current => t_current;
 
+    /// <summary>Another strand, or none, is this thread's for a while; gives the one before. For threads that stand for several.</summary>
+    internal static Strand? Exchange(Strand? strand)
+    {
+        Strand? outer = t_current;
+        t_current = strand;
+        return outer;
+    }
+
     /// <summary>The session ended the connection: nothing but the last callback follows. Any thread.</summary>
     internal bool IsEnded => _isEnded;
 

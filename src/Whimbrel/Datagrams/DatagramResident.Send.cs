@@ -203,7 +203,7 @@ internal sealed partial class DatagramResident
         bool hasRoom = Volatile.Read(ref _operationCount) == 0
             && bytes + (mayDrop ? 0 : _queue.Bytes) <= Options.SendLimitBytes
             && datagrams + (mayDrop ? 0 : _queue.Count) <= Options.SendLimitDatagrams;
-        SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data) : SendResult.Full;
+        SendResult result = hasRoom ? Loop.Mailbox.PostDatagrams(this, datagramBytes, in peer, data, mayWait: isFirstTry) : SendResult.Full;
         if (result == SendResult.Queued) return result;
         ReleaseForeign(data.Length, count);
         // A stop may have seen the place that was taken for a moment, and wait for what never comes.
@@ -424,6 +424,12 @@ internal sealed partial class DatagramResident
     {
         if (_isDetaching || _queue.Count == 0 || !IsSendInFlight) return;
         Loop.StartSend(this);
+    }
+
+    internal override void RoomAgain()
+    {
+        _owesDrained = true;
+        Loop.Schedule(this);
     }
 
     /// <summary>What waits for room or for the end. In the completion phase.</summary>

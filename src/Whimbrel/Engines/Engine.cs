@@ -36,6 +36,7 @@ public class Engine : IAsyncDisposable
     private int _threadsToBegin;
     private int _loopsRunning;
     private int _nextLoop = -1;
+    private long _broadcastsRefused;
     private Notice? _fallBack; // told at the first start
     private volatile Life _life;
     private volatile bool _wasStopped;
@@ -61,6 +62,7 @@ public class Engine : IAsyncDisposable
     {
         options.Validate();
         Options = options;
+        MailboxBudget = new MailboxBudget(this, options.MailboxLimitBytes);
         Cpus = options.Cpus is null ? null : [.. options.Cpus];
         (Kind, Reason, _fallBack) = choose(options.Kind);
         KindName = Kind.ToString().ToLowerInvariant();
@@ -79,6 +81,7 @@ public class Engine : IAsyncDisposable
     {
         options.Validate();
         Options = options;
+        MailboxBudget = new MailboxBudget(this, options.MailboxLimitBytes);
         Kind = EngineKind.Auto;
         KindName = kindName;
         Descriptors = DescriptorMargin.None;
@@ -138,6 +141,13 @@ public class Engine : IAsyncDisposable
 
     /// <summary>The options it was made with.</summary>
     public EngineOptions Options { get; }
+
+    /// <summary>What other threads have on their way to the loops, and what was refused. Any thread; a moment old.</summary>
+    public EngineCounters ReadCounters() => new(MailboxBudget.Used, MailboxBudget.Refused, Volatile.Read(ref _broadcastsRefused));
+
+    internal MailboxBudget MailboxBudget { get; }
+
+    internal void CountRefusedBroadcast() => Interlocked.Increment(ref _broadcastsRefused);
 
     internal bool IsStopping => _life == Life.Stopping;
 
@@ -238,6 +248,10 @@ public class Engine : IAsyncDisposable
 
     /// <summary>Before the first handshake: see <see cref="Tls.TlsWarmUp"/>. Never fails. Complete at once where time is the engine's own.</summary>
     internal virtual Task WarmUpTls(Tls.TlsProfile profile) => Tls.TlsWarmUp.OfProcess.For(profile);
+
+    /// <summary>Calls back once, off the loops, when so long has passed, unless it is disposed before. Longer than 49 days is as good as never.</summary>
+    internal virtual IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
+        new Timer(new TimerCallback(callback), state, after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
 
     /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed.</summary>
     internal virtual bool Block(ManualResetEventSlim ended, TimeSpan timeout)

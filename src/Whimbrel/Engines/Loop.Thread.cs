@@ -26,6 +26,9 @@ public abstract partial class Loop
     /// <summary>No thread could be started for it: who ends the failed start ends it.</summary>
     internal bool IsAbandoned { get; set; }
 
+    /// <summary>The caller is the thread that runs this adopted loop; between its turns it counts as the loop for what would be refused.</summary>
+    internal bool IsOwnedHere => IsAdopted && Volatile.Read(ref _ownerThread) == Environment.CurrentManagedThreadId;
+
     private bool HasEnded => IsDone && _scheduled.Count == 0;
 
     // ------------------------------------------------------------------ the caller's thread
@@ -286,17 +289,22 @@ public abstract partial class Loop
         }
     }
 
-    /// <summary>Runs <paramref name="action"/> as no loop's thread (the memory engine's foreign callers).</summary>
+    /// <summary>
+    /// Runs <paramref name="action"/> as the thread of no loop and of no session (the memory engine's foreign callers). Also in the middle of a
+    /// callback: as another thread that gets to run while the callback does.
+    /// </summary>
     internal static void RunOffLoop(Action<object?> action, object? state)
     {
         Loop? outer = t_current;
         t_current = null;
+        Strand? running = Strand.Exchange(null);
         try
         {
             action(state);
         }
         finally
         {
+            Strand.Exchange(running);
             t_current = outer;
         }
     }

@@ -22,7 +22,8 @@ namespace Whimbrel;
 /// <item>After <see cref="Detach"/> has completed, the descriptor is closed and no completion follows.</item>
 /// <item>No verb calls a session. What a verb finds out early (a send that fails) is noted and delivered from the
 /// completion phase, never inside another callback.</item>
-/// <item>A loop never waits for another loop: posts are taken above the limit up to four times it, then refused.</item>
+/// <item>A loop never waits for another loop: what it posts is taken or refused, and a session from whose callbacks it posts more than the other
+/// loop has caught up with is not read until it has.</item>
 /// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, continuations, timers, noted work, flush, TLS
 /// handshakes, wait.</item>
 /// <item>A stale completion (other generation) releases resources only.</item>

@@ -11,7 +11,6 @@ internal sealed class LoopCounters
     internal long ConnectionsOpened;
     internal long ConnectionsClosed;
     internal long BlockedTurns;
-    internal long BroadcastsDropped;
     internal long AcceptErrors;
     internal long AcceptsShed;
     internal long StaleCompletions;

@@ -31,6 +31,9 @@ internal struct DataItem
 {
     internal DataKind Kind;
     internal uint Generation;
+
+    /// <summary>Where its bytes lie in the arena.</summary>
+    internal int Chunk;
     internal int Offset;
     internal int Length;
     internal Connection? Connection;
@@ -44,37 +47,52 @@ internal struct DataItem
 
 /// <summary>
 /// The only place where threads meet. Two lanes: control (drained first, no byte limit) and data, which keeps call
-/// order for each caller: sends, closes, joins, leaves and broadcasts. The data lane holds at most
-/// <see cref="LimitBytes"/> of sends and <see cref="RunLimitBytes"/> of broadcasts; a loop may go to four times that,
-/// because a loop never waits. The loop is woken at most once per turn.
+/// order for each caller: sends, closes, joins, leaves and broadcasts. Sends are charged to the budget that all mailboxes of the engine
+/// share; broadcasts have room for <see cref="RunLimitBytes"/>, which they reserve on all loops before the first is posted. A loop never
+/// waits: it may go to <see cref="LoopFactor"/> times the room for broadcasts, and the session that it posts from is not read while
+/// more than <see cref="PaceBytes"/> of sends, or that room, wait here. The loop is woken at most once per turn.
 /// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
 /// messages end is kept, so that a member at its limit loses no more of them than it has no room for.
 /// </summary>
 internal sealed class Mailbox : IThreadPoolWorkItem
 {
-    internal const int LimitBytes = 1024 * 1024;
-    internal const int RunLimitBytes = Buffers.Run.FixedCapacity;
+    /// <summary>With more sends than this, the sessions of other loops that add to them are held.</summary>
+    internal const int PaceBytes = 1024 * 1024;
+
+    /// <summary>A quarter of the default limit of a send queue: a member that is up to date has room for what one turn brings.</summary>
+    internal const int RunLimitBytes = 256 * 1024;
     internal const int LoopFactor = 4;
+
+    /// <summary>What an item, and what a message of a run, is charged beside its bytes: empty ones have a limit too.</summary>
+    internal const int ItemBytes = 64;
+    internal const int MessageBytes = 16;
+
+    /// <summary>Then the loop does its other work before it drains on.</summary>
+    internal const int DrainBytes = 1024 * 1024;
 
     private const int MessagesKept = 16 * 1024;
 
     private readonly Lock _gate = new();
     private readonly Loop _loop;
+    private readonly MailboxBudget _budget;
 
     private (ControlAction Action, object? First, object? Second, long Value)[] _control = new (ControlAction, object?, object?, long)[16];
     private (ControlAction Action, object? First, object? Second, long Value)[] _controlDraining = new (ControlAction, object?, object?, long)[16];
     private int _controlCount;
 
-    private DataItem[] _data = new DataItem[64];
-    private DataItem[] _dataDraining = new DataItem[64];
-    private int _dataCount;
+    private DataItems _data = new();
+    private DataItems _dataDraining = new();
+    private int _nextToDrain;
     private ByteArena _arena = new();
     private ByteArena _arenaDraining = new();
     private int[] _messageLengths = [];
     private int[] _messageLengthsDraining = [];
     private int _messageCount;
-    private int _sendBytes;
-    private int _runBytes;
+    private long _sendBytes; // charged to the grant
+    private long _granted;
+    private long _grantedDraining;
+    private long _runBytes; // reserved or posted; without the gate
+    private long _runBytesPosted;
 
     private int _sleeping;
     private int _wakeIsQueued;
@@ -82,19 +100,31 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     private volatile bool _any;
     private volatile bool _isClosed;
 
-    // Loops that were refused room or let above the limit: told when the lane was drained.
+    // Sessions on other loops that are not read: released when the lane was drained.
     private List<(Loop Loop, Connection Connection, uint Generation)>? _overcommitted;
+    private List<(Loop Loop, Connection Connection, uint Generation)>? _overcommittedDraining;
 
     // Callers that wait for room (Broadcast, off-loop): completed when the lane was drained.
     private List<RoomWait>? _waitingForRoom;
 
-    internal Mailbox(Loop loop) => _loop = loop;
+    // Whose sends the budget refused: told when it has room.
+    private List<(Resident Resident, uint Generation)>? _refused;
+
+    internal Mailbox(Loop loop)
+    {
+        _loop = loop;
+        _budget = loop.Engine.MailboxBudget;
+    }
 
     internal bool Any => _any;
 
     internal long Wakes { get; private set; }
 
-    internal long Refused { get; private set; }
+    /// <summary>Data items that the next drain takes.</summary>
+    internal int WaitingItems => _data.Count;
+
+    /// <summary>Memory that it holds for bytes and items now: two arenas, two lists.</summary>
+    internal (long Bytes, int Items) Capacity => (_arena.Capacity + _arenaDraining.Capacity, (_data.SegmentCount + _dataDraining.SegmentCount) * DataItems.SegmentItems);
 
     // ------------------------------------------------------------------ posting, any thread
 
@@ -114,27 +144,26 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>Copies the bytes in. The caller has reserved them on the connection.</summary>
-    internal SendResult PostSend(Connection connection, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    internal SendResult PostSend(Connection connection, uint generation, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, bool mayWait = false)
     {
         int length = head.Length + body.Length;
         Loop? caller = Loop.Current;
-        bool above;
+        bool above = false;
+        bool taken;
         lock (_gate)
         {
             if (_isClosed) return SendResult.Closed;
-            above = _sendBytes > 0 && _sendBytes + length > LimitBytes;
-            if (above && (caller is null || _sendBytes + length > LoopFactor * LimitBytes))
+            taken = TryCharge(length, connection, generation, mayWait);
+            if (taken)
             {
-                Refused++;
-                return SendResult.Full;
+                (int chunk, int offset) = _arena.Append(head, body);
+                Add() = new DataItem { Kind = DataKind.Send, Connection = connection, Generation = generation, Chunk = chunk, Offset = offset, Length = length };
+                above = caller is not null && _sendBytes > PaceBytes;
+                if (above) Overcommit(caller!);
             }
-
-            int offset = _arena.Append(head, body);
-            _sendBytes += length;
-            Add() = new DataItem { Kind = DataKind.Send, Connection = connection, Generation = generation, Offset = offset, Length = length };
-            if (above) Overcommit(caller!);
         }
 
+        if (!taken) return Refused(mayWait);
         if (above) caller!.HoldActiveSession();
         WakeIfSleeping();
         return SendResult.Queued;
@@ -142,31 +171,126 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     /// <summary>
     /// Copies the bytes of one datagram, or of a run of one size, in; the peer goes before them. The caller has reserved them on the socket.
-    /// A caller on another loop may go above the limit as with sends, but is not held: it has no reading to stop.
+    /// A caller on another loop is not held: it has no reading to stop.
     /// </summary>
-    internal SendResult PostDatagrams(DatagramResident socket, int datagramBytes, in DatagramPeer peer, ReadOnlySpan<byte> data)
+    internal SendResult PostDatagrams(DatagramResident socket, int datagramBytes, in DatagramPeer peer, ReadOnlySpan<byte> data, bool mayWait = false)
     {
         Span<byte> head = stackalloc byte[DatagramPeer.PackedBytes];
         peer.Pack(head);
         int length = head.Length + data.Length;
-        int limit = Loop.Current is null ? LimitBytes : LoopFactor * LimitBytes;
+        bool taken;
         lock (_gate)
         {
             if (_isClosed) return SendResult.Closed;
-            if (_sendBytes > 0 && _sendBytes + length > limit)
+            taken = TryCharge(length, socket, socket.Generation, mayWait);
+            if (taken)
             {
-                Refused++;
-                return SendResult.Full;
+                (int chunk, int offset) = _arena.Append(head, data);
+                Add() = new DataItem { Kind = DataKind.Datagrams, Payload = socket, Extra = peer.Name, Chunk = chunk, Offset = offset, Length = length, FirstMessage = datagramBytes };
             }
-
-            int offset = _arena.Append(head, data);
-            _sendBytes += length;
-            Add() = new DataItem { Kind = DataKind.Datagrams, Payload = socket, Extra = peer.Name, Offset = offset, Length = length, FirstMessage = datagramBytes };
         }
 
+        if (!taken) return Refused(mayWait);
         WakeIfSleeping();
         return SendResult.Queued;
     }
+
+    // ------------------------------------------------------------------ the budget
+
+    /// <summary>
+    /// Charges a send. False: the budget is used up, and the target is told when it has room; one that may wait needs neither that nor a
+    /// notice. Who owns an adopted loop is never refused between its turns: nobody else would drain for it. Under the gate.
+    /// </summary>
+    private bool TryCharge(int length, Resident target, uint generation, bool mayWait)
+    {
+        long cost = (long)length + ItemBytes;
+        if (_sendBytes + cost > _granted && !TryGrow(cost))
+        {
+            if (_loop.IsOwnedHere) Overdraw(cost);
+            else if (mayWait || !TryOweRoom(cost, target, generation)) return false;
+        }
+
+        _sendBytes += cost;
+        return true;
+    }
+
+    private bool TryGrow(long cost)
+    {
+        long more = _budget.Take(_sendBytes + cost - _granted);
+        _granted += more;
+        return more > 0;
+    }
+
+    private void Overdraw(long cost)
+    {
+        long more = _sendBytes + cost - _granted;
+        if (more <= 0) return;
+        _budget.Overdraw(more);
+        _granted += more;
+    }
+
+    /// <summary>Notes whom to tell, then looks once more: between the two nothing that is given back goes unseen. True: there is room after all.</summary>
+    private bool TryOweRoom(long cost, Resident target, uint generation)
+    {
+        if (target.RoomOwedTo != generation)
+        {
+            target.RoomOwedTo = generation;
+            (_refused ??= []).Add((target, generation));
+        }
+
+        _budget.OweRoom();
+        return TryGrow(cost);
+    }
+
+    private SendResult Refused(bool mayWait)
+    {
+        if (!mayWait) _budget.NoteRefusal();
+        return SendResult.Full;
+    }
+
+    /// <summary>What a callback on the pool sends is charged when it leaves, and cannot be refused then: so it is asked for here. False as in <see cref="PostSend"/>.</summary>
+    internal bool HasRoomFor(Connection connection, uint generation, bool mayWait)
+    {
+        if (!_budget.IsUsedUp) return true;
+        bool hasRoom = false;
+        if (!mayWait)
+        {
+            lock (_gate) hasRoom = TryOweRoom(ItemBytes, connection, generation);
+            if (!hasRoom) _budget.NoteRefusal();
+        }
+
+        return hasRoom;
+    }
+
+    /// <summary>The budget has room: those that it refused here are told, on their loop. Any thread.</summary>
+    internal void TellOfRoom()
+    {
+        lock (_gate)
+        {
+            if (_refused is null) return;
+        }
+
+        PostControl(static (loop, _, _, _) => loop.Mailbox.TellRefused());
+    }
+
+    private void TellRefused()
+    {
+        List<(Resident Resident, uint Generation)>? refused;
+        lock (_gate)
+        {
+            refused = _refused;
+            _refused = null;
+            if (refused is null) return;
+            foreach ((Resident resident, _) in refused) resident.RoomOwedTo = 0;
+        }
+
+        foreach ((Resident resident, uint generation) in refused)
+        {
+            if (resident.Generation == generation) resident.RoomAgain();
+        }
+    }
+
+    // ------------------------------------------------------------------ posting, any thread, what has no bytes here
 
     /// <summary>A datagram that waits for room in its caller's memory: never refused while the loop lives.</summary>
     internal bool PostDatagramOperation(DatagramResident socket, DatagramSendOperation operation)
@@ -194,21 +318,34 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
-    /// <summary>Memory whose ownership moves with the item: nothing is copied, so no byte limit of the mailbox applies.</summary>
-    internal bool PostOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    /// <summary>Memory whose ownership moves with the item: nothing is copied, and it is charged all the same. Not Queued: it stays the caller's.</summary>
+    internal SendResult PostOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
     {
-        if (!AddOwned(connection, generation, owner, length)) return false;
+        bool taken;
+        lock (_gate)
+        {
+            if (_isClosed) return SendResult.Closed;
+            taken = TryCharge(length, connection, generation, mayWait: false);
+            if (taken) Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
+        }
+
+        if (!taken) return Refused(mayWait: false);
         WakeIfSleeping();
-        return true;
+        return SendResult.Queued;
     }
 
     /// <summary>
-    /// The same for what a callback on the thread pool has sent. A loop that sleeps is woken behind the callbacks that are
+    /// The same for what a callback on the thread pool has sent, which is never refused: <see cref="HasRoomFor"/> was asked. A loop that sleeps is woken behind the callbacks that are
     /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it.
     /// </summary>
     internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
     {
-        if (!AddOwned(connection, generation, owner, length)) return false;
+        lock (_gate)
+        {
+            if (_isClosed) return false;
+            AddOwned(connection, generation, owner, length);
+        }
+
         Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
         return true;
@@ -223,7 +360,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         lock (_gate)
         {
             if (_isClosed) return false;
-            if (owner is not null) Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
+            if (owner is not null) AddOwned(connection, generation, owner, length);
             Add() = new DataItem { Kind = DataKind.Upgrade, Connection = connection, Generation = generation, Payload = upgrade };
         }
 
@@ -251,63 +388,100 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         WakeIfSleeping();
     }
 
-    private bool AddOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    private void AddOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
     {
-        lock (_gate)
-        {
-            if (_isClosed) return false;
-            Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
-            return true;
-        }
+        Overdraw(length + ItemBytes);
+        _sendBytes += length + ItemBytes;
+        Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
     }
 
-    /// <summary>Joins the run of the previous item if it is the same group's, else starts one.</summary>
+    // ------------------------------------------------------------------ broadcasts, any thread
+
+    /// <summary>
+    /// Takes room for one broadcast, before anything is copied anywhere, so that all loops take it or none. Ends in
+    /// <see cref="PostBroadcast"/> or <see cref="GiveBackRun"/>.
+    /// </summary>
+    internal bool TryReserveRun(int length)
+    {
+        long limit = Loop.Current is null ? RunLimitBytes : LoopFactor * RunLimitBytes;
+        if (_loop.IsOwnedHere) limit = Math.Max(_budget.Limit, LoopFactor * RunLimitBytes);
+        long taken = Volatile.Read(ref _runBytes);
+        while (HasRunRoom(taken, length, limit))
+        {
+            long seen = Interlocked.CompareExchange(ref _runBytes, taken + RunCost(length), taken);
+            if (seen == taken) return true;
+            taken = seen;
+        }
+
+        return false;
+    }
+
+    /// <summary>A larger one than half of the room needs that half: small ones without end do not keep it out.</summary>
+    private static bool HasRunRoom(long taken, int length, long limit) => taken + Math.Min(RunCost(length), limit / 2) <= limit;
+
+    private static long RunCost(int length) => (long)length + MessageBytes;
+
+    /// <summary>Another loop had no room for it.</summary>
+    internal void GiveBackRun(int length)
+    {
+        Interlocked.Add(ref _runBytes, -RunCost(length));
+        List<RoomWait>? waiting;
+        lock (_gate) waiting = TakeWaiting();
+        Complete(waiting);
+    }
+
+    /// <summary>Joins the run of the previous item if it is the same group's, else starts one. Room was reserved. False: the loop has ended, and has no members.</summary>
     /// <param name="shard">The members.</param>
     /// <param name="data">One message.</param>
     /// <param name="extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null.</param>
-    internal SendResult PostBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
+    internal bool PostBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
     {
         Loop? caller = Loop.Current;
-        bool above;
+        bool above = false;
+        bool isClosed;
         lock (_gate)
         {
-            if (_isClosed) return SendResult.Closed;
-            above = _runBytes > 0 && _runBytes + data.Length > RunLimitBytes;
-            if (above && (caller is null || _runBytes + data.Length > LoopFactor * RunLimitBytes))
+            isClosed = _isClosed;
+            if (!isClosed)
             {
-                Refused++;
-                return SendResult.Full;
+                AppendBroadcast(shard, data, extra);
+                _runBytesPosted += RunCost(data.Length);
+                above = caller is not null && _runBytesPosted > RunLimitBytes;
+                if (above) Overcommit(caller!);
             }
+        }
 
-            AppendBroadcast(shard, data, extra);
-            _runBytes += data.Length;
-            if (above) Overcommit(caller!);
+        if (isClosed)
+        {
+            GiveBackRun(data.Length);
+            return false;
         }
 
         if (above) caller!.HoldActiveSession();
         WakeIfSleeping();
-        return SendResult.Queued;
+        return true;
     }
 
     private void AppendBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
     {
-        int offset = _arena.Append(data, default);
+        (int chunk, int offset) = _arena.Append(data, default);
         if (_messageCount == _messageLengths.Length) Array.Resize(ref _messageLengths, Math.Max(64, _messageCount * 2));
         _messageLengths[_messageCount++] = data.Length;
-        if (_dataCount > 0)
+        if (_data.Count > 0)
         {
             // An operation counts for itself: it is a new object each time, and so never joins.
-            ref DataItem last = ref _data[_dataCount - 1];
-            if (last.Kind == DataKind.Broadcast && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra))
+            ref DataItem last = ref _data[_data.Count - 1];
+            // Its bytes are the arena's last ones: the new ones follow directly, unless a chunk has ended in between.
+            if (last.Kind == DataKind.Broadcast && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra)
+                && last.Chunk == chunk && last.Length + data.Length <= Buffers.Run.FixedCapacity)
             {
-                // Its bytes are the arena's last ones: the new ones follow directly.
                 last.Length += data.Length;
                 last.Messages++;
                 return;
             }
         }
 
-        Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Offset = offset, Length = data.Length, FirstMessage = _messageCount - 1, Messages = 1 };
+        Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = _messageCount - 1, Messages = 1 };
     }
 
     private void Overcommit(Loop caller)
@@ -320,9 +494,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     private ref DataItem Add()
     {
-        if (_dataCount == _data.Length) Array.Resize(ref _data, _dataCount * 2);
         _any = true;
-        return ref _data[_dataCount++];
+        return ref _data.Add();
     }
 
     private void WakeIfSleeping()
@@ -348,18 +521,22 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     // ------------------------------------------------------------------ waiting for room, any thread but a loop's
 
     /// <summary>Completes when the lane was drained. At once when there is room for <paramref name="length"/> bytes of broadcast.</summary>
-    internal ValueTask<bool> WaitForRoom(int length, CancellationToken cancellation)
+    internal ValueTask<bool> WaitForRoom(int length, CancellationToken cancellation) => WaitForRoom(length, Timeout.InfiniteTimeSpan, cancellation);
+
+    /// <summary>The same, for at most so long: then it gives false.</summary>
+    internal ValueTask<bool> WaitForRoom(int length, TimeSpan timeout, CancellationToken cancellation)
     {
         RoomWait wait;
         lock (_gate)
         {
-            if (_isClosed) return new ValueTask<bool>(false);
-            if (_runBytes == 0 || _runBytes + length <= RunLimitBytes) return new ValueTask<bool>(true);
+            if (_isClosed) return new ValueTask<bool>(true);
+            if (HasRunRoom(Volatile.Read(ref _runBytes), length, RunLimitBytes)) return new ValueTask<bool>(true);
             wait = new RoomWait(_loop.Engine);
             (_waitingForRoom ??= []).Add(wait);
         }
 
         ValueTask<bool> task = wait.Task;
+        wait.WatchTime(timeout);
         wait.WatchCancellation(cancellation);
         return task;
     }
@@ -377,31 +554,23 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     internal void Woke() => Volatile.Write(ref _sleeping, 0);
 
-    /// <summary>Runs everything that was posted before the call. Control first.</summary>
+    /// <summary>
+    /// Runs what was posted before the call, control first. Of data at most some <see cref="DrainBytes"/>: what is left then is
+    /// drained on by the next call, before what was posted after it.
+    /// </summary>
     internal void Drain()
     {
         int controls;
-        int items;
-        List<(Loop Loop, Connection Connection, uint Generation)>? overcommitted;
-        List<RoomWait>? waiting;
+        List<RoomWait>? waiting = null;
+        bool isNext = _nextToDrain == 0;
         lock (_gate)
         {
-            _any = false;
+            // With a rest to drain first, what was posted since stays where it is.
+            _any = !isNext;
             (_control, _controlDraining) = (_controlDraining, _control);
-            (_data, _dataDraining) = (_dataDraining, _data);
-            (_arena, _arenaDraining) = (_arenaDraining, _arena);
-            (_messageLengths, _messageLengthsDraining) = (_messageLengthsDraining, _messageLengths);
             controls = _controlCount;
-            items = _dataCount;
             _controlCount = 0;
-            _dataCount = 0;
-            _messageCount = 0;
-            _sendBytes = 0;
-            _runBytes = 0;
-            overcommitted = _overcommitted;
-            _overcommitted = null;
-            waiting = _waitingForRoom;
-            _waitingForRoom = null;
+            if (isNext) waiting = SwapData();
         }
 
         for (int i = 0; i < controls; i++)
@@ -411,21 +580,68 @@ internal sealed class Mailbox : IThreadPoolWorkItem
             _loop.RunControl(action, first, second, value);
         }
 
-        for (int i = 0; i < items; i++)
+        DrainData();
+        Complete(waiting);
+    }
+
+    /// <summary>What was posted is to be drained now, and there is room for more. Under the gate.</summary>
+    private List<RoomWait>? SwapData()
+    {
+        (_data, _dataDraining) = (_dataDraining, _data);
+        (_arena, _arenaDraining) = (_arenaDraining, _arena);
+        (_messageLengths, _messageLengthsDraining) = (_messageLengthsDraining, _messageLengths);
+        _messageCount = 0;
+        _grantedDraining = _granted;
+        _granted = 0;
+        _sendBytes = 0;
+        Interlocked.Add(ref _runBytes, -_runBytesPosted);
+        _runBytesPosted = 0;
+        _overcommittedDraining = _overcommitted;
+        _overcommitted = null;
+        return TakeWaiting();
+    }
+
+    private void DrainData()
+    {
+        long bytes = 0;
+        while (_nextToDrain < _dataDraining.Count)
         {
-            DataItem item = _dataDraining[i];
-            _dataDraining[i] = default;
+            if (bytes >= DrainBytes)
+            {
+                // Nobody sleeps over it: the loop looks at this before it does.
+                _any = true;
+                return;
+            }
+
+            ref DataItem place = ref _dataDraining[_nextToDrain++];
+            DataItem item = place;
+            place = default;
+            bytes += item.Length + ItemBytes;
             _loop.RunItem(this, item);
         }
 
+        _nextToDrain = 0;
+        _dataDraining.Reset();
         _arenaDraining.Reset();
         // As the arena: what a burst of tiny messages made it grow to is not kept.
         if (_messageLengthsDraining.Length > MessagesKept) _messageLengthsDraining = [];
-        if (overcommitted is not null) Release(overcommitted);
-        if (waiting is not null)
-        {
-            foreach (RoomWait wait in waiting) wait.TryComplete();
-        }
+        if (_grantedDraining > 0) _budget.GiveBack(_grantedDraining);
+        _grantedDraining = 0;
+        if (_overcommittedDraining is { } overcommitted) Release(overcommitted);
+        _overcommittedDraining = null;
+    }
+
+    private List<RoomWait>? TakeWaiting()
+    {
+        List<RoomWait>? waiting = _waitingForRoom;
+        _waitingForRoom = null;
+        return waiting;
+    }
+
+    private static void Complete(List<RoomWait>? waiting)
+    {
+        if (waiting is null) return;
+        foreach (RoomWait wait in waiting) wait.TryComplete();
     }
 
     internal void Run(in DataItem item)
@@ -433,7 +649,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         switch (item.Kind)
         {
             case DataKind.Send:
-                item.Connection!.DrainSend(item.Generation, _arenaDraining.Slice(item.Offset, item.Length));
+                item.Connection!.DrainSend(item.Generation, _arenaDraining.Slice(item.Chunk, item.Offset, item.Length));
                 break;
             case DataKind.SendOwned:
                 item.Connection!.DrainOwned(item.Generation, (IMemoryOwner<byte>)item.Payload!, item.Length);
@@ -455,7 +671,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.Broadcast:
                 ((GroupShard)item.Payload!).DrainBroadcast(
-                    _arenaDraining.Slice(item.Offset, item.Length),
+                    _arenaDraining.Slice(item.Chunk, item.Offset, item.Length),
                     _messageLengthsDraining.AsSpan(item.FirstMessage, item.Messages),
                     item.Extra);
                 break;
@@ -469,7 +685,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 item.Connection!.DrainUpgrade(item.Generation, (TlsUpgrade)item.Payload!);
                 break;
             case DataKind.Datagrams:
-                ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Offset, item.Length);
+                ReadOnlySpan<byte> datagrams = _arenaDraining.Slice(item.Chunk, item.Offset, item.Length);
                 ((DatagramResident)item.Payload!).DrainDatagrams(datagrams[DatagramPeer.PackedBytes..], item.FirstMessage, DatagramPeer.Unpack(datagrams, (UnixName?)item.Extra));
                 break;
             case DataKind.Offer:
@@ -497,7 +713,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     internal void Close()
     {
         lock (_gate) _isClosed = true;
-        Drain();
+        do Drain();
+        while (_any);
         lock (_gate)
         {
             _arena.Free();

@@ -307,6 +307,83 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         rig.Join();
     }, loops: 1);
 
+    [Fact, Contract(17)]
+    public void A_broadcast_is_taken_by_all_loops_or_by_none() => Run(rig =>
+    {
+        const int Message = 16 * 1024;
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 8);
+        Loop full = pairs[0].Session.Loop;
+        SessionGroup some = new();
+        List<(RecordingSession Session, Peer Peer)> inSome = [.. pairs.Where(p => p.Session.Loop == full)];
+        foreach ((RecordingSession session, _) in inSome) some.Join(session);
+        rig.Until(() => some.Count == inSome.Count, "the members of one loop");
+        int filled = 0;
+        using ManualResetEventSlim goOn = new();
+        // Real loops stand still meanwhile, virtual ones are not run.
+        for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++) rig.Engine.GetLoop(i).Post(goOn.Wait);
+        long refused = rig.Engine.ReadCounters().BroadcastsRefused;
+        Task<BroadcastResult>? timed = null;
+        rig.Elsewhere(() =>
+        {
+            while (some.Broadcast(new byte[Message]) == SendResult.Queued) filled++;
+            Assert.Equal(SendResult.Full, server.Broadcast(new byte[Message]));
+            Assert.Equal(SendResult.Full, server.Broadcast(new byte[Message], static _ => true));
+            Assert.Equal(new BroadcastResult(0, 0, SendResult.Full), server.Sessions.BroadcastAsync(new byte[Message], TimeSpan.Zero).Result);
+            if (!rig.IsVirtual) timed = server.Sessions.BroadcastAsync(new string('x', Message), TimeSpan.FromMilliseconds(20)).AsTask();
+        });
+        rig.Join();
+        if (timed is not null)
+        {
+            rig.Until(() => timed.IsCompleted, "the time to pass, though the loops stand");
+            Assert.Equal(SendResult.Full, timed.Result.Result);
+        }
+
+        goOn.Set();
+        Assert.Equal(timed is null ? 4 : 5, rig.Engine.ReadCounters().BroadcastsRefused - refused);
+        Assert.Equal(new BroadcastResult(8, 0), rig.Await(server.Sessions.BroadcastAsync("end", TimeSpan.FromSeconds(20))));
+        foreach ((RecordingSession session, Peer peer) in pairs)
+        {
+            if (session.Loop == full) Assert.Equal(new byte[filled * Message], peer.Read(filled * Message));
+            Assert.Equal("end", peer.ReadText(3));
+        }
+
+        rig.Settle();
+        Assert.All(pairs, static p => Assert.Equal(-1, p.Peer.TryRead(new byte[1])));
+    });
+
+    [Fact, Contract(17)]
+    public void A_producer_that_sends_again_what_was_refused_reaches_everybody_once() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 8);
+        byte[] all = Pattern(600_000, 13);
+        int at = 0;
+        int refused = 0;
+        using ManualResetEventSlim goOn = new();
+        if (!rig.IsVirtual) rig.Engine.GetLoop(1).Post(goOn.Wait);
+        Repeat(rig, () =>
+        {
+            for (int i = 0; i < 60 && at < all.Length; i++)
+            {
+                int length = Math.Min(all.Length - at, 1000 + (i * 17));
+                if (server.Broadcast(all.AsSpan(at, length)) == SendResult.Full)
+                {
+                    if (++refused == 3) goOn.Set();
+                    return false;
+                }
+
+                at += length;
+            }
+
+            return at == all.Length;
+        });
+        foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(all.Length).AsSpan().SequenceEqual(all));
+        rig.Join();
+        if (!rig.IsVirtual) Assert.True(refused >= 3);
+        Assert.Equal(0, server.ReadCounters().BroadcastsDropped);
+        rig.Settle();
+        Assert.All(pairs, static p => Assert.Equal(-1, p.Peer.TryRead(new byte[1])));
+    });
+
     [Theory, Contract(17)]
     [InlineData(64 * 1024, true)]
     [InlineData((64 * 1024) + 1, true)]

@@ -141,6 +141,45 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(expected, session.BytesPending);
     });
 
+    [Theory, Contract(8)]
+    [InlineData(500, 8 * 1024, 1)]
+    [InlineData(100, 50 * 1024, 5)]
+    public void What_another_thread_sends_to_many_idle_sessions_is_all_taken(int sessions, int bytes, int bursts) => Run(rig =>
+    {
+        if (rig.IsVirtual) sessions = Math.Min(sessions, 300); // seeds repeat it
+        RecordingServer server = rig.Serve();
+        List<(RecordingSession Session, Peer Peer)> pairs = [];
+        for (int i = 0; i < sessions; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            pairs.Add((server.Connected(i), peer));
+        }
+
+        byte[] message = Pattern(bytes);
+        for (int burst = 0; burst < bursts; burst++)
+        {
+            int taken = 0;
+            using ManualResetEventSlim goOn = new();
+            // No loop gets to anything before all is sent. In virtual time other threads do all they do in one step anyway.
+            for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++) rig.Engine.GetLoop(i).Post(goOn.Wait);
+            rig.Elsewhere(() =>
+            {
+                foreach ((RecordingSession session, _) in pairs)
+                {
+                    if (session.Send(message) == SendResult.Queued && session.BytesPending == bytes) taken++;
+                }
+
+                goOn.Set();
+            });
+            rig.Join();
+            Assert.Equal(sessions, taken);
+            foreach ((_, Peer peer) in pairs) Assert.True(peer.Read(bytes).AsSpan().SequenceEqual(message));
+            foreach ((RecordingSession session, _) in pairs) rig.Until(() => session.BytesPending == 0, "all to be sent");
+        }
+
+        Assert.Equal(0, rig.Engine.ReadCounters().SendsRefused);
+    });
+
     [Fact, Contract(8)]
     public void BytesPending_counts_every_kind_of_send_and_is_zero_when_the_peer_has_read_all() => Run(rig =>
     {
@@ -251,6 +290,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal(Limit, slow.BytesPending);
         }
 
+        Assert.Equal(1, server.ReadCounters().BroadcastsDropped);
         slowPeer.Close();
     });
 

@@ -1,0 +1,35 @@
+namespace Whimbrel.Engines;
+
+/// <summary>
+/// A growing list of items in segments: a burst copies nothing that is there already, and what it made it grow to is not
+/// kept. Its mailbox guards it.
+/// </summary>
+internal sealed class DataItems
+{
+    internal const int SegmentItems = 512;
+    internal const int SegmentsKept = 16;
+
+    private DataItem[]?[] _segments = [];
+
+    internal int Count { get; private set; }
+
+    /// <summary>Segments that hold memory now.</summary>
+    internal int SegmentCount => Array.FindLastIndex(_segments, static s => s is not null) + 1;
+
+    internal ref DataItem this[int index] => ref _segments[index / SegmentItems]![index % SegmentItems];
+
+    internal ref DataItem Add()
+    {
+        int segment = Count / SegmentItems;
+        if (segment == _segments.Length) Array.Resize(ref _segments, Math.Max(4, segment * 2));
+        _segments[segment] ??= new DataItem[SegmentItems];
+        return ref _segments[segment]![Count++ % SegmentItems];
+    }
+
+    /// <summary>Every item was set to its default by who ran it.</summary>
+    internal void Reset()
+    {
+        if (Count > SegmentItems * SegmentsKept) Array.Resize(ref _segments, SegmentsKept);
+        Count = 0;
+    }
+}
