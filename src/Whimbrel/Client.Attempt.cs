@@ -97,7 +97,7 @@ public partial class Client
         internal void Cancel() => Volatile.Read(ref _loop)?.PostControl(
             static (_, a, _, _) =>
             {
-                if (((Attempt)a!).Session?.Connection is { State: ConnectionState.Connecting or ConnectionState.Handshaking } connection) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
+                if (((Attempt)a!).Session?.Connection is { IsBeginning: true } connection) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
             },
             this);
 

@@ -72,7 +72,8 @@ public partial class Server
         internal ServerCounters ReadCounters()
         {
             long bytesReceived = 0, bytesSent = 0, messagesReceived = 0, messagesSent = 0, handshakes = 0, resumed = 0, failed = 0, dropped = 0;
-            int shaking = 0;
+            long silentClosed = 0;
+            int shaking = 0, silent = 0;
             foreach (HostShard shard in Shards)
             {
                 bytesReceived += Volatile.Read(ref shard.BytesReceived);
@@ -84,12 +85,14 @@ public partial class Server
                 failed += Volatile.Read(ref shard.HandshakesFailed);
                 shaking += shard.Shaking.Count;
                 dropped += Volatile.Read(ref shard.BroadcastsDropped);
+                silent += shard.Silent.Count;
+                silentClosed += Volatile.Read(ref shard.SilentClosed);
             }
 
             return new ServerCounters(
                 Live, AcceptedCount, RejectedCount, Volatile.Read(ref _refused), SlowConsumers,
                 bytesReceived, bytesSent, messagesReceived, Options.CountSends ? messagesSent : null,
-                handshakes, resumed, failed, shaking, Volatile.Read(ref _shed), UserExceptions, dropped);
+                handshakes, resumed, failed, shaking, silent, silentClosed, Volatile.Read(ref _shed), UserExceptions, dropped);
         }
 
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
@@ -336,7 +339,8 @@ public partial class Server
         internal override void SessionDisconnecting(Session session, CloseReason reason) =>
             Tell((session, reason), static (owner, s) => owner.OnDisconnecting(s.session, s.reason));
 
-        internal override void SessionReplaced(Session old, Session next) => _byId[next.Id] = next;
+        // One that is not connected yet is found by nobody.
+        internal override void SessionReplaced(Session old, Session next) => _byId.TryUpdate(next.Id, next, old);
 
         internal override void SessionEnding(Session session) => _byId.TryRemove(session.Id, out _);
 

@@ -19,7 +19,9 @@ namespace Whimbrel;
 /// <param name="TlsHandshakes">TLS handshakes that succeeded.</param>
 /// <param name="TlsResumed">Those of them that resumed an earlier session.</param>
 /// <param name="TlsFailed">TLS handshakes that failed, were too slow or too many.</param>
-/// <param name="TlsShaking">TLS handshakes that run now.</param>
+/// <param name="TlsShaking">TLS handshakes that run now, those that wait for a ClientHello among them.</param>
+/// <param name="TlsSilent">Of these, accepted connections that have not sent a whole ClientHello.</param>
+/// <param name="TlsSilentClosed">Closed in favour of newer ones, since more were silent than <see cref="TlsOptions.MaxSilent"/>. Among <paramref name="TlsFailed"/>.</param>
 /// <param name="Shed">Closed at once, without having been looked at, because <see cref="EngineOptions.DescriptorMargin"/> or the process's limit was reached.</param>
 /// <param name="UserExceptions">
 /// Exceptions of your code that were caught: in overrides of sessions, in the factory, in <see cref="ServerOptions.Admit"/> and
@@ -40,6 +42,8 @@ public readonly record struct ServerCounters(
     long TlsResumed = 0,
     long TlsFailed = 0,
     int TlsShaking = 0,
+    int TlsSilent = 0,
+    long TlsSilentClosed = 0,
     long Shed = 0,
     long UserExceptions = 0,
     long BroadcastsDropped = 0);

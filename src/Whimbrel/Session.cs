@@ -44,7 +44,8 @@ namespace Whimbrel;
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
 /// returns, and what was awaited in a callback goes on in the session's order. "The session's thread" is then whatever
 /// thread runs the callback.</item>
-/// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session.</item>
+/// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
+/// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting.</item>
 /// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
 /// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close. On the
 /// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or FinishSending in
@@ -76,6 +77,7 @@ public abstract class Session : IConnection
     private long _finalSent;
     private long _connectedAtTicks;
     private TlsInfo? _tls;
+    private bool _isEnding;
 
     /// <inheritdoc/>
     public long Id { get; private set; }
@@ -392,13 +394,17 @@ public abstract class Session : IConnection
     /// <summary>
     /// Gives the connection to another session when the running callback has returned: this one gets
     /// <c>OnDisconnected(HandedOver)</c>, the next one OnConnected and then the unread bytes. Id, groups, queue and
-    /// counters stay. The session's thread only.
+    /// counters stay. From every callback; before OnConnected this one gets <c>OnConnectFailed(HandedOver)</c>, and the next one what is still to
+    /// come: OnHandshaked, if there is TLS and it was not told, then OnConnected, or OnConnectFailed. A close in the same callback wins. In the
+    /// callbacks of the end (OnDisconnecting, OnDisconnected, OnConnectFailed, OnError) it throws <see cref="InvalidOperationException"/>. The
+    /// session's thread only.
     /// </summary>
     /// <param name="next">A session that has no connection yet.</param>
     protected void HandOver(Session next)
     {
         ArgumentNullException.ThrowIfNull(next);
         if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
+        if (_isEnding) Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
         if (_connection is not { } connection) return;
         Strand? strand = StrandHere(connection, nameof(HandOver));
         if (strand is not null && next.StaysOnLoop) Throw.State("A stream lives on the loop: it cannot take over from a session whose callbacks run on the pool.");
@@ -508,8 +514,9 @@ public abstract class Session : IConnection
     }
 
     /// <summary>
-    /// The TLS handshake is done. Comes right before OnConnected, or, after <see cref="UpgradeToTls"/>, between two callbacks. To refuse a
-    /// peer whose certificate is good but not welcome, close here.
+    /// The TLS handshake is done. Comes right before OnConnected, or, after <see cref="UpgradeToTls"/>, between two callbacks. What is sent here leaves
+    /// encrypted, in front of what OnConnected sends. To refuse a peer whose certificate is good but not welcome, close here: before OnConnected the
+    /// session was never connected, and its last callback is OnConnectFailed, when what it sent has left.
     /// </summary>
     /// <param name="info">What was agreed on; also in <see cref="Tls"/>.</param>
     protected virtual void OnHandshaked(TlsInfo info)
@@ -521,7 +528,7 @@ public abstract class Session : IConnection
     {
     }
 
-    /// <summary>The dial failed, or the connection ended before it was connected. Last callback.</summary>
+    /// <summary>The dial failed, or the connection ended or was handed over before it was connected. Last callback.</summary>
     /// <param name="reason">Why.</param>
     protected virtual void OnConnectFailed(CloseReason reason)
     {
@@ -629,13 +636,21 @@ public abstract class Session : IConnection
 
     internal void CallConnected() => OnConnected();
 
-    internal void CallConnectFailed(CloseReason reason) => OnConnectFailed(reason);
+    internal void CallConnectFailed(CloseReason reason)
+    {
+        _isEnding = true;
+        OnConnectFailed(reason);
+    }
 
     internal int CallUnread(ReadOnlySpan<byte> unread) => OnUnread(unread);
 
     internal void CallPeerFinished() => OnPeerFinished();
 
-    internal void CallDisconnecting(CloseReason reason) => OnDisconnecting(reason);
+    internal void CallDisconnecting(CloseReason reason)
+    {
+        _isEnding = true;
+        OnDisconnecting(reason);
+    }
 
     internal void CallServerStopping() => OnServerStopping();
 
@@ -688,6 +703,7 @@ public abstract class Session : IConnection
 
     internal void CallError(Exception exception, string callback)
     {
+        _isEnding = true;
         Loop.Engine.UserCodeThrew(exception);
         _host?.CountUserException();
         t_threw = callback;

@@ -33,7 +33,7 @@ public enum TlsFailure
     /// <summary>The handshake took longer than <see cref="TlsOptions.HandshakeTimeout"/>.</summary>
     TimedOut,
 
-    /// <summary>More handshakes at a time than <see cref="TlsOptions.MaxHandshakes"/>.</summary>
+    /// <summary>More handshakes at a time than <see cref="TlsOptions.MaxHandshakes"/>, or the oldest of more silent connections than <see cref="TlsOptions.MaxSilent"/>.</summary>
     TooMany,
 
     /// <summary>The peer ended the connection in the middle of the handshake.</summary>

@@ -55,8 +55,19 @@ public sealed class TlsOptions
     /// </summary>
     public IReadOnlyList<string> PinnedKeys { get; init; } = [];
 
-    /// <summary>Files with revocation lists (CRL, PEM or DER). A peer's certificate that its issuer's list names is refused. Read at start. The library never downloads one.</summary>
+    /// <summary>
+    /// Files with revocation lists (CRL; PEM with any number of them, or DER). A peer is refused when a certificate of its chain is named by a list of
+    /// that certificate's issuer. Of an issuer without a list nothing is revoked. Read at start; a file with anything but complete lists in it is
+    /// refused, delta lists as well. The library never downloads one.
+    /// </summary>
     public IReadOnlyList<string> RevocationLists { get; init; } = [];
+
+    /// <summary>
+    /// What is too weak by the measure of today and let in all the same, for old devices. The measure is OpenSSL's security level 2, for every layer
+    /// and every certificate of a peer's chain: RSA from 2,048 bits, curves from 224, no DSA, no signatures with SHA-1 or MD5 below the
+    /// trusted root. Also lets this side show such a certificate. Default <see cref="TlsWeakness.None"/>.
+    /// </summary>
+    public TlsWeakness AllowedWeaknesses { get; init; }
 
     /// <summary>
     /// Has the last word about a peer's certificate, good or bad: it sees what was found and decides. Not called for a peer
@@ -96,8 +107,14 @@ public sealed class TlsOptions
     /// <summary>Longest time for a handshake. For a client it begins when the dial has ended: it is not part of <see cref="ClientOptions.ConnectTimeout"/>. 100 ms up to 10 minutes; default 10 s.</summary>
     public TimeSpan HandshakeTimeout { get; init; } = TimeSpan.FromSeconds(10);
 
-    /// <summary>For servers: most handshakes at a time on one loop; a connection above it is closed at once, and counted. 1 up to 1,000,000; default 256, which a loop does in a tenth of a second with P-256 keys.</summary>
+    /// <summary>For servers: most handshakes at a time on one loop, counted from the whole ClientHello; a connection above it is closed at once, and counted. 1 up to 1,000,000; default 256, which a loop does in a tenth of a second with P-256 keys.</summary>
     public int MaxHandshakes { get; init; } = 256;
+
+    /// <summary>
+    /// For servers: most connections at a time on one loop that have not sent a whole ClientHello. Another one above it closes the oldest of them, and it is
+    /// counted. They take no place among <see cref="MaxHandshakes"/>. 1 up to 1,000,000; default 1,024.
+    /// </summary>
+    public int MaxSilent { get; init; } = 1024;
 
     // ------------------------------------------------------------------ by what
 
@@ -123,9 +140,11 @@ public sealed class TlsOptions
         if ((AllowedProtocols & ~Known) != 0) errors.Add($"{prefix}.Protocols = {Protocols}, allowed Tls12 and Tls13: older versions are broken");
         errors.Range($"{prefix}.HandshakeTimeout", HandshakeTimeout, TimeSpan.FromMilliseconds(100), TimeSpan.FromMinutes(10));
         errors.Range($"{prefix}.MaxHandshakes", MaxHandshakes, 1, 1_000_000);
+        errors.Range($"{prefix}.MaxSilent", MaxSilent, 1, 1_000_000);
         errors.Defined($"{prefix}.ClientCertificates", ClientCertificates);
         errors.Defined($"{prefix}.UnknownName", UnknownName);
         errors.Defined($"{prefix}.Provider", Provider);
+        if ((AllowedWeaknesses & ~(TlsWeakness.Sha1Signature | TlsWeakness.Rsa1024Key)) != 0) errors.Add($"{prefix}.AllowedWeaknesses = {AllowedWeaknesses}, allowed Sha1Signature and Rsa1024Key");
         if (TicketCount is { } tickets) errors.Range($"{prefix}.TicketCount", tickets, 0, 8);
         if (TicketLifetime is { } life) errors.Range($"{prefix}.TicketLifetime", life, TimeSpan.FromSeconds(1), TimeSpan.FromDays(7));
         if (TicketKeyLifetime is { } keys) errors.Range($"{prefix}.TicketKeyLifetime", keys, TimeSpan.FromMinutes(1), TimeSpan.FromDays(7));

@@ -38,6 +38,9 @@ internal sealed partial class Connection
                 _strand?.EndInput();
                 Detach();
                 return;
+            case ConnectionState.Open when !_wasConnected && !HasTaken:
+                // In OnHandshaked, and nothing was said: as before the handshake.
+                goto case ConnectionState.Handshaking;
             case ConnectionState.Open:
                 break;
             default:
@@ -62,6 +65,9 @@ internal sealed partial class Connection
 
     /// <summary>Something was taken after the upgrade was asked for, or other threads have it under way.</summary>
     private bool WaitsForHandshake => _head is not null || HasSendsUnderWay;
+
+    /// <summary>Something was taken, and the peer shall get all of it.</summary>
+    private bool HasTaken => _bytesSent > 0 || PendingHere > 0 || HasSendsUnderWay;
 
     /// <summary>Sends are refused already: what is queued leaves, then FIN.</summary>
     private void Drain(CloseReason reason)
@@ -198,6 +204,7 @@ internal sealed partial class Connection
     {
         if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
         _state = ConnectionState.Detaching;
+        _shard.Silent.Remove(this);
         RefuseForeign();
         CloseFill();
         _isReceiving = false;

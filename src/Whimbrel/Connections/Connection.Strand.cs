@@ -14,9 +14,9 @@ internal sealed partial class Connection
     /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
     internal void StrandHandshaked(uint generation, bool hasEnded)
     {
-        if (generation != Generation || _state != ConnectionState.Handshaking) return;
+        if (generation != Generation || _state != ConnectionState.Open || _wasConnected) return;
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
-        if (_state != ConnectionState.Handshaking) return;
+        if (_state != ConnectionState.Open) return;
         LeaveHandshake(_tls!);
         Opened();
         // Cipher text has waited.
@@ -49,7 +49,7 @@ internal sealed partial class Connection
     /// <summary>The next session takes over; its strand waits for that. When the connection is ending, it ends with the old one.</summary>
     internal void SwitchForStrand(Session next, uint generation)
     {
-        if (generation != Generation || _state != ConnectionState.Open) return;
+        if (generation != Generation || (_state != ConnectionState.Open && !IsBeginning)) return;
         Session old = _session;
         CancelSessionTimers();
         old.DetachForHandOver();

@@ -32,19 +32,19 @@ internal sealed unsafe partial class Connection : IPlainSink
 
     internal bool HasTls => _tls is not null || _upgrade is not null;
 
+    /// <summary>In the list of those that have sent no ClientHello, which owns these three (<see cref="SilentConnections"/>).</summary>
+    internal bool IsSilent { get; set; }
+
+    internal Connection? SilentBefore { get; set; }
+
+    internal Connection? SilentAfter { get; set; }
+
     // ------------------------------------------------------------------ the beginning
 
     /// <summary>The socket is attached; the session hears of it when the handshake is done.</summary>
     private void BeginTls(TlsProfile profile)
     {
         _state = ConnectionState.Handshaking;
-        if (profile.IsServer && _shard.Shaking.Count >= profile.Options.MaxHandshakes)
-        {
-            _tls = new TlsLink(profile, null, isUpgrade: false);
-            FailTls(new TlsFault(TlsFailure.TooMany, $"{profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
-            return;
-        }
-
         StartShaking(new TlsLink(profile, profile.IsServer ? null : profile.Options.HostName ?? DialledHost, isUpgrade: false));
         UpdateReceiving();
     }
@@ -57,6 +57,33 @@ internal sealed unsafe partial class Connection : IPlainSink
         _shard.Shaking.Add(this);
         StartDeadline(tls.Profile.Options.HandshakeTimeout);
         if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
+        else if (!tls.IsUpgrade) StartSilence();
+    }
+
+    /// <summary>Accepted, and nothing has been heard yet. There is room for so many of these; who has been silent for longest makes room for the next.</summary>
+    private void StartSilence()
+    {
+        _shard.Silent.Add(this);
+        int most = _tls!.Profile.Options.MaxSilent;
+        if (_shard.Silent.Count <= most) return;
+        _shard.SilentClosed++;
+        _shard.Silent.Oldest!.FailTls(new TlsFault(TlsFailure.TooMany, $"{most} connections without a ClientHello wait already, and this was the oldest (TlsOptions.MaxSilent)"), atOnce: true);
+    }
+
+    /// <summary>Its ClientHello is whole, also if there is no time for it yet: it takes a place among the handshakes. False: there is none, and it is over.</summary>
+    private bool TakePlace(TlsLink tls)
+    {
+        if (tls.HasPlace) return true;
+        _shard.Silent.Remove(this);
+        if (!tls.IsUpgrade && _shard.Places >= tls.Profile.Options.MaxHandshakes)
+        {
+            FailTls(new TlsFault(TlsFailure.TooMany, $"{tls.Profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
+            return false;
+        }
+
+        tls.HasPlace = true;
+        _shard.Places++;
+        return true;
     }
 
     /// <summary>Server: the ClientHello is whole and names the options. Client: at once. False when it failed.</summary>
@@ -117,6 +144,8 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (tls.Held.Length > 0 || !MayRun(tls))
         {
             tls.Held.Append(data);
+            // One that waits for its time is not silent any more.
+            if (tls is { Phase: TlsPhase.Hello, HasPlace: false, HasBegun: true } && TlsHello.Read(tls.Held.Span, out _) == TlsHello.Outcome.Found && !TakePlace(tls)) return;
             if (tls.IsShaking && tls.Held.Length > TlsLink.MostHeldInHandshake) FailTls(new TlsFault(TlsFailure.BadRecord, "more than 128 KiB came before the handshake was done"));
             else if (MayRun(tls)) RunHeld(tls);
         }
@@ -314,6 +343,7 @@ internal sealed unsafe partial class Connection : IPlainSink
                 return false;
         }
 
+        if (!TakePlace(tls)) return false;
         tls.Name = Loop.Tls.LastName = hello.NameOr(Loop.Tls.LastName);
         if (tls.Profile.Select(tls.Name) is not { } profile)
         {
@@ -338,9 +368,12 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         if (!tls.IsUpgrade)
         {
+            TakeSends();
             TellHandshaked(info);
             // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
-            if (_strand is null && _state == ConnectionState.Handshaking) Opened();
+            if (_strand is not null) return;
+            AfterCallback();
+            if (_state == ConnectionState.Open) Opened();
             return;
         }
 
@@ -383,6 +416,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (!tls.IsCounted) return;
         tls.IsCounted = false;
         _shard.Shaking.Remove(this);
+        _shard.Silent.Remove(this);
+        if (tls.HasPlace) _shard.Places--;
+        tls.HasPlace = false;
     }
 
     private void SendAway(TlsLink tls, ReadOnlySpan<byte> cipher)
@@ -544,8 +580,9 @@ internal sealed unsafe partial class Connection : IPlainSink
 
     private void FailNotTls(ReadOnlySpan<byte> input)
     {
-        bool isHttp = input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
-        if (isHttp) PutOnWire(_tls!, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
+        // After an upgrade the peer has spoken with the session before: an answer of ours in the clear would be put into its mouth.
+        bool isHttp = !_tls!.IsUpgrade && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
+        if (isHttp) PutOnWire(_tls, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
         FailTls(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"), isHttp ? default : TlsAlert.ProtocolVersion);
     }
 

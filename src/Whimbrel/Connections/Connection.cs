@@ -54,7 +54,10 @@ internal sealed partial class Connection : Resident
     internal CloseReason EndSoFar =>
         _reason.Cause != CloseCause.None || _sendError == 0 ? _reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError);
 
-    internal bool IsOpen => _state == ConnectionState.Open && _strand is not { IsEnded: true };
+    internal bool IsOpen => _wasConnected && _state == ConnectionState.Open && _strand is not { IsEnded: true };
+
+    /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnHandshaked may send.</summary>
+    internal bool IsBeginning => _state is ConnectionState.Connecting or ConnectionState.Handshaking || (_state == ConnectionState.Open && !_wasConnected);
 
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
     internal Strand? Strand => _strand;
@@ -101,6 +104,7 @@ internal sealed partial class Connection : Resident
 
         Call("OnConnecting", static session => session.CallConnecting());
         if (_state == ConnectionState.Connecting) _shard.Host.SessionBegan(_session);
+        AfterCallback();
         ConnectingReturned();
     }
 
@@ -139,14 +143,20 @@ internal sealed partial class Connection : Resident
         else Opened();
     }
 
+    /// <summary>Sends are taken from here on.</summary>
+    private void TakeSends()
+    {
+        _state = ConnectionState.Open;
+        Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
+    }
+
     /// <summary>The session hears that it is connected, and reading starts.</summary>
     private void Opened()
     {
-        _state = ConnectionState.Open;
+        if (_state != ConnectionState.Open) TakeSends();
         _wasConnected = true;
         // Not None: a pause in OnConnecting stays (contract 10).
         _gate &= ~ReceiveGate.NotOpen;
-        Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
         _shard.Members.Add(this);
         _session.SetConnectedAt(Loop.Engine.UtcNow);
         if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
@@ -206,7 +216,7 @@ internal sealed partial class Connection : Resident
     /// <summary>What a callback asked for and must not happen inside it.</summary>
     private void AfterCallback()
     {
-        while (_next is not null && _state == ConnectionState.Open) SwitchSession();
+        while (_next is not null && (_state == ConnectionState.Open || IsBeginning)) SwitchSession();
         if (_upgrade is { IsReady: true }) StartUpgrade();
     }
 
@@ -214,7 +224,7 @@ internal sealed partial class Connection : Resident
 
     internal void HandOver(Session next)
     {
-        if (_state != ConnectionState.Open) return;
+        if (_state != ConnectionState.Open && !IsBeginning) return;
         _next = next;
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
@@ -234,9 +244,11 @@ internal sealed partial class Connection : Resident
         ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         Exception? thrown = TellHandedOver(old);
-        // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning.
-        Call("OnConnected", static session => session.CallConnected());
+        // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning. Before the connection is
+        // open that is still to come, and the next session gets it.
+        if (_wasConnected) Call("OnConnected", static session => session.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+        if (!_wasConnected) return;
         if (_saidServerStopping && _state == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
         if (_state != ConnectionState.Open || _unread.Length == 0 || _upgrade is not null) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
@@ -246,10 +258,10 @@ internal sealed partial class Connection : Resident
     private Exception? TellHandedOver(Session old)
     {
         Exception? thrown = null;
-        Loop.EnterCallback(this, "OnDisconnected");
+        Loop.EnterCallback(this, _wasConnected ? "OnDisconnected" : "OnConnectFailed");
         try
         {
-            old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+            if (_wasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
@@ -259,7 +271,8 @@ internal sealed partial class Connection : Resident
 
         try
         {
-            old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+            if (_wasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+            else old.CallConnectFailed(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
@@ -277,7 +290,7 @@ internal sealed partial class Connection : Resident
     /// <summary>It ends with the session. False when the session is ending already, and a timer would outlive it.</summary>
     internal bool RememberSessionTimer(LoopTimer timer)
     {
-        if (_state is not (ConnectionState.Connecting or ConnectionState.Open)) return false;
+        if (_state != ConnectionState.Open && !IsBeginning) return false;
         if (timer.IsListed) return true;
         timer.IsListed = true;
         timer.NextOfSession = _sessionTimers;
@@ -287,9 +300,9 @@ internal sealed partial class Connection : Resident
 
     internal void FireSessionTimer(LoopTimer timer)
     {
-        if (_state == ConnectionState.Connecting)
+        if (IsBeginning)
         {
-            // Started in OnConnecting: between that and OnConnected comes nothing (contract 1).
+            // Started in OnConnecting or OnHandshaked: nothing else comes before OnConnected (contract 1).
             timer.IsHeld = true;
             return;
         }
@@ -363,11 +376,15 @@ internal sealed partial class Connection : Resident
     {
         switch (_state)
         {
+            case ConnectionState.Connecting:
+                AfterCallback();
+                break;
             case ConnectionState.Open:
                 RunScheduledOpen();
                 break;
             case ConnectionState.Handshaking:
-                RunScheduledTls(_tls!);
+                AfterCallback();
+                if (_state == ConnectionState.Handshaking) RunScheduledTls(_tls!);
                 break;
             case ConnectionState.Concluding:
                 RunScheduledConcluding();
@@ -407,7 +424,7 @@ internal sealed partial class Connection : Resident
             if (_state != ConnectionState.Open) return;
         }
 
-        if (_drainOwed)
+        if (_drainOwed && _wasConnected)
         {
             TellSent();
             if (_state != ConnectionState.Open) return;

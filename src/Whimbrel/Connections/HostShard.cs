@@ -24,6 +24,15 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
 
     /// <summary>Connections whose TLS handshake runs.</summary>
     internal readonly HashSet<Connection> Shaking = [];
+
+    /// <summary>Those of them whose ClientHello has come.</summary>
+    internal int Places;
+
+    /// <summary>Those of them, accepted ones, whose ClientHello has not come.</summary>
+    internal readonly SilentConnections Silent = new();
+
+    /// <summary>Closed because more came behind them.</summary>
+    internal long SilentClosed;
     internal long Opened; // read by a stop that passed its deadline
     internal long Closed;
 

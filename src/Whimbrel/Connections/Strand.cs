@@ -685,10 +685,12 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _session = next;
         _isSwitching = false;
         _atLeast = 0;
+        // Else its beginning is still to come, and the next session gets it.
+        bool wasConnected = old.ConnectedAt is not null;
         Exception? thrown = null;
         try
         {
-            old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+            if (wasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
@@ -698,7 +700,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
         try
         {
-            old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+            if (wasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+            else old.CallConnectFailed(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
@@ -707,7 +710,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         old.TellEnded(new CloseReason(CloseCause.HandedOver));
-        Call(static (s, _) => s.CallConnected());
+        if (wasConnected) Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
         if (!_isSwitching) Release(Holds.HandOver);

@@ -79,6 +79,9 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Counted among the handshakes of its shard.</summary>
     internal bool IsCounted;
 
+    /// <summary>Its ClientHello has come, and it has one of the places that <see cref="TlsOptions.MaxHandshakes"/> counts.</summary>
+    internal bool HasPlace;
+
     // The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet.
     internal Block? Head;
     internal Block? Tail;

@@ -76,6 +76,12 @@ internal static unsafe class OpenSslApi
     [DllImport(Ssl, EntryPoint = "SSL_CTX_ctrl")]
     internal static extern nint ContextControl(nint context, int command, nint number, void* pointer);
 
+    [DllImport(Ssl, EntryPoint = "SSL_CTX_get_security_level")]
+    internal static extern int ContextSecurityLevel(nint context);
+
+    [DllImport(Ssl, EntryPoint = "SSL_CTX_set_security_level")]
+    internal static extern void ContextSetSecurityLevel(nint context, int level);
+
     [DllImport(Ssl, EntryPoint = "SSL_CTX_set_options")]
     internal static extern ulong ContextSetOptions(nint context, ulong options);
 

@@ -3,6 +3,7 @@ using System.Net.Security;
 using System.Runtime.InteropServices;
 using System.Security.Authentication;
 using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
 using System.Text;
 
 namespace Whimbrel.Tls;
@@ -19,6 +20,9 @@ internal sealed unsafe class OpenSslSetup
     private const int MostKeptSessions = 1024;
     private const int MostAuthorities = 100;
     private const int KeyTypeDh = 28;
+
+    /// <summary>112 bits: RSA 2,048, SHA-224.</summary>
+    private const int OwnLevel = 2;
 
     private static long s_made;
 
@@ -39,6 +43,7 @@ internal sealed unsafe class OpenSslSetup
         OpenSslCallbacks.Install(Handle);
         UseVersions(options);
         UseCiphers(options);
+        UseSecurityLevel(options, keyPair);
         if (keyPair is not null) UseKeyPair(keyPair);
         UseProtocols(options, isServer);
         if (isServer) UseServerRules(options);
@@ -68,6 +73,25 @@ internal sealed unsafe class OpenSslSetup
         {
             throw new ArgumentException($"Tls.Protocols = {options.Protocols}: this OpenSSL refuses it: {OpenSslErrors.Take()}");
         }
+    }
+
+    /// <summary>
+    /// As strict as the system, and 2 at least. What peers show is measured by <see cref="TlsTrust"/>; a lower level is for what this side shows
+    /// and was allowed to show.
+    /// </summary>
+    private void UseSecurityLevel(TlsOptions options, TlsKeyPair? keyPair)
+    {
+        int level = Math.Max(OpenSslApi.ContextSecurityLevel(Handle), OwnLevel);
+        TlsWeakness shown = TlsWeakness.None;
+        if (keyPair is not null && options.AllowedWeaknesses != TlsWeakness.None)
+        {
+            foreach (X509Certificate2 own in (IEnumerable<X509Certificate2>)[keyPair.Leaf, .. keyPair.Intermediates]) shown |= CertificateStrength.WeaknessOf(own) & options.AllowedWeaknesses;
+        }
+
+        // RSA of 1,024 bits is what level 1 asks for; SHA-1 is below that.
+        if ((shown & TlsWeakness.Rsa1024Key) != 0) level = Math.Min(level, 1);
+        if ((shown & TlsWeakness.Sha1Signature) != 0) level = 0;
+        OpenSslApi.ContextSetSecurityLevel(Handle, level);
     }
 
     // Suites of 1.3 and of 1.2 live in two lists. A policy that names none of one version means that version is not wanted.

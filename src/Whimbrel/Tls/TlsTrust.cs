@@ -1,4 +1,3 @@
-using System.Formats.Asn1;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using Whimbrel.Diagnostics;
@@ -22,7 +21,7 @@ internal sealed class TlsTrust
     {
         _options = options;
         _isServer = isServer;
-        foreach (string file in options.RevocationLists) _revocations.Add(RevocationList.Read(file));
+        foreach (string file in options.RevocationLists) _revocations.AddRange(RevocationList.ReadAll(file));
     }
 
     /// <summary>True when the peer must show a certificate.</summary>
@@ -99,19 +98,26 @@ internal sealed class TlsTrust
         if (_options.PinnedKeys.Count > 0) return ProblemOfKey(leaf);
         foreach (X509ChainStatus status in chain.ChainStatus)
         {
-            if (status.Status != X509ChainStatusFlags.NoError) return Describe(status, leaf, chain);
+            // Weakness is judged below, by one measure on all systems.
+            if (status.Status is not (X509ChainStatusFlags.NoError or X509ChainStatusFlags.HasWeakSignature)) return Describe(status, leaf, chain);
         }
 
         foreach (RevocationList list in _revocations)
         {
             foreach (X509ChainElement element in chain.ChainElements)
             {
-                if (list.Names(element.Certificate)) return $"{SubjectOf(element.Certificate)} was revoked by its issuer";
+                if (list.Revokes(element.Certificate)) return $"{SubjectOf(element.Certificate)} was revoked by its issuer";
             }
         }
 
-        if (_isServer || host is null || leaf.MatchesHostname(host, allowWildcards: true, allowCommonName: false)) return null;
-        return $"it does not cover '{host}', only {NamesOf(leaf)}";
+        if (CertificateStrength.ProblemOf(chain, _options.AllowedWeaknesses) is { } weakness) return weakness;
+        if (_isServer) return null;
+        // Checked before anybody dials. Without a name every certificate in the world would do, so it is asked here as well.
+        if (host is null) return _options.Verify is null ? "there is no name that it should cover (TlsOptions.HostName)" : null;
+        if (leaf.MatchesHostname(host, allowWildcards: false, allowCommonName: false)) return null;
+        if (!leaf.MatchesHostname(host, allowWildcards: true, allowCommonName: false)) return $"it does not cover '{host}', only {NamesOf(leaf)}";
+        // A star stands for one label, so what is behind it has one less than the host. "*.org" would be everybody's name.
+        return host.AsSpan().TrimEnd('.').Count('.') >= 2 ? null : $"it covers '{host}' by a star with only one label behind it ({NamesOf(leaf)}), which does not count";
     }
 
     private static string Describe(X509ChainStatus status, X509Certificate2 leaf, X509Chain chain)
@@ -155,46 +161,5 @@ internal sealed class TlsTrust
         }
 
         return "nothing, for it has no alternative names";
-    }
-
-    /// <summary>One list: who issued it, and the serial numbers that are revoked.</summary>
-    private sealed class RevocationList(byte[] issuer, HashSet<string> serials)
-    {
-        internal bool Names(X509Certificate2 certificate) =>
-            issuer.AsSpan().SequenceEqual(certificate.IssuerName.RawData) && serials.Contains(certificate.SerialNumber.TrimStart('0'));
-
-        internal static RevocationList Read(string file)
-        {
-            byte[] bytes = File.ReadAllBytes(file);
-            try
-            {
-                string text = System.Text.Encoding.ASCII.GetString(bytes);
-                if (PemEncoding.TryFind(text, out PemFields fields)) bytes = Convert.FromBase64String(text[fields.Base64Data]);
-                return Parse(bytes);
-            }
-            catch (Exception e) when (e is AsnContentException or FormatException)
-            {
-                throw new CryptographicException($"{file} is no revocation list: {e.Message}", e);
-            }
-        }
-
-        // RFC 5280, 5.1: version?, algorithm, issuer, thisUpdate, nextUpdate?, revoked certificates?
-        private static RevocationList Parse(byte[] bytes)
-        {
-            AsnReader list = new AsnReader(bytes, AsnEncodingRules.DER).ReadSequence().ReadSequence();
-            if (list.PeekTag() == Asn1Tag.Integer) list.ReadInteger();
-            list.ReadSequence();
-            byte[] issuer = list.ReadEncodedValue().ToArray();
-            list.ReadEncodedValue();
-            if (list.HasData && list.PeekTag().TagValue is (int)UniversalTagNumber.UtcTime or (int)UniversalTagNumber.GeneralizedTime) list.ReadEncodedValue();
-            HashSet<string> serials = [];
-            if (list.HasData && list.PeekTag() == Asn1Tag.Sequence)
-            {
-                AsnReader revoked = list.ReadSequence();
-                while (revoked.HasData) serials.Add(Convert.ToHexString(revoked.ReadSequence().ReadIntegerBytes().Span).TrimStart('0'));
-            }
-
-            return new RevocationList(issuer, serials);
-        }
     }
 }

@@ -9,6 +9,7 @@ public static class TestCertificates
 {
     private static readonly Lazy<X509Certificate2> s_root = new(() => MakeRoot("CN=Whimbrel test root"));
     private static readonly Lazy<X509Certificate2> s_otherRoot = new(() => MakeRoot("CN=Another test root"));
+    private static readonly Lazy<X509Certificate2> s_rsaRoot = new(MakeRsaRoot);
     private static readonly Lazy<X509Certificate2> s_intermediate = new(() => MakeIntermediate(s_root.Value));
     private static readonly Lazy<X509Certificate2> s_server = new(() => Make("chat.test", "chat.test", "localhost", "127.0.0.1"));
     private static readonly Lazy<X509Certificate2> s_slow = new(() => Make("slow", "chat.test", rsaBits: 3072));
@@ -16,6 +17,9 @@ public static class TestCertificates
 
     /// <summary>Everything else was issued by it or below it.</summary>
     public static X509Certificate2 Root => s_root.Value;
+
+    /// <summary>With an RSA key, and signed by itself with SHA-1, as many that are still trusted.</summary>
+    public static X509Certificate2 RsaRoot => s_rsaRoot.Value;
 
     /// <summary>Nobody's root but its own.</summary>
     public static X509Certificate2 OtherRoot => s_otherRoot.Value;
@@ -60,6 +64,47 @@ public static class TestCertificates
         using X509Certificate2 bare = request.Create(
             (issuer ?? Root).SubjectName, X509SignatureGenerator.CreateForECDsa((issuer ?? Root).GetECDsaPrivateKey()!), from, to, RandomNumberGenerator.GetBytes(12));
         return Usable(rsa is not null ? bare.CopyWithPrivateKey(rsa) : bare.CopyWithPrivateKey(curve));
+    }
+
+    /// <summary>For chat.test, with an RSA key of so many bits, signed by the RSA root with a hash of a day long gone or of this one.</summary>
+    public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true, X509Certificate2? issuer = null, bool isAuthority = false)
+    {
+        using RSA key = RSA.Create(bits);
+        CertificateRequest request = new("CN=" + subject, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
+        SubjectAlternativeNameBuilder names = new();
+        names.AddDnsName("chat.test");
+        if (!isAuthority) request.CertificateExtensions.Add(names.Build());
+        if (!isAuthority) request.CertificateExtensions.Add(new X509EnhancedKeyUsageExtension([new Oid(forServers ? "1.3.6.1.5.5.7.3.1" : "1.3.6.1.5.5.7.3.2")], false));
+        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(isAuthority, false, 0, true));
+        using RSA issuing = (issuer ?? RsaRoot).GetRSAPrivateKey()!;
+        using X509Certificate2 bare = request.Create(
+            (issuer ?? RsaRoot).SubjectName, new OldSignature(issuing, hash), DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30), RandomNumberGenerator.GetBytes(12));
+        return Usable(bare.CopyWithPrivateKey(key));
+    }
+
+    private static X509Certificate2 MakeRsaRoot()
+    {
+        using RSA key = RSA.Create(2048);
+        X500DistinguishedName name = new("CN=Whimbrel test root of RSA");
+        CertificateRequest request = new(name, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
+        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
+        using X509Certificate2 bare = request.Create(name, new OldSignature(key, HashAlgorithmName.SHA1), DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400), RandomNumberGenerator.GetBytes(12));
+        return Usable(bare.CopyWithPrivateKey(key));
+    }
+
+    /// <summary>Signs with hashes that the framework refuses to sign certificates with.</summary>
+    private sealed class OldSignature(RSA key, HashAlgorithmName hash) : X509SignatureGenerator
+    {
+        protected override PublicKey BuildPublicKey() => new(key);
+
+        public override byte[] GetSignatureAlgorithmIdentifier(HashAlgorithmName hashAlgorithm)
+        {
+            // SEQUENCE { 1.2.840.113549.1.1.x, NULL }
+            byte last = hash == HashAlgorithmName.MD5 ? (byte)4 : hash == HashAlgorithmName.SHA1 ? (byte)5 : (byte)11;
+            return [0x30, 0x0D, 0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, last, 0x05, 0x00];
+        }
+
+        public override byte[] SignData(byte[] data, HashAlgorithmName hashAlgorithm) => key.SignData(data, hash, RSASignaturePadding.Pkcs1);
     }
 
     private static X509Certificate2 MakeRoot(string subject)

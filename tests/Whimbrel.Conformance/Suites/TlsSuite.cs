@@ -84,6 +84,134 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         peer.Close();
     });
 
+    [Theory, Contract(5, 7)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void What_is_sent_in_OnHandshaked_leaves_encrypted_in_front_of_what_OnConnected_sends(bool isDialled) => Run(rig =>
+    {
+        byte[] large = Pattern(100_000);
+        List<SendResult> results = [];
+        Peer peer = Meet(rig, isDialled, s =>
+        {
+            s.AtHandshaked = (x, _) =>
+            {
+                results.Add(x.Send("span "u8));
+                results.Add(x.Send("two "u8, "pieces "u8));
+                results.Add(x.Send("text "));
+                results.Add(x.Send(Owned("owned "u8), 6));
+                ValueTask<SendResult> waiting = x.SendAsync("awaited "u8.ToArray());
+                results.Add(waiting.IsCompletedSuccessfully ? waiting.Result : SendResult.Full);
+                "reserved "u8.CopyTo(x.CallReserve(9));
+                x.CallCommit(9);
+                results.Add(x.Send(large));
+                Assert.False(x.IsConnected);
+                Assert.True(x.BytesPending > large.Length);
+            };
+            s.AtConnected = static x => x.Send("connected"u8);
+        });
+        Assert.Equal("span two pieces text owned awaited reserved ", peer.ReadText(44));
+        Assert.Equal(large, peer.Read(large.Length));
+        Assert.Equal("connected", peer.ReadText(9));
+        Assert.Equal([SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued, SendResult.Queued], results);
+        RecordingSession session = Nth(rig, 0);
+        Assert.Equal("connecting, handshaked, connected", session.Life);
+        peer.Write("back");
+        session.UntilReceived(4);
+        peer.Close();
+        session.End();
+    });
+
+    [Theory, Contract(1, 12)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_close_in_OnHandshaked_sends_what_was_sent_before_it(bool isDialled) => Run(rig =>
+    {
+        byte[] data = Pattern(100_000);
+        Peer peer = Meet(rig, isDialled, s => s.AtHandshaked = (x, _) =>
+        {
+            x.Send(data);
+            x.Close();
+            Assert.Equal(SendResult.Closed, x.Send("late"u8));
+        });
+        Assert.Equal(data, peer.Read(data.Length));
+        // The proper end: close_notify and FIN.
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, Nth(rig, 0).End());
+        Assert.Equal("connecting, handshaked, connect failed LocalClose", Nth(rig, 0).Life);
+    });
+
+    [Fact, Contract(10, 12)]
+    public void Abort_pause_half_close_and_timers_work_in_OnHandshaked() => Run(rig =>
+    {
+        Peer aborted = Meet(rig, isDialled: false, static s => s.AtHandshaked = static (x, _) =>
+        {
+            x.Send("lost"u8);
+            x.Abort();
+        });
+        Assert.Equal(CloseCause.LocalAbort, Nth(rig, 0).End());
+        Assert.Equal("connecting, handshaked, connect failed LocalAbort", Nth(rig, 0).Life);
+        aborted.Close();
+
+        Peer paused = Meet(rig, isDialled: false, static s => s.AtHandshaked = static (x, _) => x.PauseReceiving());
+        paused.Write("held");
+        RecordingSession session = Nth(rig, 1);
+        session.Until("connected");
+        rig.Settle();
+        Assert.Equal(0, session.ReceivedCount);
+        session.ResumeReceiving();
+        session.UntilReceived(4);
+        paused.Close();
+        session.End();
+
+        Peer half = Meet(rig, isDialled: false, static s => s.AtHandshaked = static (x, _) =>
+        {
+            x.Send("all"u8);
+            x.FinishSending();
+        });
+        Assert.Equal("all", half.ReadTextToEnd());
+        session = Nth(rig, 2);
+        half.Write("still heard");
+        session.UntilReceived(11);
+        half.Close();
+        session.End();
+
+        // One that was due before the handshake ended is told behind OnConnected, and not lost.
+        Peer timed = Meet(rig, isDialled: false, static s =>
+        {
+            s.AtConnecting = static x => x.CallStartTimer(TimeSpan.Zero);
+            s.AtHandshaked = static (x, _) => x.CallStartTimer(TimeSpan.Zero);
+        });
+        session = Nth(rig, 3);
+        rig.Until(() => session.Count("timer") == 2, "both timers");
+        Assert.Equal("connecting, handshaked, connected, timer, timer", session.Life);
+        timed.Close();
+        session.End();
+    });
+
+    private static RecordingSession Nth(Rig rig, int index)
+    {
+        rig.Until(() => rig.Sessions.Count > index, $"session {index} to be made");
+        return rig.Sessions[index];
+    }
+
+    /// <summary>One session with TLS from the start, accepted or dialled, and its peer.</summary>
+    private static TlsPeer Meet(Rig rig, bool isDialled, Action<RecordingSession> setUp)
+    {
+        if (!isDialled) return Dial(rig, Serve(rig, setUp: setUp));
+        PeerListener listener = rig.Listen();
+        Task connecting = rig.MakeClient(To(rig, listener.EndPoint), setUp).ConnectAsync().AsTask();
+        _ = connecting.ContinueWith(static t => t.Exception, TaskScheduler.Default);
+        return rig.Secure(listener.Accept(), isAccepted: true, TestCertificates.ServerOptions);
+    }
+
+    private static System.Buffers.IMemoryOwner<byte> Owned(ReadOnlySpan<byte> bytes)
+    {
+        System.Buffers.IMemoryOwner<byte> owner = System.Buffers.MemoryPool<byte>.Shared.Rent(bytes.Length);
+        bytes.CopyTo(owner.Memory.Span);
+        return owner;
+    }
+
     [Fact, Contract(10)]
     public void A_pause_before_the_handshake_holds_the_bytes_and_not_the_handshake() => Run(rig =>
     {
@@ -134,9 +262,11 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         {
             TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 2 };
             RecordingServer server = Serve(rig, tls);
+            byte[] hello = HelloOf(Client);
             Peer[] stalled = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
-            rig.Until(() => server.ReadCounters().TlsShaking == 2, "two handshakes to run");
-            rig.Dial(server.EndPoint!);
+            foreach (Peer peer in stalled) peer.Write(hello);
+            rig.Until(() => server.ReadCounters() is { TlsShaking: 2, TlsSilent: 0 }, "two handshakes to run");
+            rig.Dial(server.EndPoint!).Write(hello);
             Failed(server.Session(2), TlsFailure.TooMany);
             foreach (Peer peer in stalled) peer.Close();
             rig.Until(() => server.ReadCounters().TlsShaking == 0, "the handshakes to end");
@@ -145,6 +275,87 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
             good.Close();
         },
         loops: 1);
+
+    [Fact]
+    public void Who_sends_no_whole_ClientHello_takes_no_place_and_the_oldest_makes_room() => Run(
+        rig =>
+        {
+            TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server), MaxHandshakes = 1, MaxSilent = 4, HandshakeTimeout = TimeSpan.FromMinutes(10) };
+            RecordingServer server = Serve(rig, tls, Echo);
+            byte[] hello = HelloOf(Client);
+            Peer[] silent = new Peer[4];
+            for (int i = 0; i < silent.Length; i++)
+            {
+                silent[i] = rig.Dial(server.EndPoint!);
+                // On the pool two that come at once may begin in either order.
+                rig.Until(() => server.ReadCounters().TlsSilent == i + 1, "the next silent connection");
+            }
+
+            // One byte after the other is silence, too.
+            for (int i = 0; i < 40; i++)
+            {
+                silent[1].Write([hello[i]]);
+                rig.Settle();
+            }
+
+            Assert.Equal((4, 4), (server.ReadCounters().TlsSilent, server.ReadCounters().TlsShaking));
+            for (int i = 0; i < 3; i++)
+            {
+                // Each is silent for a moment itself, and pushes one out.
+                TlsPeer honest = Dial(rig, server);
+                honest.Write("hello");
+                Assert.Equal("hello", honest.ReadText(5));
+                Assert.Contains("4 connections without a ClientHello wait already", Failed(server.Session(i), TlsFailure.TooMany).Message, StringComparison.Ordinal);
+                honest.Close();
+                server.Session(4 + (2 * i)).End();
+                rig.Until(() => server.ReadCounters().TlsSilent == 3, "the honest one to be silent no more");
+                rig.Dial(server.EndPoint!);
+                rig.Until(() => server.ReadCounters().TlsSilent == 4, "another silent one");
+            }
+
+            Assert.False(server.Session(3).IsOver);
+            Assert.Equal((3L, 3L, 3L), (server.ReadCounters().TlsSilentClosed, server.ReadCounters().TlsFailed, server.ReadCounters().TlsHandshakes));
+            rig.Await(server.StopAsync(TimeSpan.Zero));
+            Assert.Equal((0, 0), (server.ReadCounters().TlsSilent, server.ReadCounters().TlsShaking));
+        },
+        loops: 1);
+
+    [Fact]
+    public void A_hundred_silent_connections_a_second_refuse_nobody() => Run(
+        rig =>
+        {
+            Assert.SkipUnless(rig.IsVirtual, "Seconds that cost nothing.");
+            RecordingServer server = Serve(rig, setUp: Echo);
+            int made = 0, served = 0;
+            List<Peer> silent = [];
+            for (int tick = 0; tick < 60; tick++)
+            {
+                // Twelve seconds: the first ones meet their deadline meanwhile.
+                for (int i = 0; i < 20; i++) silent.Add(rig.Dial(server.EndPoint!));
+                made += 20;
+                TlsPeer honest = Dial(rig, server);
+                honest.Write("hello");
+                Assert.Equal("hello", honest.ReadText(5));
+                server.Session(made++).Close();
+                served++;
+                honest.Close();
+                rig.Pass(TimeSpan.FromMilliseconds(200));
+            }
+
+            ServerCounters counters = server.ReadCounters();
+            Assert.Equal((served, 0L), (counters.TlsHandshakes, counters.TlsSilentClosed));
+            Assert.True(counters.TlsSilent > 900, $"{counters.TlsSilent} silent");
+            foreach (Peer peer in silent) peer.Close();
+        },
+        loops: 1);
+
+    /// <summary>A ClientHello, whole.</summary>
+    private static byte[] HelloOf(TlsOptions options)
+    {
+        using TlsEnd client = new(new SslStreamProfile(options, isServer: false), "chat.test");
+        client.Start();
+        return [.. client.Output];
+    }
 
     [Fact]
     public void A_peer_that_asks_for_answers_and_reads_none_is_ended_before_they_are_many() => Run(rig =>
@@ -561,6 +772,53 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
         Assert.Equal("connecting, connected, received 1, disconnected TlsHandshake", server.Session().Life);
         raw.Close();
+    });
+
+    [Fact, Contract(16)]
+    public void Plain_HTTP_after_the_go_ahead_gets_no_answer_in_the_clear() => Run(rig =>
+    {
+        RecordingServer server = StartTls(rig, x => GoAhead(rig, x));
+        Peer raw = AskForTls(rig, server);
+        raw.Write("GET / HTTP/1.1\r\n\r\n");
+        Assert.Equal([0x15, 3, 3, 0, 2, 2, 70], raw.ReadToEnd());
+        Assert.Equal(CloseCause.TlsHandshake, server.Session().End());
+        Assert.Equal(TlsFailure.NotTls, server.Session().Reason.TlsFailure);
+        raw.Close();
+    });
+
+    [Fact, Contract(16)]
+    public void A_client_that_upgrades_without_HostName_checks_the_name_it_dialled() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual, "What is dialled has no name there.");
+        foreach (bool covered in (bool[])[true, false])
+        {
+            X509Certificate2 certificate = covered ? TestCertificates.Server : TestCertificates.Make("other", "other.test");
+            RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+            {
+                if (x.Tls is not null) return unread.Length;
+                x.Send("ok"u8);
+                x.CallUpgrade(rig.WithProvider(With(certificate)));
+                return unread.Length;
+            });
+            RecordingSession client = rig.Connect(server.EndPoint!, s =>
+            {
+                s.AtConnected = static x => x.Send("STARTTLS"u8);
+                s.AtHandshaked = static (x, _) => x.Send("inside"u8);
+                s.AtReceived = (x, _) => x.CallUpgrade(rig.WithProvider(new TlsOptions { Roots = TestCertificates.Roots }));
+            });
+            if (covered)
+            {
+                server.Connected().UntilReceived(8);
+                rig.Until(() => client.Tls is not null, "the handshake");
+                client.Close();
+                continue;
+            }
+
+            Assert.Equal(CloseCause.TlsHandshake, client.End());
+            Assert.Equal(TlsFailure.CertificateRejected, client.Reason.TlsFailure);
+            Assert.Contains("does not cover '127.0.0.1'", client.Reason.Exception!.Message, StringComparison.Ordinal);
+            Assert.False(client.Saw("handshaked"));
+        }
     });
 
     [Fact, Contract(16)]

@@ -1,6 +1,8 @@
+using System.Formats.Asn1;
 using System.Numerics;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using System.Text;
 using Whimbrel.Conformance;
 using Whimbrel.Tls;
 
@@ -110,6 +112,95 @@ public sealed class TlsCertificateTests : IDisposable
         }
 
         Assert.Throws<CryptographicException>(() => new TlsTrust(new TlsOptions { RevocationLists = [Put("no.crl", "no list")] }, isServer: false));
+    }
+
+    [Fact]
+    public void All_lists_of_a_bundle_count_whoever_issued_them_and_at_every_place_of_the_chain()
+    {
+        X509Certificate2 direct = TestCertificates.Make("direct", "chat.test"), other = TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot);
+        X509Certificate2 below = TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate);
+        X509Certificate2Collection sent = [TestCertificates.Intermediate];
+        // The middle one is of the same issuer as the first: both count.
+        byte[][] lists = [ListOf(TestCertificates.Root, direct), ListOf(TestCertificates.Root, TestCertificates.Intermediate), ListOf(TestCertificates.OtherRoot, other)];
+        string pem = Put("bundle.pem", "# lists of today\n" + string.Join("\n", lists.Select(static l => PemEncoding.WriteString("X509 CRL", l))));
+        string der = Path.Combine(_folder, "bundle.crl");
+        File.WriteAllBytes(der, [.. lists.SelectMany(static l => l)]);
+        foreach (string file in (string[])[pem, der])
+        {
+            TlsTrust trust = new(new TlsOptions { Roots = [.. TestCertificates.Roots, new X509Certificate2(TestCertificates.OtherRoot)], RevocationLists = [file] }, isServer: false);
+            Assert.Contains("'CN=direct' was revoked", trust.Judge(direct, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+            Assert.Contains("'CN=Whimbrel test intermediate' was revoked", trust.Judge(below, sent, "chat.test"), StringComparison.Ordinal);
+            Assert.Contains("'CN=other' was revoked", trust.Judge(other, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+            Assert.Null(trust.Judge(TestCertificates.Make("fine", "chat.test"), (X509Certificate2Collection?)null, "chat.test"));
+        }
+
+        // A list of somebody else says nothing, also about the same number.
+        string foreign = Put("foreign.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.OtherRoot, direct)));
+        TlsTrust elsewhere = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [foreign] }, isServer: false);
+        Assert.Null(elsewhere.Judge(direct, (X509Certificate2Collection?)null, "chat.test"));
+    }
+
+    [Fact]
+    public void A_file_that_holds_anything_but_whole_lists_is_refused_by_name()
+    {
+        byte[] list = ListOf(TestCertificates.Root, TestCertificates.Server);
+        string pem = PemEncoding.WriteString("X509 CRL", list);
+        // Version 2 with the extension that says: only what changed since.
+        byte[] delta = DeltaOf(TestCertificates.Root);
+        (string Name, byte[] Bytes, string Words)[] cases =
+        [
+            ("mixed.pem", Encoding.ASCII.GetBytes(pem + "\n" + TestCertificates.Root.ExportCertificatePem()), "there is a CERTIFICATE in it"),
+            ("cut.pem", Encoding.ASCII.GetBytes(pem + "\n" + pem[..^30]), "broken"),
+            ("cut.crl", [.. list, .. list.AsSpan(0, list.Length - 3)], "no whole one"),
+            ("tail.crl", [.. list, 1, 2, 3], "no whole one"),
+            ("empty.pem", [], "no X509 CRL in it"),
+            ("delta.crl", [.. list, .. delta], "delta list"),
+        ];
+        foreach ((string name, byte[] bytes, string words) in cases)
+        {
+            string file = Path.Combine(_folder, name);
+            File.WriteAllBytes(file, bytes);
+            CryptographicException e = Assert.Throws<CryptographicException>(() => new TlsTrust(new TlsOptions { RevocationLists = [file] }, isServer: false));
+            Assert.Contains(file, e.Message, StringComparison.Ordinal);
+            Assert.Contains(words, e.Message, StringComparison.Ordinal);
+        }
+    }
+
+    private static byte[] ListOf(X509Certificate2 issuer, X509Certificate2 revoked)
+    {
+        CertificateRevocationListBuilder list = new();
+        list.AddEntry(revoked);
+        return list.Build(issuer, BigInteger.One, DateTimeOffset.UtcNow.AddDays(5), HashAlgorithmName.SHA256);
+    }
+
+    /// <summary>The platform makes none: the shape of one, with a signature that nobody looks at.</summary>
+    private static byte[] DeltaOf(X509Certificate2 issuer)
+    {
+        AsnWriter writer = new(AsnEncodingRules.DER);
+        using (writer.PushSequence())
+        {
+            using (writer.PushSequence())
+            {
+                writer.WriteInteger(1);
+                using (writer.PushSequence()) writer.WriteObjectIdentifier("1.2.840.10045.4.3.2");
+                writer.WriteEncodedValue(issuer.SubjectName.RawData);
+                writer.WriteUtcTime(DateTimeOffset.UtcNow);
+                writer.WriteUtcTime(DateTimeOffset.UtcNow.AddDays(1));
+                using (writer.PushSequence(new Asn1Tag(TagClass.ContextSpecific, 0)))
+                using (writer.PushSequence())
+                using (writer.PushSequence())
+                {
+                    writer.WriteObjectIdentifier("2.5.29.27");
+                    writer.WriteBoolean(true);
+                    writer.WriteOctetString([2, 1, 1]);
+                }
+            }
+
+            using (writer.PushSequence()) writer.WriteObjectIdentifier("1.2.840.10045.4.3.2");
+            writer.WriteBitString([0]);
+        }
+
+        return writer.Encode();
     }
 
     [Theory]

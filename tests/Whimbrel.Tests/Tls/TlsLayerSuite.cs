@@ -1,5 +1,6 @@
 using System.Net.Security;
 using System.Security.Authentication;
+using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using System.Text;
 using Whimbrel.Conformance;
@@ -328,6 +329,69 @@ public abstract class TlsLayerSuite
     }
 
     [Fact]
+    public void What_is_too_weak_is_refused_anywhere_in_the_chain_unless_it_is_allowed()
+    {
+        // The peer must be able to show it, which SslStream leaves to the system's policy.
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        X509Certificate2Collection roots = [new X509Certificate2(TestCertificates.RsaRoot)];
+        X509Certificate2 weakAuthority = TestCertificates.MakeRsa("weak authority", 1024, HashAlgorithmName.SHA256, isAuthority: true);
+        X509Certificate2 oldAuthority = TestCertificates.MakeRsa("old authority", 2048, HashAlgorithmName.SHA1, isAuthority: true);
+        (X509Certificate2 Leaf, X509Certificate2? Authority, TlsWeakness Allow, string? Words)[] cases =
+        [
+            (TestCertificates.MakeRsa("good", 2048, HashAlgorithmName.SHA256), null, TlsWeakness.None, null),
+            (TestCertificates.MakeRsa("short", 1024, HashAlgorithmName.SHA256), null, TlsWeakness.Rsa1024Key, "'CN=short' has an RSA key of 1024 bits, and 2048 are the least"),
+            (TestCertificates.MakeRsa("old", 2048, HashAlgorithmName.SHA1), null, TlsWeakness.Sha1Signature, "'CN=old' is signed with SHA-1"),
+            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakAuthority), weakAuthority, TlsWeakness.Rsa1024Key, "'CN=weak authority' has an RSA key of 1024 bits"),
+            (TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: oldAuthority), oldAuthority, TlsWeakness.Sha1Signature, "'CN=old authority' is signed with SHA-1"),
+        ];
+        foreach ((X509Certificate2 leaf, X509Certificate2? authority, TlsWeakness allow, string? words) in cases)
+        {
+            X509Certificate2Collection? sent = authority is null ? null : [authority];
+            OpenSslProfile server = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(leaf, sent), AllowedWeaknesses = TlsWeakness.Rsa1024Key | TlsWeakness.Sha1Signature }, true);
+            foreach (TlsWeakness allowed in (TlsWeakness[])[TlsWeakness.None, TlsWeakness.Rsa1024Key, TlsWeakness.Sha1Signature])
+            {
+                using TlsPair pair = new TlsPair(server, Prepare(new TlsOptions { HostName = "chat.test", Roots = roots, AllowedWeaknesses = allowed }, false)).Shake();
+                if ((allow & ~allowed) == 0)
+                {
+                    pair.Talk();
+                    continue;
+                }
+
+                Assert.Equal(TlsFailure.CertificateRejected, pair.Client.Fault.Cause);
+                Assert.Contains(words!, pair.Client.Fault.Message, StringComparison.Ordinal);
+                Assert.Contains($"TlsOptions.AllowedWeaknesses = {allow}", pair.Client.Fault.Message, StringComparison.Ordinal);
+            }
+        }
+    }
+
+    [Fact]
+    public void A_server_measures_its_clients_certificates_the_same_way()
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        X509Certificate2 weak = TestCertificates.MakeRsa("weak client", 1024, HashAlgorithmName.SHA256, forServers: false);
+        OpenSslProfile client = OpenSslRig.Prepare(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(weak), AllowedWeaknesses = TlsWeakness.Rsa1024Key }, false);
+        foreach (TlsWeakness allowed in (TlsWeakness[])[TlsWeakness.None, TlsWeakness.Rsa1024Key])
+        {
+            TlsOptions server = new() { Certificate = TlsCertificate.From(TestCertificates.Server), ClientCertificates = TlsClientCertificates.Required, Roots = [new X509Certificate2(TestCertificates.RsaRoot)], AllowedWeaknesses = allowed };
+            using TlsPair pair = new TlsPair(Prepare(server, true), client).Shake();
+            if (allowed != TlsWeakness.None) pair.Talk();
+            else Assert.Contains("'CN=weak client' has an RSA key of 1024 bits", pair.Server.Fault.Message, StringComparison.Ordinal);
+        }
+    }
+
+    [Fact]
+    public void A_star_needs_two_labels_behind_it()
+    {
+        Refuses(With(TestCertificates.Make("star", "*.test")), TestCertificates.ClientOptions, "by a star with only one label behind it (*.test)");
+        Refuses(With(TestCertificates.Make("star", "*.chat.test")), TestCertificates.ClientOptions, "does not cover 'chat.test', only *.chat.test");
+        Refuses(With(TestCertificates.Make("star", "*.chat.test")), new TlsOptions { Roots = TestCertificates.Roots }, "does not cover 'a.b.chat.test'", "a.b.chat.test");
+        using TlsPair two = Pair(With(TestCertificates.Make("star", "*.chat.test")), new TlsOptions { Roots = TestCertificates.Roots }, "www.chat.test", testsClient: true).Shake();
+        two.Talk();
+        using TlsPair named = Pair(With(TestCertificates.Make("both", "*.test", "chat.test")), testsClient: true).Shake();
+        named.Talk();
+    }
+
+    [Fact]
     public void A_pinned_key_decides_alone()
     {
         X509Certificate2 self = TestCertificates.Make("self", "elsewhere.test", selfSigned: true);
@@ -376,6 +440,117 @@ public abstract class TlsLayerSuite
         Assert.Null(none.Server.Layer!.Info.PeerCertificate);
         TlsOptions bad = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
         Refuses(server, bad, "not among the trusted roots", serverRefuses: true);
+    }
+
+    // ------------------------------------------------------------------ what a name or a verdict does not carry over
+
+    [Fact]
+    public void A_client_without_a_name_to_check_trusts_nobody()
+    {
+        Refuses(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots }, "no name that it should cover", host: null);
+        using TlsPair asked = Pair(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots, Verify = static v => v.HostName is null && v.IsTrusted }, host: null, testsClient: true).Shake();
+        asked.Talk();
+    }
+
+    [Fact]
+    public void A_pin_and_a_verdict_both_count()
+    {
+        TlsOptions Client(string pin, bool verdict, List<string?> seen) => new()
+        {
+            HostName = "chat.test",
+            PinnedKeys = [pin],
+            Verify = v =>
+            {
+                seen.Add(v.Problem);
+                return verdict;
+            },
+        };
+        string right = TlsCertificate.PinOf(TestCertificates.Server), wrong = TlsCertificate.PinOf(TestCertificates.Client);
+        List<string?> seen = [];
+        Refuses(With(TestCertificates.Server), Client(right, false, seen), "Verify refused");
+        Assert.Equal([null], seen);
+        Refuses(With(TestCertificates.Server), Client(wrong, false, seen), "none of PinnedKeys");
+        Assert.Contains("none of PinnedKeys", seen[1], StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void A_session_made_under_lenient_options_does_not_help_strict_ones(SslProtocols version)
+    {
+        // By name on both sides: what is kept for a name must not be found by who trusts others.
+        string host = $"lenient{(int)version}.test";
+        TlsProfile server = PreparePeer(With(TestCertificates.Make("self", host, selfSigned: true)), true);
+        TlsProfile lenient = Prepare(new TlsOptions { HostName = host, Protocols = version, Verify = static _ => true }, false);
+        for (int i = 0; i < 2; i++)
+        {
+            using TlsPair pair = new TlsPair(server, lenient, host).Shake();
+            pair.Talk();
+            pair.Client.CloseNotify();
+            pair.Server.CloseNotify();
+            pair.Move();
+        }
+
+        TlsProfile strict = Prepare(new TlsOptions { HostName = host, Protocols = version, Roots = TestCertificates.Roots }, false);
+        using TlsPair refused = new TlsPair(server, strict, host).Shake();
+        Assert.False(refused.Client.IsReady);
+        Assert.Equal(TlsFailure.CertificateRejected, refused.Client.Fault.Cause);
+
+        // Nor does the session of one name serve for another of the same server.
+        using TlsPair other = new TlsPair(server, lenient, "other" + host).Shake();
+        other.Talk();
+        Assert.False(other.Client.Layer!.Info.IsResumed);
+    }
+
+    [Fact]
+    public void Who_names_no_host_gets_the_default_certificate_where_unknown_names_are_refused()
+    {
+        TlsOptions Options(TlsCertificate? own) => new()
+        {
+            Certificate = own,
+            UnknownName = TlsUnknownName.Refuse,
+            Names = new Dictionary<string, TlsOptions> { ["chat.test"] = new() { Certificate = TlsCertificate.From(TestCertificates.Server) } },
+        };
+        TlsProfile with = Prepare(Options(TlsCertificate.From(TestCertificates.Server)), true), without = Prepare(Options(null), true);
+        Assert.Same(with, with.Select(null));
+        Assert.Null(with.Select("else.test"));
+        Assert.Null(without.Select(null));
+        Assert.NotNull(without.Select("chat.test"));
+    }
+
+    // ------------------------------------------------------------------ alerts
+
+    /// <summary>Whether the layer tells the peer of this: SslStream has no way to (docs/design/0016).</summary>
+    private protected virtual bool SaysAlerts => true;
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void Who_is_refused_hears_why_by_an_alert(SslProtocols version)
+    {
+        foreach (string what in (string[])["server certificate", "client certificate", "record"])
+        {
+            TlsOptions server = new()
+            {
+                Certificate = TlsCertificate.From(what == "server certificate" ? TestCertificates.Make("x", "chat.test", issuer: TestCertificates.OtherRoot) : TestCertificates.Server),
+                ClientCertificates = what == "client certificate" ? TlsClientCertificates.Required : TlsClientCertificates.Off,
+                Roots = TestCertificates.Roots,
+            };
+            TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
+            using TlsPair pair = Pair(server, client, testsClient: what == "server certificate").Shake();
+            (TlsEnd judge, TlsEnd judged) = what == "server certificate" ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+            if (what == "record")
+            {
+                pair.Client.Send(s_hello);
+                pair.Client.Output[^4] ^= 1;
+                pair.Move();
+            }
+
+            Assert.Equal(what == "record" ? TlsFailure.BadRecord : TlsFailure.CertificateRejected, judge.Fault.Cause);
+            if (!SaysAlerts) continue;
+            Assert.Equal(TlsFailure.RefusedByPeer, judged.Fault.Cause);
+            Assert.Contains(what == "record" ? "'bad record mac'" : "'bad certificate'", judged.Fault.Message, StringComparison.Ordinal);
+        }
     }
 
     // ------------------------------------------------------------------ resumption

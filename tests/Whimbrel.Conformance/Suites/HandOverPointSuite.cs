@@ -1,0 +1,217 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 15 at every callback: accepted and dialled, in the clear, with TLS from the start and after an upgrade.</summary>
+public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
+{
+    public static TheoryData<string, string, bool> Points
+    {
+        get
+        {
+            TheoryData<string, string, bool> all = [];
+            foreach (string kind in (string[])["plain", "tls", "upgrade"])
+            {
+                foreach (bool isDialled in (bool[])[false, true])
+                {
+                    if (kind != "upgrade") all.Add("connecting", kind, isDialled);
+                    if (kind != "plain") all.Add("handshaked", kind, isDialled);
+                    if (kind != "upgrade") all.Add("connected", kind, isDialled);
+                    foreach (string point in (string[])["received", "sent", "drained", "timer", "peer finished"]) all.Add(point, kind, isDialled);
+                    if (!isDialled) all.Add("stopping", kind, isDialled);
+                }
+            }
+
+            return all;
+        }
+    }
+
+    [Theory, Contract(1, 15)]
+    [MemberData(nameof(Points))]
+    public void The_next_session_gets_what_is_still_to_come(string point, string kind, bool isDialled) => Run(rig =>
+    {
+        RecordingSession taker = new(rig) { IsSuccessor = true, AtConnected = static x => x.Send("next"u8), AtHandshaked = static (_, _) => { } };
+        TlsOptions own = isDialled ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
+        Giver giver = new(point, taker, kind == "upgrade" ? rig.WithProvider(own) : null, isDialled);
+        TlsOptions? fromStart = kind == "tls" ? own : null;
+        Peer peer = isDialled ? Accept(rig, giver, fromStart) : Dial(rig, giver, fromStart);
+        if (kind == "tls") peer = rig.Secure(peer, isAccepted: isDialled, isDialled ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
+        if (kind == "upgrade")
+        {
+            if (!isDialled) peer.Write("STARTTLS");
+            Assert.Equal(isDialled ? "STARTTLS" : "go ahead", peer.ReadText(8));
+            if (isDialled) peer.Write("go ahead");
+            peer = rig.Secure(peer, isAccepted: isDialled, isDialled ? TestCertificates.ServerOptions : TestCertificates.ClientOptions);
+        }
+
+        if (point is "received" or "sent" or "drained" or "timer") peer.Write("x");
+        ValueTask<StopReport> stopped = default;
+        if (point == "peer finished") peer.FinishSending();
+        if (point == "stopping")
+        {
+            giver.Until(rig, kind == "upgrade" ? "handshaked" : "connected");
+            stopped = giver.Server!.StopAsync(TimeSpan.FromSeconds(20));
+        }
+
+        string said = peer.ReadText(4);
+        if (said.StartsWith('s')) said = said[1..] + peer.ReadText(1);
+        Assert.Equal("next", said);
+        bool isEarly = point == "connecting" || (point == "handshaked" && kind == "tls");
+        giver.Until(rig, isEarly ? "connect failed HandedOver" : "disconnected HandedOver");
+        // In each of its last callbacks it was told that it is too late.
+        Assert.Equal(isEarly ? 1 : 2, giver.Refusals);
+        Assert.Equal(point == "connecting" && kind == "tls" ? "handshaked, connected" : "connected", string.Join(", ", taker.Events.TakeWhile(static e => e is "handshaked" or "connected")));
+        Assert.Equal(kind == "plain", taker.Tls is null);
+        if (isDialled) Assert.Same(taker, taker.Client!.Session);
+        if (point is not ("peer finished" or "stopping"))
+        {
+            int before = taker.ReceivedCount;
+            peer.Write("y");
+            taker.UntilReceived(before + 1);
+            Assert.EndsWith("y", taker.ReceivedText, StringComparison.Ordinal);
+        }
+
+        if (point == "stopping") peer.Close();
+        else taker.Abort();
+        taker.End();
+        if (point == "stopping") rig.Await(stopped);
+        Assert.Equal(1, giver.Ends);
+    });
+
+    [Theory, Contract(1, 15)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void What_ends_before_it_is_connected_ends_the_next_session(bool isDialled) => Run(rig =>
+    {
+        RecordingSession taker = new(rig) { IsSuccessor = true };
+        TlsOptions own = isDialled ? TestCertificates.ClientOptions : TestCertificates.ServerOptions;
+        Giver giver = new("connecting", taker, null, isDialled);
+        Peer peer = isDialled ? Accept(rig, giver, own) : Dial(rig, giver, own);
+        peer.Write("this is not TLS at all");
+        Assert.Equal(CloseCause.TlsHandshake, taker.End());
+        Assert.Equal("connect failed TlsHandshake", taker.Life);
+        Assert.Equal("connecting, connect failed HandedOver", giver.Life);
+        peer.Close();
+    });
+
+    [Fact, Contract(4, 15)]
+    public void What_it_throws_in_its_last_callback_ends_the_next_session_before_it_is_connected() => Run(rig =>
+    {
+        RecordingSession taker = new(rig) { IsSuccessor = true };
+        Giver giver = new("connecting", taker, null, isDialled: false) { ThrowsAtEnd = true };
+        Peer peer = Dial(rig, giver, null);
+        Assert.Equal(CloseCause.UserException, taker.End());
+        // On the pool the loop is not kept waiting, and may have opened it meanwhile.
+        if (!rig.IsPool) Assert.Equal("connect failed UserException", taker.Life);
+        peer.Close();
+    });
+
+    private static Peer Dial(Rig rig, Giver giver, TlsOptions? tls)
+    {
+        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls }, _ => giver));
+        rig.Await(server.StartAsync());
+        return rig.Dial(server.EndPoint!);
+    }
+
+    private static Peer Accept(Rig rig, Giver giver, TlsOptions? tls)
+    {
+        PeerListener listener = rig.Listen();
+        Client client = new(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, Tls = tls }), () => giver);
+        Task connecting = client.ConnectAsync().AsTask();
+        _ = connecting.ContinueWith(static t => t.Exception, TaskScheduler.Default);
+        return listener.Accept();
+    }
+
+    /// <summary>Hands its connection over in one callback, and tries once more in its last ones.</summary>
+    private sealed class Giver(string point, Session next, TlsOptions? upgrade, bool isDialled) : Session
+    {
+        private readonly List<string> _events = [];
+
+        internal bool ThrowsAtEnd { get; init; }
+
+        internal int Refusals { get; private set; }
+
+        internal int Ends { get; private set; }
+
+        internal string Life
+        {
+            get
+            {
+                lock (_events) return string.Join(", ", _events);
+            }
+        }
+
+        internal void Until(Rig rig, string what) => rig.Until(() => Saw(what), $"'{what}' in {Life}");
+
+        private bool Saw(string what)
+        {
+            lock (_events) return _events.Contains(what);
+        }
+
+        private void At(string name)
+        {
+            lock (_events) _events.Add(name);
+            if (name == point && (upgrade is null || Tls is not null)) HandOver(next);
+        }
+
+        private void Refuse()
+        {
+            try
+            {
+                HandOver(new Giver("", this, null, isDialled: false));
+            }
+            catch (InvalidOperationException)
+            {
+                Refusals++;
+            }
+        }
+
+        protected override void OnConnecting() => At("connecting");
+
+        protected override void OnHandshaked(TlsInfo info) => At("handshaked");
+
+        protected override void OnConnected()
+        {
+            if (upgrade is not null && isDialled) Send("STARTTLS"u8);
+            At("connected");
+        }
+
+        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        {
+            if (upgrade is not null && Tls is null)
+            {
+                if (unread.Length < 8) return 0;
+                if (!isDialled) Send("go ahead"u8);
+                UpgradeToTls(upgrade);
+                return 8;
+            }
+
+            At("received");
+            if (point is "sent" or "drained") Send("s"u8);
+            if (point == "timer") StartTimer(TimeSpan.FromMilliseconds(1));
+            return unread.Length;
+        }
+
+        protected override void OnSent(long sent, long pending) => At("sent");
+
+        protected override void OnDrained() => At("drained");
+
+        protected override void OnTimer(LoopTimer timer) => At("timer");
+
+        protected override void OnPeerFinished() => At("peer finished");
+
+        protected override void OnServerStopping() => At("stopping");
+
+        protected override void OnDisconnecting(CloseReason reason) => Refuse();
+
+        protected override void OnConnectFailed(CloseReason reason) => End($"connect failed {reason.Cause}");
+
+        protected override void OnDisconnected(CloseReason reason) => End($"disconnected {reason.Cause}");
+
+        private void End(string what)
+        {
+            Refuse();
+            Ends++;
+            At(what);
+            if (ThrowsAtEnd) throw new InvalidOperationException("on purpose");
+        }
+    }
+}
