@@ -9,7 +9,7 @@ public static class TestCertificates
 {
     private static readonly Lazy<X509Certificate2> s_root = new(() => MakeRoot("CN=Whimbrel test root"));
     private static readonly Lazy<X509Certificate2> s_otherRoot = new(() => MakeRoot("CN=Another test root"));
-    private static readonly Lazy<X509Certificate2> s_rsaRoot = new(MakeRsaRoot);
+    private static readonly Lazy<X509Certificate2> s_rsaRoot = new(static () => MakeRsaRoot("Whimbrel test root of RSA", 2048));
     private static readonly Lazy<X509Certificate2> s_intermediate = new(() => MakeIntermediate(s_root.Value));
     private static readonly Lazy<X509Certificate2> s_server = new(() => Make("chat.test", "chat.test", "localhost", "127.0.0.1"));
     private static readonly Lazy<X509Certificate2> s_slow = new(() => Make("slow", "chat.test", rsaBits: 3072));
@@ -67,7 +67,7 @@ public static class TestCertificates
     }
 
     /// <summary>For chat.test, with an RSA key of so many bits, signed by the RSA root with a hash of a day long gone or of this one.</summary>
-    public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true, X509Certificate2? issuer = null, bool isAuthority = false)
+    public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true, X509Certificate2? issuer = null, bool isAuthority = false, bool isPss = false)
     {
         using RSA key = RSA.Create(bits);
         CertificateRequest request = new("CN=" + subject, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
@@ -78,33 +78,36 @@ public static class TestCertificates
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(isAuthority, false, 0, true));
         using RSA issuing = (issuer ?? RsaRoot).GetRSAPrivateKey()!;
         using X509Certificate2 bare = request.Create(
-            (issuer ?? RsaRoot).SubjectName, new OldSignature(issuing, hash), DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30), RandomNumberGenerator.GetBytes(12));
+            (issuer ?? RsaRoot).SubjectName, isPss && hash == HashAlgorithmName.SHA256 ? X509SignatureGenerator.CreateForRSA(issuing, RSASignaturePadding.Pss) : new OldSignature(issuing, hash, isPss), DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30), RandomNumberGenerator.GetBytes(12));
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
-    private static X509Certificate2 MakeRsaRoot()
+    /// <summary>Signed by itself, with SHA-1.</summary>
+    public static X509Certificate2 MakeRsaRoot(string subject, int bits)
     {
-        using RSA key = RSA.Create(2048);
-        X500DistinguishedName name = new("CN=Whimbrel test root of RSA");
+        using RSA key = RSA.Create(bits);
+        X500DistinguishedName name = new("CN=" + subject);
         CertificateRequest request = new(name, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
-        using X509Certificate2 bare = request.Create(name, new OldSignature(key, HashAlgorithmName.SHA1), DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400), RandomNumberGenerator.GetBytes(12));
+        using X509Certificate2 bare = request.Create(name, new OldSignature(key, HashAlgorithmName.SHA1, isPss: false), DateTimeOffset.UtcNow.AddDays(-400), DateTimeOffset.UtcNow.AddDays(400), RandomNumberGenerator.GetBytes(12));
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
     /// <summary>Signs with hashes that the framework refuses to sign certificates with.</summary>
-    private sealed class OldSignature(RSA key, HashAlgorithmName hash) : X509SignatureGenerator
+    private sealed class OldSignature(RSA key, HashAlgorithmName hash, bool isPss) : X509SignatureGenerator
     {
         protected override PublicKey BuildPublicKey() => new(key);
 
         public override byte[] GetSignatureAlgorithmIdentifier(HashAlgorithmName hashAlgorithm)
         {
+            // RSASSA-PSS without parameters is the one with SHA-1.
+            if (isPss) return [0x30, 0x0D, 0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 10, 0x30, 0x00];
             // SEQUENCE { 1.2.840.113549.1.1.x, NULL }
             byte last = hash == HashAlgorithmName.MD5 ? (byte)4 : hash == HashAlgorithmName.SHA1 ? (byte)5 : (byte)11;
             return [0x30, 0x0D, 0x06, 0x09, 0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, last, 0x05, 0x00];
         }
 
-        public override byte[] SignData(byte[] data, HashAlgorithmName hashAlgorithm) => key.SignData(data, hash, RSASignaturePadding.Pkcs1);
+        public override byte[] SignData(byte[] data, HashAlgorithmName hashAlgorithm) => key.SignData(data, hash, isPss ? RSASignaturePadding.Pss : RSASignaturePadding.Pkcs1);
     }
 
     private static X509Certificate2 MakeRoot(string subject)

@@ -387,6 +387,29 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void A_long_life_with_keys_changed_now_and_then_loses_no_byte() => Run(rig =>
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        RecordingServer server = Serve(rig, setUp: Echo);
+        TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+        rig.Until(() => peer.IsReady, "the handshake");
+        for (int i = 0; i < 300; i++)
+        {
+            byte[] message = Pattern(1 + (i * 37 % 500), i);
+            peer.Write(message);
+            Assert.Equal(message, peer.Read(message.Length));
+            // Now and then: more often than may come at once, far apart, and each asks for an answer.
+            if (i % 3 != 0) continue;
+            peer.ChangeKeys(1);
+            Assert.Equal("x", peer.ReadText(1));
+        }
+
+        Assert.True(server.Session().IsConnected);
+        peer.Close();
+        server.Session().End();
+    });
+
+    [Fact]
     public void A_peer_that_leaves_in_the_middle_of_the_handshake_is_told_so() => Run(rig =>
     {
         RecordingServer server = Serve(rig);

@@ -166,6 +166,33 @@ public sealed class TlsCertificateTests : IDisposable
         }
     }
 
+    [Fact]
+    public void Keys_and_hashes_are_known_in_every_encoding()
+    {
+        X509Certificate2 weakRoot = TestCertificates.MakeRsaRoot("weak root", 1024);
+        TlsTrust trust = new(new TlsOptions { Roots = [.. TestCertificates.Roots, new X509Certificate2(TestCertificates.RsaRoot), new X509Certificate2(weakRoot)] }, isServer: false);
+        string? Judge(X509Certificate2 leaf) => trust.Judge(leaf, (X509Certificate2Collection?)null, "chat.test");
+        Assert.Null(Judge(TestCertificates.MakeRsa("pss", 2048, HashAlgorithmName.SHA256, isPss: true)));
+        Assert.Contains("'CN=old pss' is signed with SHA-1", Judge(TestCertificates.MakeRsa("old pss", 2048, HashAlgorithmName.SHA1, isPss: true)), StringComparison.Ordinal);
+        Assert.Contains("'CN=oldest' is signed with MD5", Judge(TestCertificates.MakeRsa("oldest", 2048, HashAlgorithmName.MD5)), StringComparison.Ordinal);
+        // Its own signature does not count, its key does.
+        Assert.Contains("'CN=weak root' has an RSA key of 1024 bits", Judge(TestCertificates.MakeRsa("below", 2048, HashAlgorithmName.SHA256, issuer: weakRoot)), StringComparison.Ordinal);
+        Assert.Contains("has a key on a curve of 192 bits", Judge(OnCurve("1.2.840.10045.3.1.1")), StringComparison.Ordinal);
+        Assert.Null(Judge(OnCurve("1.3.132.0.33")));
+        Assert.Null(Judge(OnCurve("1.3.132.0.35")));
+    }
+
+    private static X509Certificate2 OnCurve(string curve)
+    {
+        using ECDsa key = ECDsa.Create(ECCurve.CreateFromValue(curve));
+        CertificateRequest request = new("CN=on a curve", key, HashAlgorithmName.SHA256);
+        SubjectAlternativeNameBuilder names = new();
+        names.AddDnsName("chat.test");
+        request.CertificateExtensions.Add(names.Build());
+        return request.Create(
+            TestCertificates.Root.SubjectName, X509SignatureGenerator.CreateForECDsa(TestCertificates.Root.GetECDsaPrivateKey()!), DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(5), [1, 2, 3]);
+    }
+
     private static byte[] ListOf(X509Certificate2 issuer, X509Certificate2 revoked)
     {
         CertificateRevocationListBuilder list = new();

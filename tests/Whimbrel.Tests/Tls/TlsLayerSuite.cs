@@ -528,17 +528,21 @@ public abstract class TlsLayerSuite
     [InlineData(SslProtocols.Tls13)]
     public void Who_is_refused_hears_why_by_an_alert(SslProtocols version)
     {
-        foreach (string what in (string[])["server certificate", "client certificate", "record"])
+        foreach (string what in (string[])["server certificate", "server expired", "client certificate", "record"])
         {
             TlsOptions server = new()
             {
-                Certificate = TlsCertificate.From(what == "server certificate" ? TestCertificates.Make("x", "chat.test", issuer: TestCertificates.OtherRoot) : TestCertificates.Server),
+                Certificate = TlsCertificate.From(
+                    what == "server certificate" ? TestCertificates.Make("x", "chat.test", issuer: TestCertificates.OtherRoot)
+                    : what == "server expired" ? TestCertificates.Make("x", "chat.test", fromDays: -20, toDays: -10)
+                    : TestCertificates.Server),
                 ClientCertificates = what == "client certificate" ? TlsClientCertificates.Required : TlsClientCertificates.Off,
                 Roots = TestCertificates.Roots,
             };
             TlsOptions client = new() { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = version, Certificate = TlsCertificate.From(TestCertificates.Make("x", forServers: false, issuer: TestCertificates.OtherRoot)) };
-            using TlsPair pair = Pair(server, client, testsClient: what == "server certificate").Shake();
-            (TlsEnd judge, TlsEnd judged) = what == "server certificate" ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
+            bool clientJudges = what.StartsWith("server", StringComparison.Ordinal);
+            using TlsPair pair = Pair(server, client, testsClient: clientJudges).Shake();
+            (TlsEnd judge, TlsEnd judged) = clientJudges ? (pair.Client, pair.Server) : (pair.Server, pair.Client);
             if (what == "record")
             {
                 pair.Client.Send(s_hello);
@@ -549,7 +553,7 @@ public abstract class TlsLayerSuite
             Assert.Equal(what == "record" ? TlsFailure.BadRecord : TlsFailure.CertificateRejected, judge.Fault.Cause);
             if (!SaysAlerts) continue;
             Assert.Equal(TlsFailure.RefusedByPeer, judged.Fault.Cause);
-            Assert.Contains(what == "record" ? "'bad record mac'" : "'bad certificate'", judged.Fault.Message, StringComparison.Ordinal);
+            Assert.Contains(what == "record" ? "'bad record mac'" : what == "server expired" ? "'certificate expired'" : "'bad certificate'", judged.Fault.Message, StringComparison.Ordinal);
         }
     }
 
