@@ -105,7 +105,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
                 x.CallCommit(9);
                 results.Add(x.Send(large));
                 Assert.False(x.IsConnected);
-                Assert.True(x.BytesPending > large.Length);
+                // On the pool the loop sends meanwhile what is too large to be gathered.
+                if (!rig.IsPool) Assert.True(x.BytesPending > large.Length);
             };
             s.AtConnected = static x => x.Send("connected"u8);
         });
