@@ -134,6 +134,11 @@ public sealed class TlsCertificateTests : IDisposable
             Assert.Null(trust.Judge(TestCertificates.Make("fine", "chat.test"), (X509Certificate2Collection?)null, "chat.test"));
         }
 
+        // A number that begins with a zero, which the two sides write in different ways.
+        X509Certificate2 zero = OnCurve("1.3.132.0.34");
+        TlsTrust numbers = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [Put("zero.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.Root, zero)))] }, isServer: false);
+        Assert.Contains("was revoked", numbers.Judge(zero, (X509Certificate2Collection?)null, "chat.test"), StringComparison.Ordinal);
+
         // A list of somebody else says nothing, also about the same number.
         string foreign = Put("foreign.pem", PemEncoding.WriteString("X509 CRL", ListOf(TestCertificates.OtherRoot, direct)));
         TlsTrust elsewhere = new(new TlsOptions { Roots = TestCertificates.Roots, RevocationLists = [foreign] }, isServer: false);
