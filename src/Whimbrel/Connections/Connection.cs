@@ -277,7 +277,7 @@ internal sealed partial class Connection : Resident
         catch (Exception e)
         {
             thrown = e;
-            TellErrorAfterEnd(old, e, "OnDisconnected");
+            TellErrorAfterEnd(old, e, _wasConnected ? "OnDisconnected" : "OnConnectFailed");
         }
 
         Loop.LeaveCallback();

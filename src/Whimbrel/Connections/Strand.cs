@@ -687,6 +687,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _atLeast = 0;
         // Else its beginning is still to come, and the next session gets it.
         bool wasConnected = old.ConnectedAt is not null;
+        _running = wasConnected ? "OnDisconnected" : "OnConnectFailed";
         Exception? thrown = null;
         try
         {
@@ -710,6 +711,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         old.TellEnded(new CloseReason(CloseCause.HandedOver));
+        _running = "OnConnected";
         if (wasConnected) Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.

@@ -96,6 +96,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
     public void What_it_throws_in_its_last_callback_ends_the_next_session_before_it_is_connected() => Run(rig =>
     {
         RecordingSession taker = new(rig) { IsSuccessor = true };
+        rig.Expect("OnConnectFailed of Giver");
         Giver giver = new("connecting", taker, null, isDialled: false) { ThrowsAtEnd = true };
         Peer peer = Dial(rig, giver, null);
         Assert.Equal(CloseCause.UserException, taker.End());
