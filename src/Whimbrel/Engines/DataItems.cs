@@ -6,10 +6,11 @@ namespace Whimbrel.Engines;
 /// </summary>
 internal sealed class DataItems
 {
-    internal const int SegmentItems = 512;
-    internal const int SegmentsKept = 16;
+    internal const int SegmentItems = 256;
+    internal const int SegmentsKept = 32;
 
-    private DataItem[]?[] _segments = [];
+    // The first one is there from the start: a send of another thread allocates nothing.
+    private DataItem[]?[] _segments = [new DataItem[SegmentItems], null, null, null];
 
     internal int Count { get; private set; }
 
@@ -21,7 +22,7 @@ internal sealed class DataItems
     internal ref DataItem Add()
     {
         int segment = Count / SegmentItems;
-        if (segment == _segments.Length) Array.Resize(ref _segments, Math.Max(4, segment * 2));
+        if (segment == _segments.Length) Array.Resize(ref _segments, segment * 2);
         _segments[segment] ??= new DataItem[SegmentItems];
         return ref _segments[segment]![Count++ % SegmentItems];
     }
