@@ -146,8 +146,13 @@ internal sealed unsafe partial class Connection : IPlainSink
             tls.Held.Append(data);
             // One that waits for its time is not silent any more.
             if (tls is { Phase: TlsPhase.Hello, HasPlace: false, HasBegun: true } && TlsHello.Read(tls.Held.Span, out _) == TlsHello.Outcome.Found && !TakePlace(tls)) return;
-            if (tls.IsShaking && tls.Held.Length > TlsLink.MostHeldInHandshake) FailTls(new TlsFault(TlsFailure.BadRecord, "more than 128 KiB came before the handshake was done"));
-            else if (MayRun(tls)) RunHeld(tls);
+            if (MayRun(tls)) RunHeld(tls);
+            // Only while it is read on: a handshake that waits for its time has stopped that, and what the engine had taken by then is
+            // bounded by the engine. An honest client sends its data right behind its last flight.
+            if (IsAlive(tls) && tls.IsShaking && tls.WantsInput && tls.Held.Length > TlsLink.MostHeldInHandshake)
+            {
+                FailTls(new TlsFault(TlsFailure.BadRecord, "more than 128 KiB came before the handshake was done"));
+            }
         }
         else
         {
