@@ -52,10 +52,12 @@ namespace Whimbrel;
 /// the handshake takes effect behind what was sent before it; when the handshake fails, that is the reason of the end.</item>
 /// <item>Groups: join, leave and broadcast from any thread (<see cref="SessionGroup"/>). All loops take a broadcast or none does, and whoever is a
 /// member from its beginning to its turn is served once, whatever predicates and notices change meanwhile.</item>
+/// <item>What is posted to a session (<see cref="Post(Action)"/>) runs on its thread between two callbacks, behind what its caller has sent;
+/// what was taken runs, before the session's last callbacks.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>
-public abstract class Session : IConnection
+public abstract partial class Session : IConnection
 {
     // Weak, so that it does not keep alive the classes of a plug-in that could be unloaded.
     private static readonly ConditionalWeakTable<Type, object> s_hooks = [];

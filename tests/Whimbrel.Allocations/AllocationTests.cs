@@ -122,6 +122,26 @@ public sealed class AllocationTests
     }
 
     [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_post_to_a_session_from_another_thread_allocates_nothing(string engine)
+    {
+        ScriptedSession? session = null;
+        using Rig rig = new(engine, () => new ScriptedSession(static (_, unread) => All(unread), s => Volatile.Write(ref session, s)));
+        Socket client = rig.Connect();
+        Assert.True(SpinWait.SpinUntil(() => Volatile.Read(ref session) is not null, LoopMeter.Patience));
+        long here = 0;
+        rig.Meter.ExpectNone("post to a session, which answers", Rounds, () =>
+        {
+            long before = GC.GetAllocatedBytesForCurrentThread();
+            bool taken = session!.Post(static s => ((Session)s!).Send("posted"u8), session);
+            here += GC.GetAllocatedBytesForCurrentThread() - before;
+            Assert.True(taken);
+            rig.Read(client, 6);
+        });
+        Assert.True(here < Rounds, $"{here} bytes were allocated by the calling thread in {Rounds} posts or more");
+    }
+
+    [Theory]
     [InlineData(false)]
     [InlineData(true)]
     public void A_broadcast_allocates_nothing(bool isElsewhere)

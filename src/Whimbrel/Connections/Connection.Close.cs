@@ -206,6 +206,7 @@ internal sealed partial class Connection
         _state = ConnectionState.Detaching;
         _shard.Silent.Remove(this);
         RefuseForeign();
+        _session.StopPosts();
         CloseFill();
         _isReceiving = false;
         CancelSessionTimers();
@@ -247,6 +248,7 @@ internal sealed partial class Connection
 
     private void End()
     {
+        if (!_session.PostsAreOver) return; // the last of them comes back here (contract 18)
         if (_wasConnected && !_saidDisconnecting && _strand is null) SayDisconnecting();
         FreeTls();
         DiscardQueue();

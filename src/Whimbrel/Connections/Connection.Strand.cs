@@ -57,7 +57,7 @@ internal sealed partial class Connection
         _session = next;
         ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
-        _strand!.PostHandedOver(next);
+        _strand!.PostHandedOver(next, _wasConnected);
         if (_saidServerStopping) _strand.PostServerStopping();
     }
 

@@ -163,10 +163,11 @@ internal sealed partial class Connection : Resident
         if (_strand is { } strand)
         {
             strand.DialledHost = DialledHost;
-            strand.PostConnected();
+            strand.PostConnected(_session);
         }
         else
         {
+            _session.StartPosts();
             Call("OnConnected", static session => session.CallConnected());
             _shard.Host.SessionConnected(_session);
         }
@@ -216,7 +217,7 @@ internal sealed partial class Connection : Resident
     /// <summary>What a callback asked for and must not happen inside it.</summary>
     private void AfterCallback()
     {
-        while (_next is not null && (_state == ConnectionState.Open || IsBeginning)) SwitchSession();
+        while (_next is not null && (_state == ConnectionState.Open || IsBeginning) && MaySwitch()) SwitchSession();
         if (_upgrade is { IsReady: true }) StartUpgrade();
     }
 
@@ -241,6 +242,7 @@ internal sealed partial class Connection : Resident
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _session = next;
+        if (_wasConnected) next.StartPosts();
         ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         Exception? thrown = TellHandedOver(old);

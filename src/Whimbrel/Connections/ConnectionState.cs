@@ -51,4 +51,7 @@ internal enum ReceiveGate : byte
 
     /// <summary>As much waits for the thread pool as may wait (contract 14).</summary>
     Pool = 32,
+
+    /// <summary>The session hands over, and what was posted to it runs first (contract 18).</summary>
+    HandOver = 64,
 }

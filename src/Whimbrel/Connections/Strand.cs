@@ -49,6 +49,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private bool _wasConnected;
     private CloseReason _reason;
     private volatile bool _isEnded;
+    private Session? _taker; // whom posts are taken for: behind everything that is queued
 
     // ---- the running pool thread's
     private Session _session;
@@ -132,14 +133,14 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     internal void PostConnecting() => Post(new StrandEvent(StrandEventKind.Connecting, null, null));
 
-    internal void PostConnected() => Post(new StrandEvent(StrandEventKind.Connected, null, null));
+    internal void PostConnected(Session session) => Post(new StrandEvent(StrandEventKind.Connected, null, null), session);
 
     internal void PostHandshaked(TlsInfo info) => Post(new StrandEvent(StrandEventKind.Handshaked, info, null));
 
     /// <summary>The loop takes what it receives for cipher text from now on.</summary>
     internal void PostUpgrading(TlsUpgrade upgrade) => Post(new StrandEvent(StrandEventKind.Upgrading, upgrade, null));
 
-    internal void PostHandedOver(Session next) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null));
+    internal void PostHandedOver(Session next, bool wasConnected) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null), wasConnected ? next : null);
 
     internal void PostServerStopping() => Post(new StrandEvent(StrandEventKind.ServerStopping, null, null));
 
@@ -157,18 +158,42 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>Something awaited in a callback goes on. Any thread.</summary>
     internal void PostContinuation(Action<object?> continuation, object? state) => Post(new StrandEvent(StrandEventKind.Continuation, continuation, state));
 
-    private void Post(StrandEvent item)
+    /// <summary>Something posted to the session (contract 18). False when its last callback is queued already, or was. Any thread.</summary>
+    internal bool TryPostCall(Session session, Delegate action, object? state)
+    {
+        // What this callback has sent stays in front of what the action sends.
+        if (ReferenceEquals(t_current, this)) FlushBatch();
+        bool start;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            if (!ReferenceEquals(_taker, session)) return false;
+            AddEvent(new StrandEvent(StrandEventKind.Call, action, state));
+            start = TrySchedule();
+        }
+
+        if (start) _loop.Engine.Offload(this);
+        return true;
+    }
+
+    private void Post(StrandEvent item, Session? taker = null)
     {
         bool start;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
-            if (_eventCount == _events.Length) GrowEvents();
-            _events[(_firstEvent + _eventCount++) % _events.Length] = item;
+            AddEvent(item);
+            if (taker is not null) _taker = taker;
             start = TrySchedule();
         }
 
         if (start) _loop.Engine.Offload(this);
+    }
+
+    private void AddEvent(StrandEvent item)
+    {
+        if (_eventCount == _events.Length) GrowEvents();
+        _events[(_firstEvent + _eventCount++) % _events.Length] = item;
     }
 
     private void GrowEvents()
@@ -240,6 +265,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             _reason = reason;
             _wasConnected = wasConnected;
             _lastPending = true;
+            _taker = null;
             _holds &= ~Holds.HandOver; // it came too late
             start = TrySchedule();
         }
@@ -378,6 +404,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             StrandEventKind.Disconnecting => "OnDisconnecting",
             StrandEventKind.Sent => "OnSent",
             StrandEventKind.Drained => "OnDrained",
+            StrandEventKind.Call => "a posted action",
             _ => "a continuation",
         },
         _ => "OnReceived",
@@ -487,6 +514,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 break;
             case StrandEventKind.Continuation:
                 RunContinuation((Action<object?>)item.First!, item.Second);
+                break;
+            case StrandEventKind.Call:
+                if (Session.RunPosted((Delegate)item.First!, item.Second) is { } fault) FailWith(fault);
+                else CallReturned();
                 break;
         }
     }

@@ -12,6 +12,7 @@ internal enum StrandEventKind : byte
     ServerStopping,
     Disconnecting,
     Continuation,
+    Call,
     Sent,
     Drained,
 }

@@ -104,7 +104,7 @@ public abstract partial class Loop
         return ValueTask.FromException<T>(Engine.EndedError());
     }
 
-    private static void CallTo(Completion<bool> done, Action action)
+    internal static void CallTo(Completion<bool> done, Action action)
     {
         try
         {

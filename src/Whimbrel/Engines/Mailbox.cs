@@ -25,6 +25,7 @@ internal enum DataKind : byte
     Datagrams,
     DatagramOperation,
     Offer,
+    Call,
 }
 
 internal struct DataItem
@@ -306,12 +307,12 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>An item without bytes of its own: never refused while the loop lives.</summary>
-    internal bool PostItem(DataKind kind, Connection? connection, uint generation, object? payload = null)
+    internal bool PostItem(DataKind kind, Connection? connection, uint generation, object? payload = null, object? extra = null)
     {
         lock (_gate)
         {
             if (_isClosed) return false;
-            Add() = new DataItem { Kind = kind, Connection = connection, Generation = generation, Payload = payload };
+            Add() = new DataItem { Kind = kind, Connection = connection, Generation = generation, Payload = payload, Extra = extra };
         }
 
         WakeIfSleeping();
@@ -694,6 +695,9 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.DatagramOperation:
                 ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
+                break;
+            case DataKind.Call:
+                item.Connection!.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
                 break;
         }
     }

@@ -190,6 +190,13 @@ public sealed class RecordingSession : Session
 
     public ValueTask<TlsInfo> CallUpgradeAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTlsAsync(options, unread);
 
+    /// <summary>For what is posted: an event, "posted NAME", and checked as a callback is.</summary>
+    public void RunPosted(string name, Action? action = null)
+    {
+        using Callback callback = new(this, $"posted {name}");
+        action?.Invoke();
+    }
+
     public BroadcastGate Gate
     {
         get => BroadcastGate;
@@ -309,8 +316,8 @@ public sealed class RecordingSession : Session
         if (_rig.IsPool ? Connections.Strand.Current is null : !Loop.IsCurrent) _rig.Violation($"{name ?? "received"} came on a foreign thread");
         lock (_gate)
         {
-            // What OnDisconnected throws is told to OnError: the one thing that may follow the end (contract 4).
-            if (_disconnectings > 0 && name is not null && !name.StartsWith("disconnect", StringComparison.Ordinal) && !name.StartsWith("error", StringComparison.Ordinal)) _rig.Violation($"{name} came after disconnecting: {Life}");
+            // What OnDisconnected throws is told to OnError: the one thing that may follow the end (contract 4). What was posted runs (contract 18).
+            if (_disconnectings > 0 && name?.StartsWith("posted", StringComparison.Ordinal) == false && !name.StartsWith("disconnect", StringComparison.Ordinal) && !name.StartsWith("error", StringComparison.Ordinal)) _rig.Violation($"{name} came after disconnecting: {Life}");
             if (_isOver && name?.StartsWith("error", StringComparison.Ordinal) != true) _rig.Violation($"{name ?? "received"} came after the last callback: {Life}");
             _hasBegun = true;
             if (name is null) return;

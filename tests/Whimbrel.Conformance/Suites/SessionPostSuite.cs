@@ -1,0 +1,334 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Contract 18: what is posted to a session runs in the order of its callbacks, and what was taken runs.</summary>
+public abstract class SessionPostSuite(Transport transport) : TrafficSuite(transport)
+{
+    [Fact, Contract(18, 2)]
+    public void Posts_of_many_threads_run_between_callbacks_each_once_and_in_the_order_of_their_thread() => Run(rig =>
+    {
+        const int Threads = 4;
+        const int Posts = 300;
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1)));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        List<int>[] ran = [.. Enumerable.Range(0, Threads).Select(static _ => new List<int>())];
+        int all = 0;
+        for (int t = 0; t < Threads; t++)
+        {
+            int thread = t;
+            int next = 0;
+            Repeat(rig, () =>
+            {
+                int number = next++;
+                bool taken = session.Post(() => session.RunPosted("one", () =>
+                {
+                    ran[thread].Add(number);
+                    Volatile.Write(ref all, all + 1);
+                }));
+                Assert.True(taken);
+                return next == Posts;
+            });
+        }
+
+        for (int i = 0; i < 50; i++) peer.Write("some bytes of the peer");
+        rig.Until(() => Volatile.Read(ref all) == Threads * Posts, "all posts to run");
+        rig.Join();
+        foreach (List<int> numbers in ran) Assert.Equal(Enumerable.Range(0, Posts), numbers);
+        session.UntilReceived(50 * 22);
+    });
+
+    [Theory, Contract(18, 7)]
+    [InlineData("thread")]
+    [InlineData("other loop")]
+    public void A_post_keeps_its_place_among_the_sends_of_its_caller(string from) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int i = 0; i < 20; i++)
+        {
+            if (from == "thread")
+            {
+                rig.Elsewhere(Steps);
+                rig.Join();
+            }
+            else
+            {
+                rig.OnLoop(rig.Engine.GetLoop(1 - session.Loop.Index), Steps);
+            }
+
+            string seen = peer.ReadText(4);
+            // On the pool the action runs when the pool has a thread: behind what went before.
+            if (rig.IsPool) Assert.True(seen is "1234" or "1324" or "1342", seen);
+            else Assert.Equal("1234", seen);
+        }
+
+        void Steps()
+        {
+            session.Send("1"u8);
+            Assert.True(session.Post(static s => ((Session)s!).Send("2"u8), session));
+            session.Send("3"u8);
+            Assert.True(session.Post(static s => ((Session)s!).Send("4"u8), session));
+        }
+    });
+
+    [Fact, Contract(18, 2)]
+    public void A_post_of_a_callback_runs_after_it_and_behind_what_it_sent() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, _) =>
+        {
+            self.Send("a"u8);
+            Assert.True(self.Post(() => self.RunPosted("first", () =>
+            {
+                self.Send("c"u8);
+                Assert.True(self.Post(() => self.RunPosted("second", () => self.Send("d"u8))));
+            })));
+            self.Send("b"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("abcd", peer.ReadText(4));
+        server.Session().Until("posted second");
+        Assert.Equal("connecting, connected, received 1, posted first, posted second", server.Session().Life);
+    });
+
+    [Fact, Contract(18, 12)]
+    public void What_was_posted_before_a_close_runs_and_on_the_loop_its_sends_leave() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        bool ran = false;
+        rig.Elsewhere(() =>
+        {
+            session.Send("1"u8);
+            Assert.True(session.Post(() => session.RunPosted("last", () =>
+            {
+                session.Send("2"u8);
+                ran = true;
+            })));
+            session.Close();
+        });
+        rig.Join();
+        byte[] seen = peer.ReadToEnd();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.True(ran);
+        if (!rig.IsPool) Assert.Equal("12", Text(seen));
+        else Assert.StartsWith("1", Text(seen), StringComparison.Ordinal);
+    });
+
+    [Theory, Contract(18, 1)]
+    [InlineData("abort")]
+    [InlineData("reset")]
+    [InlineData("close")]
+    [InlineData("throw")]
+    public void Every_post_that_was_taken_runs_before_the_end_and_none_is_taken_after_it(string end) => Run(rig =>
+    {
+        const int Threads = 3;
+        int taken = 0;
+        int ran = 0;
+        int ranAtEnd = -1;
+        RecordingServer server = rig.Serve(s => s.AtDisconnected = (self, _) =>
+        {
+            Assert.False(self.Post(static () => { }));
+            ranAtEnd = ran;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int t = 0; t < Threads; t++)
+        {
+            Repeat(rig, () =>
+            {
+                for (int i = 0; i < 10; i++)
+                {
+                    if (!session.Post(() => session.RunPosted("one", () => ran++))) return true;
+                    Interlocked.Increment(ref taken);
+                }
+
+                return false;
+            });
+        }
+
+        rig.Until(() => Volatile.Read(ref taken) > 500, "posts to be under way");
+        if (end == "abort") session.Abort();
+        else if (end == "reset") peer.Reset();
+        else if (end == "throw") session.Post(static () => throw new InvalidOperationException("on purpose"));
+        else session.Close();
+        if (end is "close" or "throw") peer.Close();
+        session.End();
+        rig.Join();
+        Assert.Equal(taken, ran);
+        Assert.Equal(taken, ranAtEnd);
+        Assert.False(session.Post(static () => { }));
+        Assert.False(rig.Await(session.PostAsync(static () => { })));
+        rig.Expect("on purpose");
+    });
+
+    [Fact, Contract(18)]
+    public void A_post_that_posts_itself_again_does_not_keep_the_session_from_ending() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        int count = 0;
+        Again();
+        rig.Until(() => Volatile.Read(ref count) > 5, "some rounds");
+        session.Abort();
+        Assert.Equal(CloseCause.LocalAbort, session.End());
+        Assert.False(session.Post(Again));
+
+        void Again()
+        {
+            count++;
+            session.Post(Again);
+        }
+    });
+
+    [Fact, Contract(18, 4)]
+    public void What_a_post_throws_goes_to_OnError_and_ends_the_connection() => Run(rig =>
+    {
+        rig.Expect("on purpose");
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Assert.True(session.Post(static () => throw new InvalidOperationException("on purpose")));
+        Assert.Equal(CloseCause.UserException, session.End());
+        Assert.Equal("connecting, connected, error InvalidOperationException, disconnected UserException", session.Life);
+        Assert.Equal("on purpose", session.Reason.Exception!.Message);
+    });
+
+    [Fact, Contract(18)]
+    public void PostAsync_completes_when_it_has_run_and_what_it_throws_goes_to_who_awaits() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        int value = 0;
+        Assert.True(rig.Await(session.PostAsync(() => session.RunPosted("awaited", () => value = 1))));
+        Assert.Equal(1, value);
+        Assert.True(rig.Await(session.PostAsync(s => value = (int)s!, 2)));
+        Assert.Equal(2, value);
+        InvalidOperationException thrown = Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(Fails)));
+        Assert.Equal("for the awaiter", thrown.Message);
+        Assert.True(session.IsConnected);
+        Assert.True(rig.Await(session.PostAsync(async () =>
+        {
+            await session.SendAsync(Bytes("sent")).ConfigureAwait(false);
+            value = 3;
+        })));
+        Assert.Equal(3, value);
+        Assert.Equal("sent", peer.ReadText(4));
+        thrown = Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(FailsLater)));
+        Assert.Equal("for the awaiter", thrown.Message);
+        Assert.True(session.IsConnected);
+
+        static void Fails() => throw new InvalidOperationException("for the awaiter");
+
+        static Task FailsLater() => Task.FromException(new InvalidOperationException("for the awaiter"));
+    });
+
+    [Fact, Contract(18, 1)]
+    public void Before_OnConnected_and_without_a_connection_nothing_is_taken() => Run(rig =>
+    {
+        bool early = true;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnecting = self => early = self.Post(static () => { });
+            s.AtConnected = static self => Assert.True(self.Post(() => self.RunPosted("early")));
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        session.Until("posted early");
+        Assert.False(early);
+        RecordingSession unused = new(rig);
+        Assert.False(unused.Post(static () => { }));
+        Assert.False(rig.Await(unused.PostAsync(static () => { })));
+        Assert.Throws<ArgumentNullException>(() => session.Post(null!));
+        peer.Close();
+        session.End();
+    });
+
+    [Fact, Contract(18, 15)]
+    public void What_was_posted_runs_before_a_hand_over_and_the_next_session_gets_the_bytes() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        next.AtConnected = static self => Assert.True(self.Post(() => self.RunPosted("next")));
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtUnread = (self, _) =>
+            {
+                Assert.True(self.Post(() => self.RunPosted("old")));
+                self.CallHandOver(next);
+                return 1;
+            };
+            s.AtDisconnected = static (self, _) => Assert.False(self.Post(static () => { }));
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("abc");
+        RecordingSession old = server.Session();
+        Assert.Equal(CloseCause.HandedOver, old.End());
+        Assert.Equal("connecting, connected, received 1, posted old, disconnected HandedOver", old.Life);
+        peer.Write("def");
+        next.UntilReceived(5);
+        next.Until("posted next");
+        Assert.Equal("bcdef", next.ReceivedText);
+        Assert.Equal(1, next.Count("posted"));
+        Assert.False(old.Post(static () => { }));
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, next.End());
+    });
+
+    [Fact, Contract(18, 15)]
+    public void Posts_of_other_threads_meet_hand_overs_and_each_that_was_taken_runs_once() => Run(rig =>
+    {
+        const int HandOvers = 20;
+        int taken = 0;
+        int ran = 0;
+        RecordingSession[] line = [.. Enumerable.Range(0, HandOvers).Select(_ => new RecordingSession(rig) { IsSuccessor = true })];
+        for (int i = 0; i < HandOvers; i++)
+        {
+            RecordingSession? next = i + 1 < HandOvers ? line[i + 1] : null;
+            line[i].AtUnread = (self, _) =>
+            {
+                if (next is null) return 0;
+                self.CallHandOver(next);
+                return 1;
+            };
+        }
+
+        RecordingServer server = rig.Serve(s => s.AtUnread = (self, _) =>
+        {
+            self.CallHandOver(line[0]);
+            return 1;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession first = server.Connected();
+        RecordingSession[] all = [first, .. line];
+        int current = 0;
+        bool stop = false;
+        for (int t = 0; t < 2; t++)
+        {
+            Repeat(rig, () =>
+            {
+                RecordingSession session = all[Math.Min(Volatile.Read(ref current), HandOvers)];
+                if (session.Post(() => session.RunPosted("one", () => ran++))) Interlocked.Increment(ref taken);
+                return Volatile.Read(ref stop);
+            });
+        }
+
+        for (int i = 0; i < HandOvers; i++)
+        {
+            int last = i;
+            rig.Until(() => all[last].Saw("posted"), "a post to run");
+            peer.Write("x");
+            Assert.Equal(CloseCause.HandedOver, all[i].End());
+            Volatile.Write(ref current, i + 1);
+        }
+
+        Volatile.Write(ref stop, true);
+        rig.Join();
+        peer.Close();
+        all[^1].End();
+        Assert.Equal(taken, ran);
+    });
+}
