@@ -41,23 +41,7 @@ public sealed class GroupWalkTests : IDisposable
         Assert.Equal(0, _engine.GetLoop(0).Blocks.Outstanding);
     }
 
-    private void OnLoop(Action action)
-    {
-        Exception? thrown = null;
-        _engine.GetLoop(0).Post(() =>
-        {
-            try
-            {
-                action();
-            }
-            catch (Exception e)
-            {
-                thrown = e;
-            }
-        });
-        _engine.RunUntilIdle();
-        if (thrown is not null) throw new InvalidOperationException("On the loop", thrown);
-    }
+    private void OnLoop(Action action) => _engine.OnLoop(action);
 
     private string Read(int peer)
     {

@@ -40,23 +40,7 @@ public sealed class NamedGroupsTests : IDisposable
         _engine.RunUntil(() => _server.SessionCount == count && _sessions.Count == count && _server.Sessions.Count == count);
     }
 
-    private void OnLoop(Action action)
-    {
-        Exception? thrown = null;
-        _engine.GetLoop(0).Post(() =>
-        {
-            try
-            {
-                action();
-            }
-            catch (Exception e)
-            {
-                thrown = e;
-            }
-        });
-        _engine.RunUntilIdle();
-        if (thrown is not null) throw new InvalidOperationException("On the loop", thrown);
-    }
+    private void OnLoop(Action action) => _engine.OnLoop(action);
 
     private static string Name(int number) => string.Create(CultureInfo.InvariantCulture, $"room {number}");
 
