@@ -22,7 +22,31 @@ internal sealed class CertificateFolder(string path)
     /// <summary>Files of this name that are there.</summary>
     internal string[] Present(string name) => [.. ((string[])[PemOf(name), KeyOf(name), PfxOf(name)]).Where(File.Exists)];
 
-    internal void Create() => Directory.CreateDirectory(path);
+    /// <summary>Throws an <see cref="IOException"/> in words of its own: the framework names a file that it could not find, which nobody asked for.</summary>
+    internal void Create()
+    {
+        try
+        {
+            Directory.CreateDirectory(path);
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+        {
+            string why = FileInTheWay() is { } file ? $"{file} is a file" : e switch
+            {
+                UnauthorizedAccessException => "it is not allowed there",
+                FileNotFoundException or DirectoryNotFoundException => "the file system there takes no folders",
+                _ => e.Message,
+            };
+            throw new IOException($"The folder {path} cannot be made: {why}. --out takes another one.", e);
+        }
+    }
+
+    private string? FileInTheWay()
+    {
+        string? at = Path.GetFullPath(path);
+        while (at is not null && !File.Exists(at)) at = Path.GetDirectoryName(at);
+        return at;
+    }
 
     internal CertificateAuthority ReadAuthority(string? password) => CertificateAuthority.Load(File.ReadAllText(PemOf(Authority)), File.ReadAllText(KeyOf(Authority)), password);
 

@@ -174,6 +174,19 @@ public sealed class CertsTests : IDisposable
     }
 
     [Theory]
+    [InlineData("/proc/nope", "the file system there takes no folders")]
+    [InlineData("/etc/passwd", "/etc/passwd is a file")]
+    [InlineData("/etc/passwd/below", "/etc/passwd is a file")]
+    public async Task A_folder_that_cannot_be_made_is_told_in_plain_words(string folder, string why)
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "the paths are Linux's");
+        (int code, List<string> output, List<string> errors) = await RunningTool.Run(null, ["certs", "--out", folder]);
+        Assert.Equal(1, code);
+        Assert.Empty(output);
+        Assert.Equal($"whimbrel: The folder {folder} cannot be made: {why}. --out takes another one.", Assert.Single(errors));
+    }
+
+    [Theory]
     [InlineData("is missing, and nothing can be signed without it", false)]
     [InlineData("does not match", true)]
     public async Task An_authority_that_cannot_sign_is_told_as_what_it_is(string expected, bool wrongKey)

@@ -10,7 +10,7 @@ namespace Whimbrel;
 /// <param name="BytesSent">Their bytes.</param>
 /// <param name="Queued">Waiting to be sent now.</param>
 /// <param name="Truncated">Received longer than the limit or the caller's memory.</param>
-/// <param name="Overflowed">Dropped by the system because the socket's receive buffer was full (SO_RXQ_OVFL, told with the next datagram). Linux.</param>
+/// <param name="Overflowed">Dropped by the system because the socket's receive buffer was full (told with the next datagram). Linux only: elsewhere it is not known, and 0.</param>
 /// <param name="Refused">Not taken by a send: the queue was full.</param>
 /// <param name="Displaced">Taken, and dropped for newer ones (<see cref="DatagramOverflow.DropOldest"/>).</param>
 /// <param name="Failed">Not taken by the system: see OnSendFailed.</param>

@@ -10,6 +10,11 @@ internal static class DatagramAbi
     internal const int SO_BROADCAST = 6;
     internal const int SO_RXQ_OVFL = 40;
     internal const int SO_ATTACH_REUSEPORT_CBPF = 51;
+    internal const int SO_MEMINFO = 55;
+
+    /// <summary>Numbers of 32 bits that SO_MEMINFO gives, and which of them counts what the receive buffer had no room for.</summary>
+    internal const int MeminfoCount = 9;
+    internal const int MeminfoDrops = 8;
 
     internal const int IP_MTU_DISCOVER = 10;
     internal const int IP_RECVERR = 11;

@@ -4,8 +4,10 @@ using System.Net;
 using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
+using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Portable;
 
@@ -87,6 +89,16 @@ internal sealed class PortableDatagrams
         }
     }
 
+    /// <summary>What the receive buffer has had no room for since the socket was made: 32 bits that go round. 0 where the system does not tell.</summary>
+    internal uint CountOverflow()
+    {
+        if (!KernelProbe.IsLinux || _isUnix) return 0;
+        Span<uint> numbers = stackalloc uint[DatagramAbi.MeminfoCount];
+        numbers.Clear();
+        _ = SocketOptions.GetRaw(new RawSocket(0, _socket), SocketAbi.SOL_SOCKET, DatagramAbi.SO_MEMINFO, MemoryMarshal.AsBytes(numbers));
+        return numbers[DatagramAbi.MeminfoDrops];
+    }
+
     private DatagramPeer Decode()
     {
         ReadOnlySpan<byte> bytes = _from.Buffer.Span[.._from.Size];
@@ -138,10 +150,10 @@ internal sealed class PortableDatagrams
     /// <summary>Can be sent to by this socket at all: the framework's exceptions for the wrong family differ.</summary>
     internal int Check(in DatagramPeer peer, bool isConnected)
     {
-        if (peer.IsNobody) return isConnected ? 0 : Linux.Errno.EINVAL;
+        if (peer.IsNobody) return isConnected ? 0 : Errno.EINVAL;
         bool fits = _isUnix ? peer.Name is not null : _isV6 ? peer.IsV4 || peer.IsV6 : peer.IsV4;
-        if (!fits) return Linux.Errno.EAFNOSUPPORT;
-        return !_isUnix && peer.Port == 0 ? Linux.Errno.EINVAL : 0;
+        if (!fits) return Errno.EAFNOSUPPORT;
+        return !_isUnix && peer.Port == 0 ? Errno.EINVAL : 0;
     }
 
     private SocketAddress Encode(in DatagramPeer peer)

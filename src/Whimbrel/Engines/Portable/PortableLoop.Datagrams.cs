@@ -85,6 +85,8 @@ internal sealed unsafe partial class PortableLoop
             }
 
             isThere = false;
+            // The framework gives no control data, in which the other engines are told of it: Linux is asked once for each batch.
+            if (received == 0) resident.NoteOverflow(datagrams.CountOverflow());
             if (Receive(resident, datagrams)) received++;
             if (!IsAttached(resident, slot, generation)) return;
         }
