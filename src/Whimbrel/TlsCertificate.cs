@@ -14,9 +14,6 @@ namespace Whimbrel;
 /// </summary>
 public sealed class TlsCertificate
 {
-    /// <summary>The files are looked at by a handshake at most so often.</summary>
-    private const long LookEveryMs = 2_000;
-
     private readonly Func<TlsKeyPair>? _load;
     private readonly string[] _files = [];
     private readonly Lock _gate = new();
@@ -122,6 +119,9 @@ public sealed class TlsCertificate
     public override string ToString() => Source;
 
     // ------------------------------------------------------------------ for layers
+
+    /// <summary>The files are looked at by a handshake at most so often. Tests shorten it.</summary>
+    internal long LookEveryMs { get; set; } = 2_000;
 
     /// <summary>What the next handshake shows.</summary>
     internal TlsKeyPair Take()

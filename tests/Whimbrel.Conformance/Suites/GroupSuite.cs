@@ -416,7 +416,8 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(17)]
     public void WaitForRoomAsync_does_not_hang_on_a_dead_member() => Run(rig =>
     {
-        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 1024 * 1024));
+        // Three waits up to the limit: each takes the tenth of a second in which nothing moves.
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 256 * 1024));
         RecordingSession dead = pairs[0].Session;
         Clog(rig, dead);
         byte[] message = new byte[10_000];
