@@ -405,6 +405,33 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
         },
         loops);
 
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void However_many_were_connected_when_it_stopped_none_is_reset(bool stopsAll) => Run(
+        rig =>
+        {
+            // More than an engine takes in one turn.
+            const int many = 150;
+            RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
+            List<Peer> peers = [];
+            Task? stopped = null;
+            rig.OnLoop(rig.Engine.GetLoop(0), () =>
+            {
+                peers.AddRange(Enumerable.Range(0, many).Select(_ => rig.Dial(server.EndPoint!)));
+                stopped = stopsAll ? server.StopAsync().AsTask() : server.StopAcceptingAsync().AsTask();
+            });
+            foreach (Peer peer in peers)
+            {
+                Assert.Equal("hello", stopsAll ? peer.ReadTextToEnd() : peer.ReadText(5));
+                peer.Close();
+            }
+
+            rig.Until(() => stopped!.IsCompleted, "the stop to end");
+            Assert.Equal((many, 0), (server.AcceptedCount, server.RejectedCount));
+        },
+        loops: 1);
+
     // ------------------------------------------------------------------ stopping and starting to accept
 
     [Fact]

@@ -426,6 +426,36 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         Assert.Equal(attempt == 1 ? 10 : 20, client.Delays[1].TotalMilliseconds);
     });
 
+    [Fact]
+    public void Each_outage_has_its_own_delays_attempts_and_time() => Test(rig =>
+    {
+        RecordingServer server = ServeAt(rig, s_four1);
+        // Attempts 100, 300 and 700 ms after the beginning, so that the third is the last by both limits. Only the first dial is one that is not repeated.
+        ReconnectPolicy policy = new() { InitialDelay = TimeSpan.FromMilliseconds(100), Jitter = false, MaxAttempts = 3, MaxElapsed = TimeSpan.FromMilliseconds(700), ResetAfter = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = policy });
+        rig.Connect(client);
+        for (int outage = 1; outage <= 3; outage++)
+        {
+            rig.Pass(TimeSpan.FromSeconds(1));
+            rig.Await(server.StopAsync(TimeSpan.Zero));
+            int delays = 3 * outage;
+            rig.Until(() => client.Delays.Count == delays, "the third attempt");
+            int attempts = client.Made.Count + 1;
+            rig.Await(server.StartAsync());
+            rig.Until(() => client.Made.Count == attempts && client.Made[^1].Saw("connected"), "the connection");
+        }
+
+        string[] story = ["connected", .. Enumerable.Repeat((string[])["disconnected PeerReset", "reconnecting 1", "reconnecting 2", "reconnecting 3", "connected", "reconnected 3"], 3).SelectMany(static e => e)];
+        Assert.Equal(story, client.Events);
+        Assert.Equal(Enumerable.Repeat((double[])[100, 200, 400], 3).SelectMany(static d => d), client.Delays.Select(static d => d.TotalMilliseconds));
+
+        // And the last is the last of its own.
+        rig.Pass(TimeSpan.FromSeconds(1));
+        rig.Await(server.StopAsync(TimeSpan.Zero));
+        client.Until("gave up Refused");
+        Assert.Equal([100, 200, 400], client.Delays.Skip(9).Select(static d => d.TotalMilliseconds));
+    });
+
     [Theory]
     [InlineData(300, 2)]
     [InlineData(299, 1)]

@@ -258,6 +258,39 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         Assert.Equal(SendResult.Closed, session.Send("y"u8));
     });
 
+    [Theory, Contract(10)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_connection_that_ends_while_paused_does_not_keep_its_loop_busy(bool isReset) => Run(rig =>
+    {
+        // Not before the first byte: what has never been received from is not watched at all.
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) => x.PauseReceiving());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        if (isReset)
+        {
+            peer.Reset();
+        }
+        else
+        {
+            // Both halves: the system reports that whatever it was asked to watch.
+            session.FinishSending();
+            Assert.Empty(peer.ReadToEnd());
+            peer.FinishSending();
+        }
+
+        rig.Settle();
+        long before = Turns();
+        rig.Pass(TimeSpan.FromMilliseconds(50));
+        Assert.InRange(Turns() - before, 0, 20);
+        session.ResumeReceiving();
+        session.End();
+
+        long Turns() => rig.Engine.Loops.Sum(static l => Volatile.Read(ref l.Counters.Turns));
+    });
+
     [Fact, Contract(10, 12)]
     public void Close_while_paused_ends_without_delivering_what_was_held() => Run(rig =>
     {
