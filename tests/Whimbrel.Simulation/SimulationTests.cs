@@ -45,6 +45,7 @@ public sealed class SimulationTests
     [InlineData(1500)] // the memory engine sent an empty block for ever
     [InlineData(4702)] // a timer started in OnConnecting fired before OnConnected
     [InlineData(14569)] // passed memory that arrived after FinishSending left room for one more send
+    [InlineData(148394)] // what a held back end had offered came twice more when it went on
     public void A_seed_that_found_a_defect_stays_right(int seed)
     {
         SynchronizationContext.SetSynchronizationContext(null);

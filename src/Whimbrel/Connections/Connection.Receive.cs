@@ -110,7 +110,8 @@ internal sealed partial class Connection
     private void OfferUnread()
     {
         if (_unread.Length == 0) return;
-        if (_unread.Length < _atLeast && !_peerFinished) return;
+        // While the FIN is held back, its own offer is still to come (PeerFinished).
+        if (_unread.Length < _atLeast && (!_peerFinished || _heldFinish)) return;
         int taken = Offer(_unread.Span);
         if (_state is not (ConnectionState.Open or ConnectionState.Concluding))
         {
