@@ -718,7 +718,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
             Assert.Equal(SendResult.Queued, handler.Send(Bytes("last"), peer.Peer));
             // In the mailbox: the timer is started behind it, when the socket drains.
             stop = socket.StopAsync();
-            handler.Loop.PostControl((_, _, _, _) => timers.Add(handler.Start(TimeSpan.FromMilliseconds(1), TimeSpan.FromMilliseconds(1))));
+            handler.Loop.PostControl((_, _, _, _) => timers.Add(handler.Start(TimeSpan.FromHours(1), TimeSpan.FromHours(1))));
         });
         rig.Await(stop, "the stop to end");
         rig.Until(() => timers.Count == 1, "the posted action");
