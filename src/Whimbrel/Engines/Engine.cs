@@ -253,11 +253,22 @@ public class Engine : IAsyncDisposable
     internal virtual IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
         new Timer(new TimerCallback(callback), state, after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
 
-    /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed.</summary>
+    /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed, never early.</summary>
     internal virtual bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
         // Longer than the wait can be asked for is as good as no limit.
-        return ended.Wait(timeout.TotalMilliseconds > int.MaxValue ? Timeout.InfiniteTimeSpan : timeout);
+        if (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue) return ended.Wait(Timeout.InfiniteTimeSpan);
+        long began = Stopwatch.GetTimestamp();
+        TimeSpan left = timeout;
+        do
+        {
+            // The event's own clock is coarse, and may say some milliseconds too soon that the time is over.
+            if (ended.Wait(Loop.WholeMs(left) is var leftMs and < int.MaxValue ? (int)leftMs : int.MaxValue)) return true;
+            left = timeout - Stopwatch.GetElapsedTime(began);
+        }
+        while (left > TimeSpan.Zero);
+
+        return false;
     }
 
     /// <summary>Blocks a callback on the pool until the loop has offered its queue to the system, or the time passed.</summary>

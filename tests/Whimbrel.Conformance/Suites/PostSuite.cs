@@ -128,7 +128,8 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
                 notice.Message,
                 $@"^OnReceived of RecordingSession \(session {blocking.Id:x}\) blocked loop 0 for (\d+) ms\. Other sessions on this loop waited\. Move the work to Task\.Run, or post it in smaller pieces\.$");
             Assert.True(match.Success, notice.Message);
-            Assert.InRange(int.Parse(match.Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture), 490, 20_000);
+            // The time in which the JIT ran meanwhile is taken off.
+            Assert.InRange(int.Parse(match.Groups[1].Value, System.Globalization.CultureInfo.InvariantCulture), 300, 20_000);
             Assert.Equal("blocked-loop.md", notice.Page);
         },
         loops: 1);
