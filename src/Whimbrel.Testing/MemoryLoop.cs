@@ -429,15 +429,22 @@ internal sealed unsafe partial class MemoryLoop : Loop
         else base.OfferSend(connection);
     }
 
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
+    internal override unsafe int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
         ref Slot slot = ref Open(connection);
         if (slot.IsSending) throw _engine.Violation("A second send was started.");
-        if (Chance(Faults.WouldBlock)) data = data[.._engine.Random.Next(data.Length)];
-        int count = slot.Socket!.Write(data);
-        if (count >= 0) return count;
-        connection.FailSend(Errno.EPIPE);
-        return 0;
+        int sent = 0;
+        foreach (IoVector piece in pieces)
+        {
+            int length = (int)piece.Length;
+            if (Chance(Faults.WouldBlock)) length = _engine.Random.Next(length);
+            int count = slot.Socket!.Write(new ReadOnlySpan<byte>(piece.Base, length));
+            if (count < 0) connection.FailSend(Errno.EPIPE);
+            else sent += count;
+            if (count < (int)piece.Length) break;
+        }
+
+        return sent;
     }
 
     internal override void FinishSend(Connection connection)

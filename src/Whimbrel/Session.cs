@@ -182,6 +182,22 @@ public abstract partial class Session : IConnection
     public SendResult Send(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body) =>
         _connection is { } connection ? connection.Send(head, body, _generation) : SendResult.Closed;
 
+    /// <summary>
+    /// Queues a copy of all pieces as one send: all or none, nothing between them. With an empty queue 16 KiB and more leave at once,
+    /// from where they lie. Above 16 pieces, and from threads other than the session's, they are joined by a copy first.
+    /// </summary>
+    /// <param name="pieces">What to send. Free to be reused at once. Memory that throws, throws here, and nothing was taken.</param>
+    public SendResult Send(ReadOnlySpan<ReadOnlyMemory<byte>> pieces) =>
+        _connection is { } connection ? connection.Send(new Pieces(pieces, default), _generation) : SendResult.Closed;
+
+    /// <summary>Queues a copy of a sequence as one send. See the other <c>Send</c> of several pieces.</summary>
+    /// <param name="data">What to send.</param>
+    public SendResult Send(ReadOnlySequence<byte> data)
+    {
+        if (data.IsSingleSegment) return Send(data.FirstSpan);
+        return _connection is { } connection ? connection.Send(new Pieces(default, data), _generation) : SendResult.Closed;
+    }
+
     /// <inheritdoc/>
     public SendResult Send(ReadOnlyMemory<byte> data) => Send(data.Span);
 
@@ -217,7 +233,23 @@ public abstract partial class Session : IConnection
 
     /// <inheritdoc/>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
-        _connection is { } connection ? connection.SendAsync(data, _generation, cancellationToken) : new(SendResult.Closed);
+        _connection is { } connection ? connection.SendAsync(data, default, default, _generation, cancellationToken) : new(SendResult.Closed);
+
+    /// <summary>Sends two pieces as one message, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
+    /// <param name="head">The first piece.</param>
+    /// <param name="body">The second piece.</param>
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default) =>
+        _connection is { } connection ? connection.SendAsync(head, body, default, _generation, cancellationToken) : new(SendResult.Closed);
+
+    /// <summary>Sends a sequence as one message, waiting for room in the queue. Its memory may be reused when the task completes. See the other <c>SendAsync</c>.</summary>
+    /// <param name="data">What to send.</param>
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    public ValueTask<SendResult> SendAsync(ReadOnlySequence<byte> data, CancellationToken cancellationToken = default)
+    {
+        if (data.IsSingleSegment) return SendAsync(data.First, cancellationToken);
+        return _connection is { } connection ? connection.SendAsync(default, default, data, _generation, cancellationToken) : new(SendResult.Closed);
+    }
 
     /// <summary>Sends the text as UTF-8, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
     /// <param name="text">What to send.</param>
@@ -698,7 +730,7 @@ public abstract partial class Session : IConnection
 
     internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, out SendResult result)
     {
-        if (_connection is { } connection) return connection.BeginSend(data, _generation, out result);
+        if (_connection is { } connection) return connection.BeginSend(data, default, default, _generation, out result);
         result = SendResult.Closed;
         return null;
     }

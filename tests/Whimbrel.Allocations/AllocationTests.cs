@@ -212,6 +212,31 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void Sends_of_several_pieces_allocate_nothing(string engine)
+    {
+        byte[] large = new byte[20 * 1024];
+        ReadOnlyMemory<byte>[] small = [new byte[10], new byte[20], new byte[30]];
+        ReadOnlyMemory<byte>[] many = [.. Enumerable.Repeat<ReadOnlyMemory<byte>>(large.AsMemory(0, 1000), 40)];
+        using Rig rig = new(engine, () => new ScriptedSession((session, unread) =>
+        {
+            session.Send(unread, large);
+            session.Send([small[0], large, small[1]]);
+            session.Send(small);
+            session.Send(many);
+            session.SendAsync(small[0], large).GetAwaiter().GetResult();
+            return unread.Length;
+        }));
+        Socket client = rig.Connect();
+        byte[] start = [1];
+        rig.Meter.ExpectNone("two, three and forty pieces, small and large", Rounds, () =>
+        {
+            client.Send(start);
+            rig.Read(client, 1 + large.Length + 30 + large.Length + 60 + 40_000 + 10 + large.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void An_echo_over_a_stream_allocates_nothing(string engine)
     {
         using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync));

@@ -105,7 +105,7 @@ public sealed class ReserveTests
         private bool SendSomething()
         {
             byte[] data = Bytes(random.Next(4) switch { 0 => 0, 1 => random.Next(30_000, 70_000), _ => random.Next(1, 3_000) });
-            switch (random.Next(5))
+            switch (random.Next(7))
             {
                 case 0:
                     return Taken(Send(data.AsSpan(0, data.Length / 2), data.AsSpan(data.Length / 2)), data);
@@ -121,9 +121,30 @@ public sealed class ReserveTests
                     Model.AddRange(data);
                     Assert.True(sending.IsCompletedSuccessfully);
                     return data.Length > 0;
+                case 4:
+                    return Taken(Send(Pieces(data)), data);
+                case 5:
+                    ValueTask<SendResult> two = SendAsync(data.AsMemory(0, data.Length / 3), data.AsMemory(data.Length / 3));
+                    Model.AddRange(data);
+                    Assert.True(two.IsCompletedSuccessfully);
+                    return data.Length > 0;
                 default:
                     return Taken(Send(data), data);
             }
+        }
+
+        private ReadOnlyMemory<byte>[] Pieces(byte[] data)
+        {
+            List<ReadOnlyMemory<byte>> pieces = [];
+            int most = random.Next(2) == 0 ? 20_000 : 400;
+            for (int at = 0; at < data.Length;)
+            {
+                int count = Math.Min(random.Next(most), data.Length - at);
+                pieces.Add(data.AsMemory(at, count));
+                at += count;
+            }
+
+            return [.. pieces];
         }
 
         private bool Taken(SendResult result, byte[] data)

@@ -2,6 +2,7 @@ using System.Buffers;
 using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Connections;
 
@@ -11,6 +12,88 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
+    // ------------------------------------------------------------------ many pieces
+
+    /// <summary>Queues a copy of all pieces as one message, whole or not at all. Any thread.</summary>
+    internal SendResult Send(scoped in Pieces pieces, uint generation) =>
+        IsRefused(pieces.Length, generation) ? SendResult.Refused : TakePieces(pieces, generation, mayWait: false);
+
+    /// <summary>
+    /// What may run code of the user's (memory that is not an array) is looked at before the message is admitted: it may throw, or send
+    /// something itself. Such pieces, and more than a row holds, are joined first; so are those of other threads.
+    /// </summary>
+    private SendResult TakePieces(scoped in Pieces pieces, uint generation, bool mayWait)
+    {
+        if (Loop.IsCurrent && pieces.IsWhole)
+        {
+            if (pieces.Length >= ByReferenceBytes && CanSendNow) return SendPinned(pieces, generation, mayWait);
+            if (!pieces.AsksUser) return AppendPieces(pieces, generation, mayWait);
+        }
+
+        // Above every limit.
+        if (pieces.Length > Array.MaxLength) return Loop.IsCurrent ? AdmitOrWait(pieces.Length, generation, mayWait) : TryReserveForeign(int.MaxValue, generation, mayWait);
+        byte[] joined = ArrayPool<byte>.Shared.Rent((int)pieces.Length);
+        try
+        {
+            pieces.CopyTo(joined);
+            return TakeCopy(joined.AsSpan(0, (int)pieces.Length), default, generation, mayWait);
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(joined);
+        }
+    }
+
+    private SendResult AppendPieces(scoped in Pieces pieces, uint generation, bool mayWait)
+    {
+        SendResult result = AdmitOrWait(pieces.Length, generation, mayWait);
+        if (result != SendResult.Queued) return result;
+        for (int i = 0; i < pieces.Count; i++) Append(pieces[i].Span);
+        CountMessage((int)pieces.Length);
+        Loop.FlushIfMany();
+        return SendResult.Queued;
+    }
+
+    /// <summary>With nothing queued: straight from the caller's memory. What the system does not take is copied behind.</summary>
+    // Safe: each vector is the whole of a piece, which stays pinned until the loop below gives it back.
+    private unsafe SendResult SendPinned(scoped in Pieces pieces, uint generation, bool mayWait)
+    {
+        PinnedRow pins = default;
+        IoVector* vectors = stackalloc IoVector[Pieces.MostInRow];
+        int count = 0;
+        try
+        {
+            for (; count < pieces.Count; count++)
+            {
+                pins[count] = pieces[count].Pin();
+                vectors[count] = new IoVector { Base = (byte*)pins[count].Pointer, Length = (nuint)pieces[count].Length };
+            }
+
+            SendResult result = AdmitOrWait(pieces.Length, generation, mayWait);
+            if (result != SendResult.Queued) return result;
+            SendAdmitted(new ReadOnlySpan<IoVector>(vectors, count), (int)pieces.Length);
+            return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
+        }
+        finally
+        {
+            for (int i = 0; i < count; i++) Unpin(ref pins[i], generation);
+        }
+    }
+
+    private void Unpin(ref MemoryHandle pin, uint generation)
+    {
+        try
+        {
+            pin.Dispose();
+        }
+        catch (Exception e)
+        {
+            // Whose connection this is now, when the caller came too late, has nothing to do with it.
+            if (generation == Generation) MemoryThrew(e);
+            else Loop.NoteMemory(e);
+        }
+    }
+
     // ------------------------------------------------------------------ memory whose ownership is passed
 
     /// <param name="owner">Ours with <see cref="SendResult.Queued"/>.</param>
@@ -302,51 +385,62 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ SendAsync (contract 6)
 
-    internal ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, uint generation, CancellationToken cancellation)
+    internal ValueTask<SendResult> SendAsync(
+        ReadOnlyMemory<byte> head,
+        ReadOnlyMemory<byte> body,
+        in ReadOnlySequence<byte> tail,
+        uint generation,
+        CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellation);
-        if (BeginSend(data, generation, out SendResult result) is not { } operation) return new(result);
+        if (BeginSend(head, body, tail, generation, out SendResult result) is not { } operation) return new(result);
         ValueTask<SendResult> task = operation.Task;
         if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
         return task;
     }
 
-    /// <summary>Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one.</summary>
-    internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, uint generation, out SendResult result)
+    /// <summary>
+    /// Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one. The parts are one
+    /// message; most have the first only.
+    /// </summary>
+    internal SendOperation? BeginSend(
+        ReadOnlyMemory<byte> head,
+        ReadOnlyMemory<byte> body,
+        in ReadOnlySequence<byte> tail,
+        uint generation,
+        out SendResult result)
     {
         result = SendResult.Closed;
-        if (IsRefused(data.Length, generation))
+        long length = (long)head.Length + body.Length + Pieces.LengthOf(tail);
+        if (IsRefused(length, generation))
         {
             result = SendResult.Refused;
             return null;
         }
 
         bool onLoop = Loop.IsCurrent;
-        if (onLoop)
-        {
-            if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0 || _memoryFault is not null) return null;
-            // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
-            if (_operationCount == 0 && BytesPending + data.Length <= _limit)
-            {
-                SendAdmitted(data.Span, default);
-                if (_sendError == 0) result = SendResult.Queued;
-                return null;
-            }
-        }
-        else
+        if (!onLoop)
         {
             long word = Volatile.Read(ref _foreign);
             if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return null;
-            if (Volatile.Read(ref _operationCount) == 0 && BytesPending + data.Length <= _limit)
-            {
-                result = SendForeign(data.Span, default, generation, mayWait: true);
-                if (result != SendResult.Full) return null;
-            }
+        }
+        else if (!TakesSends(generation))
+        {
+            return null;
+        }
+
+        // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
+        if (Volatile.Read(ref _operationCount) == 0 && BytesPending + length <= _limit)
+        {
+            result = length > head.Length
+                ? TakePieces(new Pieces([head, body], tail), generation, mayWait: true)
+                : TakeCopy(head.Span, default, generation, mayWait: true);
+            if (result != SendResult.Full) return null;
         }
 
         if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
         SendOperation operation = SendOperation.Take(Loop);
-        operation.Begin(this, generation, data);
+        operation.Begin(this, generation, head, body, tail, length);
         Interlocked.Increment(ref _operationCount);
         if (onLoop)
         {
@@ -396,15 +490,14 @@ internal sealed partial class Connection
         while (_firstOperation is { } operation && _memoryFault is null)
         {
             long room = _limit - PendingHere;
-            int rest = operation.Rest.Length;
+            long rest = operation.Left;
             bool inPieces = operation.HasStarted || rest > _limit;
             // What other threads were promised already comes before the first piece: nothing may come between the pieces.
             if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             if (!TryAppend(operation, count)) continue;
-            operation.Advance(count);
-            if (operation.Rest.Length > 0) break;
+            if (operation.Left > 0) break;
             RemoveFirstOperation();
             CountMessage(count);
             operation.End(SendResult.Queued);
@@ -418,10 +511,15 @@ internal sealed partial class Connection
     /// <summary>The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message the connection cannot go on.</summary>
     private bool TryAppend(SendOperation operation, int count)
     {
-        ReadOnlySpan<byte> part;
         try
         {
-            part = operation.Rest.Span[..count];
+            while (count > 0)
+            {
+                ReadOnlySpan<byte> part = operation.Part(count);
+                Append(part);
+                operation.Advance(part.Length);
+                count -= part.Length;
+            }
         }
         catch (Exception e)
         {
@@ -431,7 +529,6 @@ internal sealed partial class Connection
             return false;
         }
 
-        Append(part);
         return true;
     }
 

@@ -143,9 +143,13 @@ internal sealed unsafe partial class Connection
     [MethodImpl(MethodImplOptions.NoInlining)]
     private SendResult SendSlow(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation)
     {
-        if (IsRefused((long)head.Length + body.Length, generation)) return SendResult.Refused;
-        if (!Loop.IsCurrent) return SendForeign(head, body, generation);
-        SendResult result = Admit((long)head.Length + body.Length, generation);
+        return IsRefused((long)head.Length + body.Length, generation) ? SendResult.Refused : TakeCopy(head, body, generation, mayWait: false);
+    }
+
+    private SendResult TakeCopy(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait)
+    {
+        if (!Loop.IsCurrent) return SendForeign(head, body, generation, mayWait);
+        SendResult result = AdmitOrWait((long)head.Length + body.Length, generation, mayWait);
         if (result != SendResult.Queued) return result;
         SendAdmitted(head, body);
         return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
@@ -154,12 +158,14 @@ internal sealed unsafe partial class Connection
     private void SendAdmitted(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         int length = head.Length + body.Length;
-        if (body.IsEmpty && head.Length >= ByReferenceBytes && CanSendNow)
+        if (length >= ByReferenceBytes && CanSendNow)
         {
-            int sent = Loop.TrySendNow(this, head);
+            int sent = TrySendNow(head, body);
             if (_sendError != 0) return;
             CountSent(sent);
-            head = head[sent..];
+            int ofHead = Math.Min(sent, head.Length);
+            head = head[ofHead..];
+            body = body[(sent - ofHead)..];
         }
 
         Append(head);
@@ -168,10 +174,45 @@ internal sealed unsafe partial class Connection
         Loop.FlushIfMany();
     }
 
+    /// <summary>Out of the caller's memory, with nothing queued. How much the system took.</summary>
+    private int TrySendNow(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
+        fixed (byte* first = head)
+        fixed (byte* second = body)
+        {
+            IoVector* vectors = stackalloc IoVector[2];
+            int count = 0;
+            if (head.Length > 0) vectors[count++] = new IoVector { Base = first, Length = (nuint)head.Length };
+            if (body.Length > 0) vectors[count++] = new IoVector { Base = second, Length = (nuint)body.Length };
+            return Loop.TrySendNow(this, new ReadOnlySpan<IoVector>(vectors, count));
+        }
+    }
+
+    /// <summary>Pinned pieces, with nothing queued when they were admitted.</summary>
+    private void SendAdmitted(ReadOnlySpan<IoVector> pieces, int length)
+    {
+        long sent = CanSendNow ? Loop.TrySendNow(this, pieces) : 0;
+        if (_sendError != 0) return;
+        CountSent(sent);
+        foreach (IoVector piece in pieces)
+        {
+            int ofPiece = (int)Math.Min(sent, (long)piece.Length);
+            Append(new ReadOnlySpan<byte>(piece.Base, (int)piece.Length)[ofPiece..]);
+            sent -= ofPiece;
+        }
+
+        CountMessage(length);
+        Loop.FlushIfMany();
+    }
+
+    /// <summary>Open for sends of the session's own thread.</summary>
+    private bool TakesSends(uint generation) =>
+        generation == Generation && _state == ConnectionState.Open && !_finishRequested && _sendError == 0 && _memoryFault is null;
+
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
     {
-        if (generation != Generation || _state != ConnectionState.Open || _finishRequested || _sendError != 0 || _memoryFault is not null) return SendResult.Closed;
+        if (!TakesSends(generation)) return SendResult.Closed;
         if (_operationCount > 0)
         {
             _knowsOfQueue = true;
@@ -185,6 +226,14 @@ internal sealed unsafe partial class Connection
         if (_operationCount == 0 && PendingHere + length <= _limit) return SendResult.Queued;
         _knowsOfQueue = true;
         return OverLimit();
+    }
+
+    /// <summary>The same for a message that may wait: <see cref="SendResult.Full"/> then says that it has to, and judges nobody.</summary>
+    private SendResult AdmitOrWait(long length, uint generation, bool mayWait)
+    {
+        if (!mayWait) return Admit(length, generation);
+        if (!TakesSends(generation)) return SendResult.Closed;
+        return _operationCount == 0 && PendingHere + length <= _limit ? SendResult.Queued : SendResult.Full;
     }
 
     /// <summary>

@@ -1,3 +1,5 @@
+using System.Buffers;
+using Whimbrel.Buffers;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
@@ -11,6 +13,10 @@ internal sealed class SendOperation : Completion<SendResult>
     private readonly Loop _loop;
     private Connection? _connection;
     private uint _generation;
+    private ReadOnlyMemory<byte> _piece; // of the message, what is left of the piece in turn
+    private ReadOnlyMemory<byte> _body; // then this
+    private ReadOnlySequence<byte> _tail; // then this, from _next on
+    private SequencePosition _next;
     private CancellationToken _token;
     private CancellationTokenRegistration _registration;
 
@@ -19,8 +25,8 @@ internal sealed class SendOperation : Completion<SendResult>
 
     internal SendOperation? Next { get; set; }
 
-    /// <summary>What was not accepted yet.</summary>
-    internal ReadOnlyMemory<byte> Rest { get; private set; }
+    /// <summary>Bytes that were not accepted yet.</summary>
+    internal long Left { get; private set; }
 
     internal bool HasStarted { get; private set; }
 
@@ -33,18 +39,43 @@ internal sealed class SendOperation : Completion<SendResult>
         return new SendOperation(loop);
     }
 
-    internal void Begin(Connection connection, uint generation, ReadOnlyMemory<byte> data)
+    internal void Begin(Connection connection, uint generation, ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, in ReadOnlySequence<byte> tail, long length)
     {
         _connection = connection;
         _generation = generation;
-        Rest = data;
+        _piece = head;
+        _body = body;
+        _tail = tail;
+        _next = tail.Start;
+        Left = length;
         HasStarted = false;
         IsCancelRequested = false;
     }
 
+    /// <summary>The next bytes, at least one, of the piece they lie in. The memory is the user's, and may throw.</summary>
+    internal ReadOnlySpan<byte> Part(int most)
+    {
+        while (_piece.IsEmpty) MoveToNextPiece();
+        return _piece.Span[..Math.Min(most, _piece.Length)];
+    }
+
+    private void MoveToNextPiece()
+    {
+        if (!_body.IsEmpty)
+        {
+            _piece = _body;
+            _body = default;
+        }
+        else if (!_tail.TryGet(ref _next, out _piece))
+        {
+            Pieces.Changed();
+        }
+    }
+
     internal void Advance(int count)
     {
-        Rest = Rest[count..];
+        _piece = _piece[count..];
+        Left -= count;
         HasStarted = true;
     }
 
@@ -92,7 +123,10 @@ internal sealed class SendOperation : Completion<SendResult>
     {
         _registration.Dispose();
         _registration = default;
-        Rest = default;
+        _piece = default;
+        _body = default;
+        _tail = default;
+        _next = default;
         _connection = null;
         Reset();
         if (_loop.IsCurrent && _loop.FreeOperations.Count < 256) _loop.FreeOperations.Push(this);

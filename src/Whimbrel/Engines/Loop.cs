@@ -4,6 +4,7 @@ using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
+using Whimbrel.Linux;
 using Whimbrel.Tls;
 
 namespace Whimbrel;
@@ -161,8 +162,8 @@ public abstract partial class Loop
     /// <summary>Join or leave a multicast group, on the interface of that number. 0 or an error number.</summary>
     internal abstract int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
 
-    /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them.</summary>
-    internal virtual int TrySendNow(Connection connection, ReadOnlySpan<byte> data) => 0;
+    /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.</summary>
+    internal virtual int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
 
     /// <summary>
     /// Sends of the queue what the system takes at once, inside the call. With a send in flight it may do nothing: that one is an offer

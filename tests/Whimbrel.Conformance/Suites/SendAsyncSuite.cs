@@ -100,6 +100,57 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     });
 
     [Theory, Contract(6)]
+    [InlineData(true, true)]
+    [InlineData(true, false)]
+    [InlineData(false, true)]
+    [InlineData(false, false)]
+    public void A_message_of_several_pieces_waits_and_goes_whole(bool onLoop, bool isAboveLimit) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] first = Clog(rig, session);
+        byte[] fill = FillTo(rig, session, room: 4);
+        int bytes = isAboveLimit ? 2 * Limit : Limit / 8;
+        byte[] one = Pattern(bytes);
+        byte[] two = Filled('b', bytes);
+        byte[] three = Filled('c', bytes + 1);
+        Task<SendResult>[] tasks =
+        [
+            Start(rig, session, onLoop, () => session.SendAsync(one, two)),
+            Start(rig, session, onLoop, () => session.SendAsync(PieceSegment.Join(default, one, default, two, three, default))),
+            Start(rig, session, onLoop, () => session.SendAsync(default(ReadOnlyMemory<byte>), three)),
+        ];
+        rig.Settle();
+        Assert.All(tasks, static t => Assert.False(t.IsCompleted));
+        peer.Read(first.Length + fill.Length);
+        byte[] expected = [.. one, .. two, .. one, .. two, .. three, .. three];
+        Assert.Equal(expected, peer.Read(expected.Length));
+        foreach (Task<SendResult> task in tasks) Assert.Equal(SendResult.Queued, Await(rig, task));
+        Assert.True(session.BytesPending <= Limit);
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void With_room_several_pieces_have_been_taken_when_it_returns(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig);
+        byte[] large = Pattern(Limit / 2);
+        bool completed = false;
+        At(rig, session, onLoop, () =>
+        {
+            ValueTask<SendResult> two = session.SendAsync(Bytes("hel"), Bytes("lo"));
+            ValueTask<SendResult> many = session.SendAsync(PieceSegment.Join(Bytes("12"), large, Bytes("3")));
+            completed = two is { IsCompletedSuccessfully: true, Result: SendResult.Queued } && many is { IsCompletedSuccessfully: true, Result: SendResult.Queued };
+        });
+        Assert.True(completed);
+        Assert.Equal([.. Bytes("hello12"), .. large, .. Bytes("3")], peer.Read(8 + large.Length));
+        session.Close();
+        rig.Until(() => !session.IsConnected, "the end");
+        Assert.Equal(SendResult.Closed, session.SendAsync(Bytes("x"), Bytes("y")).Result);
+        Assert.Equal(SendResult.Closed, session.SendAsync(PieceSegment.Join(Bytes("x"), Bytes("y"))).Result);
+    });
+
+    [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]
     public void A_message_above_the_limit_goes_in_pieces_with_nothing_between(bool onLoop) => Run(rig =>

@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.Net;
 
 namespace Whimbrel.Conformance;
@@ -61,6 +62,158 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         Assert.Equal(data, peer.Read(data.Length));
     });
+
+    [Theory, Contract(5)]
+    [InlineData(0, 5)]
+    [InlineData(100, 0)]
+    [InlineData(20, 100)]
+    [InlineData(20, 16 * 1024)]
+    [InlineData(16 * 1024, 1)]
+    [InlineData(200_000, 300_000)]
+    public void Two_pieces_of_any_size_are_one_message_also_from_elsewhere(int headBytes, int bodyBytes) => Run(rig =>
+    {
+        byte[] data = Pattern(headBytes + bodyBytes);
+        RecordingServer server = rig.Serve(s => s.AtConnected = x => x.Send(data.AsSpan(0, headBytes), data.AsSpan(headBytes)));
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal(data, peer.Read(data.Length));
+        RecordingSession session = server.Connected();
+        rig.Until(() => session.BytesPending == 0, "the queue to be empty");
+        Assert.Equal(SendResult.Queued, session.Send(data.AsSpan(0, headBytes), data.AsSpan(headBytes)));
+        Assert.Equal(data, peer.Read(data.Length));
+        rig.Until(() => session.BytesSent == 2 * data.Length, "the count to be right");
+    });
+
+    [Fact, Contract(5)]
+    public void A_large_message_of_pieces_leaves_at_once_when_nothing_is_queued() => Run(rig =>
+    {
+        // The pool's callback hands over to its loop, a TLS layer encrypts at the flush, and the simulated network takes what its dice say.
+        byte[] data = Pattern(20_000);
+        List<long> pending = [];
+        bool applies = rig is not MemoryRig && !rig.IsPool;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            applies &= x.Tls is null;
+            x.Send(data.AsSpan(0, 100), data.AsSpan(100));
+            pending.Add(x.BytesPending);
+            x.Send([data.AsMemory(0, 10), data.AsMemory(10, 19_000), data.AsMemory(19_010)]);
+            pending.Add(x.BytesPending);
+            x.Send("small"u8, "ones"u8);
+            pending.Add(x.BytesPending);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("go");
+        Assert.Equal([.. data, .. data, .. "smallones"u8], peer.Read((2 * data.Length) + 9));
+        if (applies) Assert.Equal([0, 0, 9], pending);
+    });
+
+    public static TheoryData<int, int, bool> PieceCases => [.. from count in (int[])[1, 2, 16, 17, 100] from bytes in (int[])[1, 300, 5000] from ofUser in (bool[])[false, true] select new TheoryDataRow<int, int, bool>(count, bytes, ofUser)];
+
+    [Theory, Contract(5)]
+    [MemberData(nameof(PieceCases))]
+    public void Any_number_of_pieces_is_one_message(int count, int bytes, bool isOfUser) => Run(rig =>
+    {
+        byte[] data = Pattern(count * bytes);
+        ReadOnlyMemory<byte>[] pieces = new ReadOnlyMemory<byte>[count + 2];
+        for (int i = 0; i < count; i++) pieces[i + (i > 0 ? 1 : 0)] = isOfUser && i % 3 == 1 ? OfUser(data.AsMemory(i * bytes, bytes)) : data.AsMemory(i * bytes, bytes);
+        ReadOnlySequence<byte> sequence = PieceSegment.Join(pieces);
+        List<SendResult> results = [];
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            results.Add(x.Send(pieces));
+            results.Add(x.Send(sequence));
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal([.. data, .. data], peer.Read(2 * data.Length));
+        RecordingSession session = server.Connected();
+        rig.Until(() => session.BytesPending == 0, "the queue to be empty");
+        results.Add(session.Send(sequence));
+        results.Add(session.Send(pieces));
+        Assert.Equal([.. data, .. data], peer.Read(2 * data.Length));
+        rig.OnLoop(session, () => results.Add(session.Send(pieces)));
+        Assert.Equal(data, peer.Read(data.Length));
+        Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
+        rig.Until(() => session.BytesSent == 5 * data.Length, "the count to be right");
+    });
+
+    [Theory, Contract(5)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Pieces_that_do_not_fit_together_are_not_taken_at_all(bool onLoop) => Run(rig =>
+    {
+        const int limit = 64 * 1024;
+        RecordingServer server = rig.Serve(null, WithLimit(rig, limit, SlowConsumer.DropNewest));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        ReadOnlyMemory<byte> half = Pattern((limit / 2) + 1);
+        List<SendResult> results = [];
+        void SendAll()
+        {
+            results.Add(session.Send([half, half]));
+            results.Add(session.Send(PieceSegment.Join([half, half])));
+            results.Add(session.Send([half[..3], default, half[3..5]]));
+        }
+
+        if (onLoop) rig.OnLoop(session, SendAll);
+        else SendAll();
+        Assert.Equal([SendResult.Full, SendResult.Full, SendResult.Queued], results);
+        Assert.Equal(half[..5].ToArray(), peer.Read(5));
+        session.FinishSending();
+        Assert.Empty(peer.ReadToEnd());
+    });
+
+    [Theory, Contract(4, 5)]
+    [InlineData(10, 2, true)]
+    [InlineData(10_000, 2, true)]
+    [InlineData(10, 20, true)]
+    [InlineData(10, 2, false)]
+    public void Of_pieces_whose_memory_throws_nothing_is_sent(int bytes, int count, bool onLoop) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        BadMemory bad = new(bytes);
+        ReadOnlyMemory<byte>[] pieces = [.. Enumerable.Repeat((ReadOnlyMemory<byte>)Pattern(bytes), count - 1), bad.Memory];
+        foreach (BadPlace place in (BadPlace[])[BadPlace.Span, BadPlace.Pin])
+        {
+            bad.Place = place;
+            void SendAll()
+            {
+                // The one or the other is asked for, as is best.
+                try
+                {
+                    Assert.Equal(SendResult.Queued, session.Send(pieces));
+                    Assert.Equal(SendResult.Queued, session.Send("|"u8));
+                }
+                catch (InvalidDataException e)
+                {
+                    Assert.Same(bad.Thrown, e);
+                    Assert.Equal(SendResult.Queued, session.Send("x"u8));
+                }
+            }
+
+            if (onLoop) rig.OnLoop(session, SendAll);
+            else SendAll();
+        }
+
+        session.FinishSending();
+        byte[] got = peer.ReadToEnd();
+        Assert.Contains((byte)'x', got);
+        Assert.Equal(got.AsSpan().IndexOf((byte)'|') < 0 ? 2 : 2 + (count * bytes), got.Length);
+    });
+
+    [Fact, Contract(5)]
+    public void A_piece_that_sends_while_it_is_asked_for_comes_before_its_message() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        TalkingMemory talking = new("bbb"u8.ToArray(), () => session.Send("-"u8));
+        rig.OnLoop(session, () => session.Send(["aaa"u8.ToArray(), talking.Memory, "ccc"u8.ToArray()]));
+        session.FinishSending();
+        Assert.Equal("aaabbbccc", System.Text.Encoding.ASCII.GetString(peer.ReadToEnd()).TrimStart('-'));
+    });
+
+    private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) => new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
 
     [Fact, Contract(5)]
     public void Messages_of_many_threads_are_never_mixed() => Run(rig =>

@@ -114,6 +114,23 @@ internal sealed unsafe class InjectingRing : PlainRing
 
     internal override int SendNow(int fd, byte* bytes, int length) => _plan.SendsNow(ref length) is not 0 and int error ? -error : _kernel.SendNow(fd, bytes, length);
 
+    internal override int SendNow(int fd, IoVector* pieces, int count)
+    {
+        int length = 0;
+        for (int i = 0; i < count; i++) length += (int)pieces[i].Length;
+        if (_plan.SendsNow(ref length) is not 0 and int error) return -error;
+        IoVector* part = stackalloc IoVector[count];
+        int used = 0;
+        for (int left = length; left > 0; used++)
+        {
+            part[used] = pieces[used];
+            part[used].Length = Math.Min(pieces[used].Length, (nuint)left);
+            left -= (int)part[used].Length;
+        }
+
+        return _kernel.SendNow(fd, part, used);
+    }
+
     internal override int ReceiveNow(int fd)
     {
         if (_plan.ReceivesNow() is not 0 and int error) return -error;

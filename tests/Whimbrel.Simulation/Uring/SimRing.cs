@@ -179,13 +179,22 @@ internal sealed unsafe partial class SimRing : PlainRing
 
     internal override bool OpenDeferred(int fd) => _kernel.OpenDeferred(fd);
 
-    internal override int SendNow(int fd, byte* bytes, int length)
+    internal override int SendNow(int fd, byte* bytes, int length) => SendNow(fd, [((nint)bytes, length)], length);
+
+    internal override int SendNow(int fd, IoVector* pieces, int count)
+    {
+        (nint Base, int Length)[] parts = new (nint, int)[count];
+        for (int i = 0; i < count; i++) parts[i] = ((nint)pieces[i].Base, (int)pieces[i].Length);
+        return SendNow(fd, parts, parts.Sum(static p => p.Length));
+    }
+
+    private int SendNow(int fd, ReadOnlySpan<(nint Base, int Length)> parts, int length)
     {
         SimDescriptor descriptor = _kernel.Get(fd, "SendNow");
         if (!descriptor.IsAsked) throw _kernel.Violation("a direct send on a fast open that nobody has asked");
         if (_running.Exists(o => ReferenceEquals(o.Descriptor, descriptor) && o.Opcode is UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG)) throw _kernel.Violation("a direct send beside a queued one");
         if (_kernel.Chance(_kernel.Faults.Passing, "direct send that is not done")) return -_kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
-        return SendTo(descriptor, [((nint)bytes, length)], length);
+        return SendTo(descriptor, parts, length);
     }
 
     internal override int ReceiveNow(int fd)

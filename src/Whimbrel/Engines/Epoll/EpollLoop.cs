@@ -561,12 +561,16 @@ internal sealed unsafe partial class EpollLoop : Loop
         return Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL);
     }
 
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
+    internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
-        fixed (byte* p = data)
+        fixed (IoVector* vectors = pieces)
         {
             Counters.Sends++;
-            nint sent = Syscall.Send(_slots[connection.Slot].Fd, p, (nuint)data.Length, SocketAbi.MSG_NOSIGNAL);
+            int fd = _slots[connection.Slot].Fd;
+            MessageHeader message = new() { Vectors = vectors, VectorCount = (nuint)pieces.Length };
+            nint sent = pieces.Length == 1
+                ? Syscall.Send(fd, vectors->Base, vectors->Length, SocketAbi.MSG_NOSIGNAL)
+                : Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL);
             if (sent >= 0) return (int)sent;
             int error = Syscall.LastError;
             if (error is not (Errno.EAGAIN or Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.EINPROGRESS)) connection.FailSend(error);

@@ -3,6 +3,7 @@ using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Portable;
 
@@ -228,13 +229,21 @@ internal sealed unsafe partial class PortableLoop
     private static bool IsTransient(SocketError error) =>
         error is SocketError.WouldBlock or SocketError.NoBufferSpaceAvailable or SocketError.Interrupted or SocketError.IOPending or SocketError.InProgress;
 
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
+    internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
-        Counters.Sends++;
-        int sent = _slots[connection.Slot].Socket!.Send(data, SocketFlags.None, out SocketError error);
-        if (error == SocketError.Success) return sent;
-        if (!IsTransient(error)) connection.FailSend(ErrorText.ErrnoOf(error));
-        return 0;
+        int sent = 0;
+        foreach (IoVector piece in pieces)
+        {
+            // One by one: a list of pieces would be an allocation, and a copy is what this is to spare.
+            Counters.Sends++;
+            ReadOnlySpan<byte> data = new(piece.Base, (int)piece.Length);
+            int count = _slots[connection.Slot].Socket!.Send(data, SocketFlags.None, out SocketError error);
+            if (error == SocketError.Success) sent += count;
+            else if (!IsTransient(error)) connection.FailSend(ErrorText.ErrnoOf(error));
+            if (error != SocketError.Success || count < data.Length) break;
+        }
+
+        return sent;
     }
 
     internal override void FinishSend(Connection connection)

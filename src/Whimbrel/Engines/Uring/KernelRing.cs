@@ -293,6 +293,13 @@ internal sealed unsafe class KernelRing : Ring
         return taken >= 0 ? (int)taken : -Syscall.LastError;
     }
 
+    internal override int SendNow(int fd, IoVector* pieces, int count)
+    {
+        MessageHeader message = new() { Vectors = pieces, VectorCount = (nuint)count };
+        nint taken = Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
+        return taken >= 0 ? (int)taken : -Syscall.LastError;
+    }
+
     internal override int ReceiveNow(int fd)
     {
         nint received = Syscall.Receive(fd, LargeBuffer, (nuint)LargeBufferBytes, SocketAbi.MSG_DONTWAIT);

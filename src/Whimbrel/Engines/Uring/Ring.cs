@@ -285,6 +285,9 @@ internal abstract unsafe class Ring
     /// <summary>Sends what there is room for, on a socket without a send under way. The number of bytes taken, or minus the error number: EAGAIN for no room.</summary>
     internal abstract int SendNow(int fd, byte* bytes, int length);
 
+    /// <summary>The same for several pieces, one behind the other.</summary>
+    internal abstract int SendNow(int fd, IoVector* pieces, int count);
+
     /// <summary>Receives into <see cref="LargeBuffer"/> what is there. The number of bytes, 0 for the end, or minus the error number: EAGAIN for nothing.</summary>
     internal abstract int ReceiveNow(int fd);
 

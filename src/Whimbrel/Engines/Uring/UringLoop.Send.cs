@@ -43,14 +43,22 @@ internal sealed unsafe partial class UringLoop
     /// A large send goes at once, out of the caller's memory: what it holds is in the cache now, and nothing is copied. What the socket
     /// does not take is queued, and waits for room as an operation.
     /// </summary>
-    internal override int TrySendNow(Connection connection, ReadOnlySpan<byte> data)
+    internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
     {
         ref UringSlot slot = ref _slots[connection.Slot];
         if (!TakesCalls(in slot)) return 0;
         Counters.Sends++;
         int result;
-        fixed (byte* bytes = data) result = _ring.SendNow(slot.Fd, bytes, data.Length);
-        slot.WasShort = result < data.Length;
+        fixed (IoVector* vectors = pieces)
+        {
+            result = pieces.Length == 1
+                ? _ring.SendNow(slot.Fd, vectors->Base, (int)vectors->Length)
+                : _ring.SendNow(slot.Fd, vectors, pieces.Length);
+        }
+
+        long length = 0;
+        foreach (IoVector piece in pieces) length += (long)piece.Length;
+        slot.WasShort = result < length;
         if (result >= 0) return result;
         if (SaysNothing(result)) return 0;
         SendBroke(connection.Slot, -result);
