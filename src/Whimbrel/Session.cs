@@ -223,12 +223,51 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="owner">The memory.</param>
     /// <param name="length">How many of its bytes to send, from the start.</param>
-    public SendResult Send(IMemoryOwner<byte> owner, int length)
+    public SendResult Send(IMemoryOwner<byte> owner, int length) => Send(default, owner, 0, length);
+
+    /// <summary>
+    /// Queues a copy of the head and behind it, without copying it, a part of memory: one message. Of the ownership holds what
+    /// <see cref="Send(IMemoryOwner{byte}, int)"/> says.
+    /// </summary>
+    /// <param name="head">Copied. May be empty.</param>
+    /// <param name="owner">The memory.</param>
+    /// <param name="offset">Where in it the bytes to send begin.</param>
+    /// <param name="length">How many they are.</param>
+    public SendResult Send(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
     {
         ArgumentNullException.ThrowIfNull(owner);
         Memory<byte> memory = owner.Memory;
-        if ((uint)length > (uint)memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length}");
-        return _connection is { } connection ? connection.SendOwned(owner, memory, length, _generation) : SendResult.Closed;
+        if ((uint)offset > (uint)memory.Length) Throw.OutOfRange(nameof(offset), offset, $"between 0 and {memory.Length}");
+        if ((uint)length > (uint)(memory.Length - offset)) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
+        return _connection is { } connection ? connection.SendOwned(head, owner, memory.Slice(offset, length), offset, _generation) : SendResult.Closed;
+    }
+
+    /// <summary>Queues a part of shared bytes; from 16 KiB on without a copy. The caller keeps its reference, whatever the result.</summary>
+    /// <param name="bytes">The bytes. Many sessions may have them queued.</param>
+    /// <param name="offset">Where those to send begin.</param>
+    /// <param name="length">How many they are.</param>
+    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    public SendResult Send(SharedBytes bytes, int offset, int length) => Send(default, bytes, offset, length);
+
+    /// <summary>Queues a copy of the head, and a part of shared bytes behind it, as one message.</summary>
+    /// <param name="head">Copied: what differs from one session to the next.</param>
+    /// <param name="bytes">As in the other <c>Send</c> of shared bytes.</param>
+    /// <param name="offset">Where those to send begin.</param>
+    /// <param name="length">How many they are.</param>
+    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    public SendResult Send(ReadOnlySpan<byte> head, SharedBytes bytes, int offset, int length)
+    {
+        ArgumentNullException.ThrowIfNull(bytes);
+        IMemoryOwner<byte> loan = bytes.Lend();
+        SendResult result = SendResult.Closed;
+        try
+        {
+            return result = Send(head, loan, offset, length);
+        }
+        finally
+        {
+            if (result != SendResult.Queued) loan.Dispose();
+        }
     }
 
     /// <inheritdoc/>

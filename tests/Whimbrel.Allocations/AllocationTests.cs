@@ -237,6 +237,30 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void Sends_of_owned_and_shared_memory_with_a_head_allocate_nothing(string engine)
+    {
+        const int length = 20 * 1024;
+        SharedBytes own = new(new byte[length + 1]);
+        SharedBytes shared = new(new byte[length + 1]);
+        using Rig rig = new(engine, () => new ScriptedSession((session, unread) =>
+        {
+            session.Send(unread, own.AddReference().Lend(), 1, length);
+            own.Dispose();
+            session.Send(unread, shared, 1, length);
+            session.Send(shared, 0, 100);
+            return unread.Length;
+        }));
+        Socket client = rig.Connect();
+        byte[] start = [1];
+        rig.Meter.ExpectNone("two messages of 20 KiB with a head, by reference, and a small part", Rounds, () =>
+        {
+            client.Send(start);
+            rig.Read(client, (2 * (1 + length)) + 100);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void An_echo_over_a_stream_allocates_nothing(string engine)
     {
         using Rig rig = new(engine, ConnectionStream.Serve(EchoAsync));

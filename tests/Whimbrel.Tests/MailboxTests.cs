@@ -31,7 +31,7 @@ public sealed class MailboxTests
         for (int i = 0; i < 100; i++)
         {
             int number = i;
-            _mailbox.PostOwned(_connection, Nobody, new Noted(() => order.Add($"data {number}")), 0);
+            _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => order.Add($"data {number}")), 0, 0);
             _mailbox.PostControl((_, _, _, value) => order.Add($"control {value}"), value: i);
         }
 
@@ -62,7 +62,7 @@ public sealed class MailboxTests
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half, default));
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half.AsSpan(1), [1]));
         Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, [1], default));
-        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, new Noted(static () => Assert.Fail("it stays the caller's")), 0));
+        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => Assert.Fail("it stays the caller's")), 0, 0));
         Assert.Equal(new EngineCounters(NarrowBytes, 2, 0), _narrow.ReadCounters());
         // Another loop has no more room; control and items without bytes have no limit.
         Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
@@ -107,7 +107,7 @@ public sealed class MailboxTests
         Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: true));
         Assert.Equal(0, _narrow.ReadCounters().SendsRefused);
         Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
-        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, new Noted(static () => { }), 1));
+        Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => { }), 0, 1));
         Assert.Equal(2, _narrow.ReadCounters().SendsRefused);
         mailbox.Drain();
         Assert.Equal(0, _narrow.ReadCounters().MailboxBytes);
@@ -148,11 +148,11 @@ public sealed class MailboxTests
         for (int i = 0; i < 3; i++)
         {
             string name = $"first {i}";
-            _mailbox.PostOwned(_connection, Nobody, new Noted(() => order.Add(name)), Mailbox.DrainBytes);
+            _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => order.Add(name)), 0, Mailbox.DrainBytes);
         }
 
         _mailbox.Drain();
-        _mailbox.PostOwned(_connection, Nobody, new Noted(() => order.Add("second")), 1);
+        _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => order.Add("second")), 0, 1);
         Assert.Equal(["first 0"], order);
         while (_mailbox.Any) _mailbox.Drain();
         Assert.Equal(["first 0", "first 1", "first 2", "second"], order);
@@ -162,9 +162,9 @@ public sealed class MailboxTests
     public void A_mailbox_that_closes_in_the_middle_of_a_burst_runs_all_of_it()
     {
         int disposed = 0;
-        for (int i = 0; i < 5; i++) _mailbox.PostOwned(_connection, Nobody, new Noted(() => disposed++), Mailbox.DrainBytes);
+        for (int i = 0; i < 5; i++) _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => disposed++), 0, Mailbox.DrainBytes);
         _mailbox.Drain();
-        _mailbox.PostOwned(_connection, Nobody, new Noted(() => disposed++), 1);
+        _mailbox.PostOwned(_connection, Nobody, default, new Noted(() => disposed++), 0, 1);
         _mailbox.Close();
         Assert.Equal(6, disposed);
         Assert.Equal(0, _loop.Engine.ReadCounters().MailboxBytes);

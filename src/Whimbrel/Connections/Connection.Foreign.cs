@@ -96,39 +96,40 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ memory whose ownership is passed
 
+    /// <param name="head">Copied in front of it.</param>
     /// <param name="owner">Ours with <see cref="SendResult.Queued"/>.</param>
-    /// <param name="memory">Its memory, as the caller saw it.</param>
-    /// <param name="length">How much of it.</param>
+    /// <param name="part">What is to be sent of its memory, as the caller saw it.</param>
+    /// <param name="offset">Where in the memory that begins.</param>
     /// <param name="generation">The caller's.</param>
-    internal SendResult SendOwned(IMemoryOwner<byte> owner, Memory<byte> memory, int length, uint generation)
+    internal SendResult SendOwned(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, Memory<byte> part, int offset, uint generation)
     {
+        long length = (long)head.Length + part.Length;
         if (IsRefused(length, generation)) return SendResult.Refused;
-        if (!Loop.IsCurrent) return SendOwnedForeign(owner, length, generation);
+        if (!Loop.IsCurrent) return SendOwnedForeign(head, owner, offset, length, generation);
         SendResult result = Admit(length, generation);
-        if (result == SendResult.Queued) EnqueueOwned(owner, memory, length);
+        if (result == SendResult.Queued) EnqueueOwned(head, owner, part);
         return result;
     }
 
     /// <summary>When the memory throws, nothing was queued and the owner is still the caller's. Giving it back throws nothing.</summary>
-    private void EnqueueOwned(IMemoryOwner<byte> owner, Memory<byte> memory, int length)
+    private void EnqueueOwned(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, Memory<byte> part)
     {
-        if (length == 0)
-        {
-            GiveBack(owner);
-            return;
-        }
-
-        if (length < ByReferenceBytes)
+        if (part.Length < ByReferenceBytes)
         {
             // A small piece between two sends would cost each of those a block of its own.
-            Append(memory.Span[..length]);
-            CountOwned(owner);
+            ReadOnlySpan<byte> bytes = part.IsEmpty ? default : part.Span;
+            Append(head);
+            Append(bytes);
+            if (head.Length + bytes.Length > 0) CountOwned(owner);
             GiveBack(owner);
             return;
         }
 
-        Enqueue(Loop.Blocks.TakeOwned(owner, memory, length));
-        _queued += length;
+        // First: the memory is asked here, and nothing of the message may be queued when it throws.
+        Block block = Loop.Blocks.TakeOwned(owner, part, part.Length);
+        Append(head);
+        Enqueue(block);
+        _queued += part.Length;
         CountOwned(owner);
         MarkDirty();
     }
@@ -165,23 +166,30 @@ internal sealed partial class Connection
         if (_shard.CountsSends) _shard.MessagesSent += owner is StrandBlock block ? block.Messages : 1;
     }
 
-    private SendResult SendOwnedForeign(IMemoryOwner<byte> owner, int length, uint generation)
+    private SendResult SendOwnedForeign(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, long length, uint generation)
     {
-        SendResult result = TryReserveForeign(length, generation);
+        // More than any limit is refused by the first of the next lines.
+        int bytes = (int)Math.Min(length, int.MaxValue);
+        SendResult result = TryReserveForeign(bytes, generation);
         if (result != SendResult.Queued) return result;
-        Strand.CurrentOf(this, generation)?.SendsOwned(length);
-        result = Loop.Mailbox.PostOwned(this, generation, owner, length);
-        if (result != SendResult.Queued) TakeBackForeign(length, generation);
+        Strand.CurrentOf(this, generation)?.SendsOwned(bytes);
+        result = Loop.Mailbox.PostOwned(this, generation, head, owner, offset, bytes);
+        if (result != SendResult.Queued) TakeBackForeign(bytes, generation);
         return result;
     }
 
-    internal void DrainOwned(uint generation, IMemoryOwner<byte> owner, int length)
+    /// <param name="generation">The sender's.</param>
+    /// <param name="head">Copied in front.</param>
+    /// <param name="owner">Of the memory.</param>
+    /// <param name="offset">Where in it the rest begins.</param>
+    /// <param name="length">Of all, head included.</param>
+    internal void DrainOwned(uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
     {
         BeginMove();
         try
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
-            if (generation == Generation && TakesQueued && _sendError == 0) EnqueueOwned(owner, owner.Memory, length);
+            if (generation == Generation && TakesQueued && _sendError == 0) EnqueueOwned(head, owner, owner.Memory.Slice(offset, length - head.Length));
             else GiveBackOfOthers(owner);
         }
         catch (Exception e)

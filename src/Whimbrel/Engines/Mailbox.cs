@@ -41,7 +41,10 @@ internal struct DataItem
     internal object? Payload;
     internal object? Extra;
 
-    /// <summary>Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013). Of datagrams: bytes of each.</summary>
+    /// <summary>
+    /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013). Of datagrams: bytes of each. Of
+    /// owned memory: bytes of its head, which are in the arena, and where the rest begins in the memory.
+    /// </summary>
     internal int FirstMessage;
     internal int Messages;
 }
@@ -320,14 +323,29 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>Memory whose ownership moves with the item: nothing is copied, and it is charged all the same. Not Queued: it stays the caller's.</summary>
-    internal SendResult PostOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
     {
         bool taken;
         lock (_gate)
         {
             if (_isClosed) return SendResult.Closed;
             taken = TryCharge(length, connection, generation, mayWait: false);
-            if (taken) Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
+            if (taken)
+            {
+                (int chunk, int place) = head.IsEmpty ? default : _arena.Append(head, default);
+                Add() = new DataItem
+                {
+                    Kind = DataKind.SendOwned,
+                    Connection = connection,
+                    Generation = generation,
+                    Payload = owner,
+                    Chunk = chunk,
+                    Offset = place,
+                    Length = length,
+                    FirstMessage = head.Length,
+                    Messages = offset,
+                };
+            }
         }
 
         if (!taken) return Refused(mayWait: false);
@@ -653,7 +671,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 item.Connection!.DrainSend(item.Generation, _arenaDraining.Slice(item.Chunk, item.Offset, item.Length));
                 break;
             case DataKind.SendOwned:
-                item.Connection!.DrainOwned(item.Generation, (IMemoryOwner<byte>)item.Payload!, item.Length);
+                ReadOnlySpan<byte> head = item.FirstMessage == 0 ? default : _arenaDraining.Slice(item.Chunk, item.Offset, item.FirstMessage);
+                item.Connection!.DrainOwned(item.Generation, head, (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
                 break;
             case DataKind.SendOperation:
                 item.Connection!.DrainOperation(item.Generation, (SendOperation)item.Payload!);

@@ -213,6 +213,179 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Assert.Equal("aaabbbccc", System.Text.Encoding.ASCII.GetString(peer.ReadToEnd()).TrimStart('-'));
     });
 
+    [Theory, Contract(5)]
+    [InlineData(0, 0, 0)]
+    [InlineData(5, 3, 0)]
+    [InlineData(0, 3, 10)]
+    [InlineData(5, 3, 10)]
+    [InlineData(5, 1000, 16 * 1024)]
+    [InlineData(20_000, 0, 100_000)]
+    public void A_head_and_a_part_of_owned_memory_are_one_message(int headBytes, int offset, int length) => Run(rig =>
+    {
+        byte[] head = Pattern(headBytes);
+        byte[] body = Pattern(offset + length + 7, seed: 8);
+        byte[] expected = [.. head, .. body.AsSpan(offset, length), .. "|"u8];
+        Memory first = new(body), second = new(body);
+        List<SendResult> results = [];
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            results.Add(x.Send(head, first, offset, length));
+            x.Send("|"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal(expected, peer.Read(expected.Length));
+        RecordingSession session = server.Connected();
+        results.Add(session.Send(head, second, offset, length));
+        session.Send("|"u8);
+        Assert.Equal(expected, peer.Read(expected.Length));
+        Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
+        rig.Until(() => first.Disposals == 1 && second.Disposals == 1 && session.BytesPending == 0, "the memory to be given back");
+        Assert.Equal(2 * expected.Length, session.BytesSent);
+        Memory mine = new(body);
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, -1, 0));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, body.Length + 1, 0));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, 1, body.Length));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(head, mine, 0, -1));
+        rig.OnLoop(session, session.Abort);
+        rig.Until(() => !session.IsConnected, "the end");
+        Assert.Equal(SendResult.Closed, session.Send(head, mine, offset, length));
+        Assert.Equal(0, mine.Disposals);
+    });
+
+    [Theory, Contract(5)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Owned_memory_that_does_not_fit_together_with_its_head_stays_the_callers(bool onLoop) => Run(rig =>
+    {
+        const int limit = 64 * 1024;
+        RecordingServer server = rig.Serve(null, WithLimit(rig, limit, SlowConsumer.DropNewest));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Memory memory = new(Pattern(limit));
+        List<SendResult> results = [];
+        void SendAll()
+        {
+            results.Add(session.Send("x"u8, memory, 0, limit));
+            results.Add(session.Send("abc"u8, memory, 1, 2));
+        }
+
+        if (onLoop) rig.OnLoop(session, SendAll);
+        else SendAll();
+        session.FinishSending();
+        Assert.Equal([.. "abc"u8, .. Pattern(limit).AsSpan(1, 2)], peer.ReadToEnd());
+        Assert.Equal([SendResult.Full, SendResult.Queued], results);
+        rig.Until(() => memory.Disposals == 1, "the memory to be given back");
+    });
+
+    [Theory, Contract(4, 5)]
+    [InlineData(BadPlace.Span, 100)]
+    [InlineData(BadPlace.Pin, 20_000)]
+    public void Of_a_head_whose_owned_memory_throws_nothing_is_sent(BadPlace place, int length) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        BadMemory bad = new(length) { Place = place };
+        if (rig.IsPool)
+        {
+            // Asked for by the loop only, which has promised to send it.
+            rig.Expect("memory that a session sent");
+            Assert.Equal(SendResult.Queued, session.Send("head"u8, bad.Owner, 0, length));
+            rig.Until(() => session.Saw("disconnected UserException"), "the end");
+            rig.Until(() => bad.Disposals == 1, "the memory to be given back");
+            return;
+        }
+
+        rig.OnLoop(session, () =>
+        {
+            Assert.Same(bad.Thrown, Assert.Throws<InvalidDataException>(() => session.Send("head"u8, bad.Owner, 0, length)));
+            Assert.Equal(0, bad.Disposals);
+            session.Send("whole"u8);
+        });
+        session.FinishSending();
+        Assert.Equal("whole", Text(peer.ReadToEnd()));
+    });
+
+    // ------------------------------------------------------------------ shared
+
+    [Theory, Contract(5)]
+    [InlineData(100)]
+    [InlineData(100_000)]
+    public void Shared_bytes_are_sent_by_many_sessions_and_given_back_once(int length) => Run(rig =>
+    {
+        const int members = 6;
+        byte[] bytes = Pattern(length + 10);
+        Memory owner = new(bytes);
+        SharedBytes owned = new(owner, length + 10);
+        SharedBytes copied = new(bytes);
+        Assert.Equal(length + 10, owned.Length);
+        Assert.Equal(bytes, owned.Memory.ToArray());
+        int connected = 0;
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            // On their own threads, all at once; then from here.
+            Assert.Equal(SendResult.Queued, x.Send([(byte)length], owned, 3, length));
+            Assert.Equal(SendResult.Queued, x.Send(copied, 0, length));
+            if (Interlocked.Increment(ref connected) == members) owned.Dispose();
+        });
+        Peer[] peers = [.. Enumerable.Range(0, members).Select(_ => rig.Dial(server.EndPoint!))];
+        byte[] expected = [(byte)length, .. bytes.AsSpan(3, length), .. bytes.AsSpan(0, length)];
+        foreach (Peer peer in peers) Assert.Equal(expected, peer.Read(expected.Length));
+        rig.Until(() => owner.Disposals == 1, "the memory to be given back, once");
+        RecordingSession[] sessions = [.. Enumerable.Range(0, members).Select(server.Connected)];
+        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send("!"u8, copied, 5, length));
+        copied.Dispose();
+        foreach (Peer peer in peers) Assert.Equal([(byte)'!', .. bytes.AsSpan(5, length)], peer.Read(1 + length));
+        Assert.Equal(1, owner.Disposals);
+    });
+
+    [Fact, Contract(5)]
+    public void Shared_bytes_count_their_references_and_say_who_gives_back_too_much() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Memory owner = new(Pattern(50_000));
+        SharedBytes shared = new(owner, 50_000);
+        Assert.Same(shared, shared.AddReference());
+        shared.Dispose();
+        Assert.Equal(0, owner.Disposals);
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(shared, 1, 50_000));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Send(shared, 50_001, 0));
+        Assert.Equal(SendResult.Queued, session.Send(shared, 0, 50_000));
+        shared.Dispose();
+        Assert.Throws<ObjectDisposedException>(shared.Dispose);
+        Assert.Throws<ObjectDisposedException>(shared.AddReference);
+        Assert.Throws<ObjectDisposedException>(() => shared.Memory);
+        Assert.Throws<ObjectDisposedException>(() => session.Send(shared, 0, 1));
+        Assert.Equal(Pattern(50_000), peer.Read(50_000));
+        rig.Until(() => owner.Disposals == 1, "the memory to be given back");
+        session.Close();
+        rig.Until(() => !session.IsConnected, "the end");
+        Memory late = new(Pattern(10));
+        SharedBytes refused = new(late, 10);
+        Assert.Equal(SendResult.Closed, session.Send(refused, 0, 10));
+        Assert.Equal(0, late.Disposals);
+        refused.Dispose();
+        Assert.Equal(1, late.Disposals);
+    });
+
+    [Fact, Contract(5, 12)]
+    public void An_abort_gives_back_what_is_queued_of_shared_bytes() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, WithLimit(rig, 64 * 1024 * 1024, SlowConsumer.DropNewest));
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Memory owner = new(Pattern(200_000));
+        using (SharedBytes shared = new(owner, 200_000))
+        {
+            for (int i = 0; i < 100; i++) Assert.Equal(SendResult.Queued, session.Send(shared, i, 100_000));
+        }
+
+        session.Abort();
+        rig.Until(() => owner.Disposals == 1, "the memory to be given back");
+    });
+
     private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) => new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
 
     [Fact, Contract(5)]

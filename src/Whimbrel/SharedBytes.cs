@@ -1,0 +1,109 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel;
+
+/// <summary>
+/// Bytes that many sessions, on many loops, may have queued at the same time without a copy for each. Counts references: whoever makes it
+/// has one, <see cref="AddReference"/> takes another, <see cref="Dispose"/> gives one back. A queued send counts for itself, so it may be
+/// disposed right after the last send: the memory goes back when the last connection has sent it, or has ended. Any thread. The bytes must not change.
+/// </summary>
+public sealed class SharedBytes : IDisposable
+{
+    private const long Lending = 1L << 32;
+
+    private readonly Memory<byte> _memory;
+    private readonly IMemoryOwner<byte>? _owner;
+    private readonly Loan _loan;
+
+    /// <summary>References of users in the lower half, queued sends in the upper: nobody gives back what is not his.</summary>
+    private long _counts = 1;
+
+    /// <summary>Bytes of its own: a copy, which the garbage collector never moves.</summary>
+    /// <param name="bytes">What is copied.</param>
+    public SharedBytes(ReadOnlySpan<byte> bytes)
+    {
+        byte[] copy = GC.AllocateUninitializedArray<byte>(bytes.Length, pinned: true);
+        bytes.CopyTo(copy);
+        _memory = MemoryMarshal.CreateFromPinnedArray(copy, 0, copy.Length);
+        _loan = new Loan(this);
+    }
+
+    /// <summary>Takes over memory without copying it: it is disposed when the last reference is back and nothing of it is queued, on any thread.</summary>
+    /// <param name="owner">The memory. Several loops may pin it at the same time.</param>
+    /// <param name="length">How many of its bytes, from the start.</param>
+    public SharedBytes(IMemoryOwner<byte> owner, int length)
+    {
+        ArgumentNullException.ThrowIfNull(owner);
+        Memory<byte> memory = owner.Memory;
+        if ((uint)length > (uint)memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length}");
+        _memory = memory[..length];
+        _owner = owner;
+        _loan = new Loan(this);
+    }
+
+    /// <summary>How many bytes there are.</summary>
+    public int Length => _memory.Length;
+
+    /// <summary>The bytes. Valid while the caller has a reference.</summary>
+    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    public ReadOnlyMemory<byte> Memory
+    {
+        get
+        {
+            if ((uint)Volatile.Read(ref _counts) == 0) Throw.Disposed(nameof(SharedBytes));
+            return _memory;
+        }
+    }
+
+    /// <summary>One more owner, who disposes it once.</summary>
+    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    public SharedBytes AddReference()
+    {
+        Take(1);
+        return this;
+    }
+
+    /// <summary>Gives one reference back. What is queued is sent nevertheless.</summary>
+    /// <exception cref="ObjectDisposedException">More were given back than taken.</exception>
+    public void Dispose()
+    {
+        while (true)
+        {
+            long counts = Volatile.Read(ref _counts);
+            if ((uint)counts == 0) Throw.Disposed(nameof(SharedBytes));
+            if (Interlocked.CompareExchange(ref _counts, counts - 1, counts) != counts) continue;
+            if (counts == 1) _owner?.Dispose();
+            return;
+        }
+    }
+
+    /// <summary>For one send: disposed when that is over.</summary>
+    internal IMemoryOwner<byte> Lend()
+    {
+        Take(Lending);
+        return _loan;
+    }
+
+    private void Take(long what)
+    {
+        while (true)
+        {
+            long counts = Volatile.Read(ref _counts);
+            if ((uint)counts == 0) Throw.Disposed(nameof(SharedBytes));
+            if (Interlocked.CompareExchange(ref _counts, counts + what, counts) == counts) return;
+        }
+    }
+
+    /// <summary>What queues have of it. One object for all of them: each counts once, and gives back once.</summary>
+    private sealed class Loan(SharedBytes bytes) : IMemoryOwner<byte>
+    {
+        Memory<byte> IMemoryOwner<byte>.Memory => bytes._memory;
+
+        public void Dispose()
+        {
+            if (Interlocked.Add(ref bytes._counts, -Lending) == 0) bytes._owner?.Dispose();
+        }
+    }
+}
