@@ -95,6 +95,44 @@ public class SessionGroup
         }
     }
 
+    // ------------------------------------------------------------------ looking at members
+
+    /// <summary>Its members on the current loop, to enumerate. On a loop's thread only; those of the other loops have a <see cref="GroupMembers"/> there.</summary>
+    /// <exception cref="InvalidOperationException">This thread is no loop's.</exception>
+    public GroupMembers MembersHere
+    {
+        get
+        {
+            Loop? loop = Loop.Current;
+            if (loop is null) Throw.NotOnLoop(nameof(MembersHere));
+            return new GroupMembers(Target.FindShard(loop));
+        }
+    }
+
+    /// <summary>
+    /// Calls <paramref name="action"/> for each member on its loop, outside of any callback; several at a time when there are several loops.
+    /// Completes when all loops have done so. Members are those of the moment in which a loop gets to it. With
+    /// <see cref="Scheduling.ThreadPool"/> the callbacks of a session may run at the same time: post to it (<see cref="Session.Post(Action)"/>).
+    /// Any thread; blocking on it on a loop throws.
+    /// </summary>
+    /// <param name="action">Must not block. When it throws, the others are visited all the same, and the first exception goes to who awaits.</param>
+    public ValueTask ForEachAsync(Action<Session> action)
+    {
+        ArgumentNullException.ThrowIfNull(action);
+        Strand.Current?.FlushBatch();
+        GroupShard[] shards = Volatile.Read(ref Target._shards);
+        if (shards.Length == 0) return default;
+        MemberVisit visit = new(shards[0].Loop.Engine, action, shards.Length);
+        ValueTask task = visit.PlainTask;
+        foreach (GroupShard shard in shards)
+        {
+            // A loop that has ended has no members.
+            if (!shard.Loop.PostControl(static (_, v, s, _) => ((MemberVisit)v!).Run((GroupShard)s!), visit, shard)) visit.LoopDone();
+        }
+
+        return task;
+    }
+
     private void CheckChange(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);

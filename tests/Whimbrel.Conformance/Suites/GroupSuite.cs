@@ -46,6 +46,73 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact, Contract(17)]
+    public void Members_of_a_loop_are_enumerated_there_each_once_while_others_leave_and_end() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 12);
+        SessionGroup group = new();
+        foreach ((RecordingSession session, _) in pairs) rig.OnLoop(session, () => group.Join(session));
+        rig.Until(() => group.Count == pairs.Count, "all to join");
+        int seen = 0;
+        foreach (Loop loop in rig.Engine.Loops)
+        {
+            rig.OnLoop(loop, () =>
+            {
+                HashSet<Session> here = [];
+                foreach (Session session in server.Sessions.MembersHere) Assert.True(here.Add(session));
+                Assert.Equal(here, pairs.Select(static p => (Session)p.Session).Where(s => ReferenceEquals(s.Loop, loop)).ToHashSet());
+                Assert.Equal(here.Count, server.Sessions.MembersHere.Count);
+                seen += here.Count;
+                if (here.Count < 3) return;
+                // The first that is seen leaves itself, takes another one with it and ends a third.
+                Session? gone = null;
+                HashSet<Session> again = [];
+                foreach (Session session in group.MembersHere)
+                {
+                    Assert.NotSame(gone, session);
+                    Assert.True(again.Add(session));
+                    if (gone is not null) continue;
+                    gone = here.First(s => !ReferenceEquals(s, session));
+                    group.Leave(session);
+                    group.Leave(gone);
+                    here.Last(s => !ReferenceEquals(s, gone)).Abort();
+                    group.Join(session);
+                }
+
+                Assert.Equal(here.Count - 1, again.Count);
+            });
+        }
+
+        Assert.Equal(pairs.Count, seen);
+        Assert.Throws<InvalidOperationException>(() => _ = server.Sessions.MembersHere.Count);
+        rig.OnLoop(rig.Engine.GetLoop(0), static () => Assert.Equal(0, new SessionGroup().MembersHere.Count));
+    });
+
+    [Fact, Contract(17)]
+    public void ForEachAsync_calls_for_each_member_on_its_loop_and_ends_after_the_last() => Run(rig =>
+    {
+        (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 8);
+        System.Collections.Concurrent.ConcurrentDictionary<Session, int> calls = new();
+        int astray = 0;
+        rig.Await(server.Sessions.ForEachAsync(s =>
+        {
+            if (!s.Loop.IsCurrent) Interlocked.Increment(ref astray);
+            calls.AddOrUpdate(s, 1, static (_, n) => n + 1);
+        }));
+        Assert.Equal(0, astray);
+        Assert.Equal(pairs.Select(static p => (Session)p.Session).ToHashSet(), calls.Keys.ToHashSet());
+        Assert.All(calls.Values, static n => Assert.Equal(1, n));
+        int visited = 0;
+        InvalidOperationException thrown = Assert.Throws<InvalidOperationException>(() => rig.Await(server.Sessions.ForEachAsync(_ =>
+        {
+            if (Interlocked.Increment(ref visited) == 3) throw new InvalidOperationException("for the awaiter");
+        })));
+        Assert.Equal("for the awaiter", thrown.Message);
+        Assert.Equal(pairs.Count, visited);
+        Assert.All(pairs, static p => Assert.True(p.Session.IsConnected));
+        rig.Await(new SessionGroup().ForEachAsync(static _ => Assert.Fail("nobody is there")));
+    });
+
+    [Fact, Contract(17)]
     public void A_predicate_runs_on_the_loop_of_the_member_and_chooses() => Run(rig =>
     {
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 6);
