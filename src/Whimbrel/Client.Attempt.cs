@@ -22,10 +22,10 @@ public partial class Client
 
         internal long ConnectedAtMs { get; set; }
 
-        /// <summary>Begins it on one of the loops. False when the engine is disposed.</summary>
+        /// <summary>Begins it on the loop of the options, or on one of them all. False when the engine is disposed.</summary>
         internal bool Post(Engine engine)
         {
-            _chosen = engine.NextLoop();
+            _chosen = host.Client.Options.Loop ?? engine.NextLoop();
             return _chosen.PostControl(static (loop, a, _, _) => ((Attempt)a!).Start(loop), this);
         }
 

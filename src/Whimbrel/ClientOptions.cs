@@ -27,6 +27,13 @@ public sealed class ClientOptions : ConnectionOptions
     /// <summary>The address to connect from, or null for the system's choice.</summary>
     public EndPoint? LocalEndPoint { get; init; }
 
+    /// <summary>
+    /// The loop its connections live on, also those that the policy dials: inside a session its own <see cref="Session.Loop"/>, so that one thread
+    /// serves both connections of a relay. A loop of <see cref="ConnectionOptions.Engine"/>, which may be left out then. Null (the
+    /// default): the loops of the engine take turns.
+    /// </summary>
+    public Loop? Loop { get; init; }
+
     /// <summary>Longest time for a dial, over all its addresses and with looking up their names. 1 ms up to an hour; default 15 s.</summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(15);
 
@@ -56,6 +63,7 @@ public sealed class ClientOptions : ConnectionOptions
         errors.Range(nameof(ConnectTimeout), ConnectTimeout, TimeSpan.FromMilliseconds(1), TimeSpan.FromHours(1));
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: false);
         if (EndPoints.Count > MaxEndPoints) errors.Add($"EndPoints has {EndPoints.Count} entries, allowed 1 to {MaxEndPoints}");
+        if (Loop is not null && !ReferenceEquals(Loop.Engine, engine)) errors.Add($"Loop = {Loop}, which is no loop of Engine ({engine}): leave Engine out, or give one of its loops");
         Reconnect?.Validate(errors);
         if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
         SocketOptionRules.Check(errors, this, engine);

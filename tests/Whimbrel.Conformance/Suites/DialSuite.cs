@@ -29,6 +29,47 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
         return address;
     }
 
+    // ------------------------------------------------------------------ the loop
+
+    [Fact]
+    public void A_session_dials_on_its_own_loop_and_the_policy_stays_there() => Run(rig =>
+    {
+        RecordingServer server = Echo(rig);
+        RecordingServer relay = rig.Serve();
+        for (int i = 0; i < 4; i++)
+        {
+            rig.Dial(relay.EndPoint!);
+            RecordingSession near = relay.Connected(i);
+            RecordingClient? client = null;
+            ValueTask<Session> dial = default;
+            rig.OnLoop(near, () =>
+            {
+                // Without an engine: the loop's.
+                client = rig.MakeClient(new ClientOptions { Loop = near.Loop, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromMilliseconds(1) } });
+                dial = client.ConnectAsync();
+            });
+            RecordingSession far = (RecordingSession)rig.Await(dial);
+            Assert.Same(near.Loop, far.Loop);
+            Assert.Same(rig.Engine, client!.Engine);
+            Echoes(far);
+            server.Connected(2 * i).Close();
+            rig.Until(() => client.Made.Count == 2 && client.Made[1].IsConnected, "the policy to dial again");
+            Assert.Same(near.Loop, client.Made[1].Loop);
+            rig.Await(client.DisconnectAsync());
+        }
+    });
+
+    [Fact]
+    public void The_loop_of_another_engine_is_refused_by_name() => Run(rig =>
+    {
+        RecordingServer server = Echo(rig);
+        Engine other = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1 });
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, Loop = other.GetLoop(0), EndPoint = server.EndPoint });
+        ArgumentException refused = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
+        Assert.Contains("which is no loop of Engine", refused.Message, StringComparison.Ordinal);
+        rig.Await(other.DisposeAsync());
+    });
+
     // ------------------------------------------------------------------ forms of address
 
     [Fact]
