@@ -871,7 +871,8 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
 
         async Task Later(RecordingSession x)
         {
-            await x.Loop.DelayAsync(TimeSpan.Zero);
+            // Not over before it is awaited: then there would be no other callback.
+            await x.Loop.DelayAsync(TimeSpan.FromMilliseconds(100));
             threw.Add(ThrowsState(x, 100));
             x.Send("end"u8);
         }
