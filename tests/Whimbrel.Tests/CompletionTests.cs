@@ -213,7 +213,8 @@ public sealed class CompletionTests
                     UntilIs(ref begun, round);
                     completion.SetResult(round);
                 }
-            })) { IsBackground = true };
+            }))
+            { IsBackground = true };
             yield return new Thread(() => Guarded(() =>
             {
                 for (int round = 1; round <= rounds && wrong.IsEmpty; round++)
@@ -239,7 +240,8 @@ public sealed class CompletionTests
                     int result = completion.Take(version);
                     if (result != round) wrong.Enqueue($"{result} in round {round}");
                 }
-            })) { IsBackground = true };
+            }))
+            { IsBackground = true };
         }
 
         void UntilIs(ref int value, int wanted)

@@ -44,7 +44,8 @@ internal static class Program
         var asked = new Thread(() =>
         {
             while (Console.ReadLine() is not null) Console.WriteLine($"now {server.SessionCount}");
-        }) { IsBackground = true };
+        })
+        { IsBackground = true };
         asked.Start();
         await stop.Task;
         var report = await server.StopAsync(TimeSpan.FromSeconds(1));
