@@ -117,16 +117,6 @@ public class MemoryEngine : Engine
 
     internal override EndPoint? EndPointOf(NetworkAddress address) => address.Scheme == NetworkAddress.Memory ? new MemoryEndPoint(address.Host) : null;
 
-    /// <summary>Whoever waits is one thread of the simulation: meanwhile the others run, and the clock moves.</summary>
-    internal override bool Wait(Task task, TimeSpan timeout)
-    {
-        bool isOver = false;
-        LoopTimer? timer = timeout == Timeout.InfiniteTimeSpan ? null : Loops[0].StartTimer(timeout, _ => isOver = true);
-        RunUntil(() => task.IsCompleted || isOver);
-        timer?.Cancel();
-        return task.IsCompleted;
-    }
-
     internal override double NextRandom() => Random.NextDouble();
 
     internal override void StartLookup(HostLookup lookup)
@@ -162,7 +152,6 @@ public class MemoryEngine : Engine
         // Nothing to start: whoever calls RunUntil is the thread of all of them.
     }
 
-    /// <summary>Runs everything else meanwhile; the timeout is virtual time.</summary>
     internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) => new TimeLimit(Loops[0].StartTimer(after, callback, state));
 
     private sealed class TimeLimit(LoopTimer timer) : IDisposable
@@ -170,7 +159,21 @@ public class MemoryEngine : Engine
         public void Dispose() => timer.Cancel();
     }
 
-    internal override bool Block(ManualResetEventSlim ended, TimeSpan timeout)
+    /// <summary>Whoever blocks is one thread of the simulation: everything else runs meanwhile, outside of the callback that blocks; the timeout is virtual time.</summary>
+    private protected override bool BlockThread(ManualResetEventSlim ended, TimeSpan timeout)
+    {
+        Connections.Strand? callback = Connections.Strand.Exchange(null);
+        try
+        {
+            return RunUntilSet(ended, timeout);
+        }
+        finally
+        {
+            Connections.Strand.Exchange(callback);
+        }
+    }
+
+    private bool RunUntilSet(ManualResetEventSlim ended, TimeSpan timeout)
     {
         long end = timeout < TimeSpan.Zero ? long.MaxValue : _nowMs + Loop.WholeMs(timeout);
         while (!ended.IsSet)

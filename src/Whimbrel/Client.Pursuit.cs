@@ -43,7 +43,7 @@ public partial class Client
         internal void WatchCancellation()
         {
             if (!cancellation.CanBeCanceled) return;
-            _registration = cancellation.UnsafeRegister(static state => ((Pursuit)state!).Cancel(), this);
+            TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static state => ((Pursuit)state!).Cancel(), this));
             if (IsAnswered) _registration.Dispose();
         }
 

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Threading.Tasks.Sources;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
@@ -77,9 +78,11 @@ public partial class Client : IAsyncDisposable
     /// cannot be given up before: a handshake in memory, on the pool, so that the real one does not block its loop for that long.
     /// </summary>
     /// <param name="cancellationToken">Gives up the dial, in whatever phase it is, and with it the policy.</param>
-    public ValueTask<Session> ConnectAsync(CancellationToken cancellationToken = default)
+    public ValueTask<Session> ConnectAsync(CancellationToken cancellationToken = default) =>
+        cancellationToken.IsCancellationRequested ? ValueTask.FromCanceled<Session>(cancellationToken) : BeginConnect(cancellationToken).Task;
+
+    private Completion<Session> BeginConnect(CancellationToken cancellationToken)
     {
-        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<Session>(cancellationToken);
         Pursuit pursuit;
         Pursuit? before;
         Attempt attempt;
@@ -103,7 +106,6 @@ public partial class Client : IAsyncDisposable
         }
 
         before?.StopWaiting();
-        ValueTask<Session> task = pursuit.Result.Task;
         if (!_warm.IsCompleted)
         {
             _warm.ContinueWith(static (_, a) => ((Attempt)a!).PostOrGiveUp(), attempt, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
@@ -120,12 +122,12 @@ public partial class Client : IAsyncDisposable
         }
 
         pursuit.WatchCancellation();
-        return task;
+        return pursuit.Result;
     }
 
     /// <summary>
     /// Like <see cref="ConnectAsync"/>, blocking. Throws <see cref="NetworkException"/> with <see cref="ErrorCategory.Timeout"/> when the time
-    /// is over; the dial has ended then. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// is over; the dial has ended then, unless somebody blocks its loop: the message names who does. On a loop it throws <see cref="InvalidOperationException"/>.
     /// </summary>
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options and the policy.</param>
     public Session Connect(TimeSpan timeout)
@@ -133,16 +135,24 @@ public partial class Client : IAsyncDisposable
         CheckWait(timeout);
         using CancellationTokenSource cancellation = new();
         Engine engine = Engine;
-        Task<Session> dial = ConnectAsync(cancellation.Token).AsTask();
-        if (!engine.Wait(dial, timeout))
+        Completion<Session> dial = BeginConnect(cancellation.Token);
+        if (dial.SignalWhenCompleted() is { } signal && !engine.Block(signal, timeout))
         {
             cancellation.Cancel();
-            // It ends at once, and may have been connected at the last moment.
-            engine.Wait(dial, Timeout.InfiniteTimeSpan);
-            if (dial.IsCanceled) throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
+            // It ends at once, and may have been connected at the last moment; but not while somebody blocks its loop.
+            if (!engine.Block(signal, Engine.StopGrace)) GiveUpBlocked();
+            if (dial.GetStatus(dial.Version) == ValueTaskSourceStatus.Canceled) throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Cannot connect to {_host!.TargetText}: not connected within {timeout}."));
         }
 
-        return dial.GetAwaiter().GetResult();
+        return dial.GetResult(dial.Version);
+    }
+
+    private void GiveUpBlocked()
+    {
+        Attempt? attempt = _current;
+        // Whatever comes of the dial has no taker.
+        BeginDisconnect();
+        throw Engine.OverdueError($"The dial to {_host!.TargetText} has not ended", attempt?.FindUnfinished() ?? []);
     }
 
     /// <summary>Ends the connection, if there is one, as <see cref="DisconnectAsync"/> does, and dials anew with a new session. Throws as <see cref="ConnectAsync"/> does.</summary>
@@ -150,14 +160,15 @@ public partial class Client : IAsyncDisposable
     public ValueTask<Session> ReconnectAsync(CancellationToken cancellationToken = default)
     {
         Completion<Session> done = new(Engine);
-        _ = FinishAsync();
+        StopWait<bool>? ended = BeginDisconnect();
+        SessionOrder.Begin(FinishAsync);
         return done.Task;
 
         async Task FinishAsync()
         {
             try
             {
-                await DisconnectAsync().ConfigureAwait(false);
+                if (ended is not null) await ended.PlainTask.ConfigureAwait(false);
                 done.SetResult(await ConnectAsync(cancellationToken).ConfigureAwait(false));
             }
             catch (Exception e)
@@ -171,10 +182,14 @@ public partial class Client : IAsyncDisposable
 
     /// <summary>
     /// Closes the connection gracefully, or gives up the dial, and completes when it has ended. Ends the work of the policy. A callback that does not
-    /// return is waited for as long as <see cref="ConnectionOptions.DrainTimeout"/> says, and a second more.
+    /// return is waited for as long as <see cref="ConnectionOptions.DrainTimeout"/> says, and a second more. A callback of its own session that blocks
+    /// on it is told before the last callback, as with <see cref="Session.CloseAsync"/>.
     /// </summary>
     /// <exception cref="NetworkException">(To who awaits.) With category Timeout: that time has passed, and the message names what still runs. The connection ends when it returns.</exception>
-    public ValueTask DisconnectAsync()
+    public ValueTask DisconnectAsync() => BeginDisconnect()?.PlainTask ?? default;
+
+    /// <summary>Null when there is nothing to wait for.</summary>
+    private StopWait<bool>? BeginDisconnect()
     {
         StopWait<bool>? ended = null;
         Attempt? attempt;
@@ -184,19 +199,18 @@ public partial class Client : IAsyncDisposable
             pursuit = _pursuit;
             _pursuit = null;
             attempt = _current;
-            if (attempt is not null) attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, wait => LookAfterEnd(attempt, wait)));
+            if (attempt is not null) attempt.Ended.Add(ended = new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, wait => LookAfterEnd(attempt, wait), attempt.Session));
         }
 
         pursuit?.StopWaiting();
         if (attempt is null || ended is null)
         {
             pursuit?.Fail(new CloseReason(CloseCause.LocalClose));
-            return default;
+            return null;
         }
 
-        ValueTask task = ended.PlainTask;
         attempt.Close();
-        return task;
+        return ended;
     }
 
     /// <summary>The end takes its time: it is drained slowly, within limits of its own, or somebody's callback holds it up. A thread of its own.</summary>
@@ -215,14 +229,14 @@ public partial class Client : IAsyncDisposable
     {
         CheckWait(timeout);
         Attempt? attempt = _current;
-        Task ended = DisconnectAsync().AsTask();
-        if (!Engine.Wait(ended, timeout))
+        if (BeginDisconnect() is not { } ended) return;
+        if (ended.SignalWhenCompleted() is { } signal && !Engine.Block(signal, timeout))
         {
             attempt?.Session?.Abort();
-            if (!Engine.Wait(ended, Engine.StopGrace)) throw Engine.OverdueError("The client has not ended", attempt?.FindUnfinished() ?? []);
+            if (!Engine.Block(signal, Engine.StopGrace)) throw Engine.OverdueError("The client has not ended", attempt?.FindUnfinished() ?? []);
         }
 
-        ended.GetAwaiter().GetResult();
+        ended.GetResult(ended.Version);
     }
 
     /// <summary>The same as <see cref="DisconnectAsync"/>; later connects throw.</summary>

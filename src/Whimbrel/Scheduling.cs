@@ -7,9 +7,9 @@ public enum Scheduling
     Inline,
 
     /// <summary>
-    /// On the thread pool, one after the other for each session. A callback may block; others suffer only when more
-    /// callbacks block than the pool has threads (<see cref="System.Threading.ThreadPool.SetMinThreads"/>). Costs a
-    /// copy and a change of threads for what is received.
+    /// On the thread pool, one after the other for each session. A callback may block, also on what this library gives to await;
+    /// others suffer only when more callbacks block than the pool has threads
+    /// (<see cref="System.Threading.ThreadPool.SetMinThreads"/>). Costs a copy and a change of threads for what is received.
     /// </summary>
     ThreadPool,
 }

@@ -126,7 +126,9 @@ public partial class Server : IAsyncDisposable
     /// that the first real one does not block its loop for that long.
     /// </summary>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
-    public async ValueTask StartAsync(CancellationToken cancellationToken = default)
+    public ValueTask StartAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
+
+    private async ValueTask StartCoreAsync(CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         await StartAtAsync(Options.EndPointsOn(Engine)).ConfigureAwait(false);
@@ -138,13 +140,18 @@ public partial class Server : IAsyncDisposable
     /// <param name="options">Everything but the address. Copied; null takes the defaults.</param>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
     /// <returns>The server, started. Dispose it to stop.</returns>
-    public static async ValueTask<Server> StartAsync(
+    public static ValueTask<Server> StartAsync(
         string address, Func<ConnectionStream, CancellationToken, Task> handler, ServerOptions? options = null, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(address);
-        Server server = new((options ?? new ServerOptions()).At(address), ConnectionStream.Serve(handler));
-        await server.StartAsync(cancellationToken).ConfigureAwait(false);
-        return server;
+        return SessionOrder.Keep(SessionOrder.Leave(), StartNewAsync());
+
+        async ValueTask<Server> StartNewAsync()
+        {
+            Server server = new((options ?? new ServerOptions()).At(address), ConnectionStream.Serve(handler));
+            await server.StartCoreAsync(cancellationToken).ConfigureAwait(false);
+            return server;
+        }
     }
 
     private async ValueTask StartAtAsync(IReadOnlyList<EndPoint> addresses)
@@ -246,7 +253,7 @@ public partial class Server : IAsyncDisposable
         }
 
         Completion<bool> done = new(Engine);
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return done.PlainTask;
 
         async Task FinishAsync()
@@ -312,7 +319,7 @@ public partial class Server : IAsyncDisposable
     {
         AcceptNoMore();
         Completion<bool> done = new(Engine);
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return done.PlainTask;
 
         async Task FinishAsync()
@@ -388,7 +395,7 @@ public partial class Server : IAsyncDisposable
     private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work)
     {
         StopWait<StopReport> done = new(Engine);
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return done.Task;
 
         async Task FinishAsync()
@@ -423,7 +430,7 @@ public partial class Server : IAsyncDisposable
         Deadline? cut = deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
         StopWait<StopReport> done = new(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait));
         ValueTask<StopReport> task = done.Task;
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return task;
 
         async Task FinishAsync()
@@ -488,7 +495,7 @@ public partial class Server : IAsyncDisposable
         }
 
         StopWait<bool> done = new(Engine);
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return done.PlainTask;
 
         async Task FinishAsync()

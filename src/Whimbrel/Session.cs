@@ -42,8 +42,9 @@ namespace Whimbrel;
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
-/// returns, and what was awaited in a callback goes on in the session's order. "The session's thread" is then whatever
-/// thread runs the callback.</item>
+/// returns or blocks on something of this library, and what was awaited in a callback goes on in the session's order, also with
+/// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
+/// on it unless it needs that callback's own return. "The session's thread" is then whatever thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
 /// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting.</item>
 /// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
@@ -298,7 +299,7 @@ public abstract partial class Session : IConnection
         ArgumentNullException.ThrowIfNull(text);
         byte[] bytes = ArrayPool<byte>.Shared.Rent(Encoding.UTF8.GetMaxByteCount(text.Length));
         ValueTask<SendResult> sending = SendAsync(bytes.AsMemory(0, Encoding.UTF8.GetBytes(text, bytes)), cancellationToken);
-        if (!sending.IsCompleted) return GiveBackAfter(sending, bytes);
+        if (!sending.IsCompleted) return SessionOrder.Keep(SessionOrder.Leave(), GiveBackAfter(sending, bytes));
         ArrayPool<byte>.Shared.Return(bytes);
         return sending;
     }
@@ -372,7 +373,8 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// Closes gracefully, as <see cref="Close"/> does, and completes when the connection has ended, after the last callback,
-    /// with the reason. At once when it has ended, or when there never was one.
+    /// with the reason. At once when it has ended, or when there never was one. Where one of the session's own callbacks blocks on it
+    /// (on the pool: <c>CloseAsync().AsTask().Wait()</c>) it completes before the last callback, which comes when that one has returned.
     /// </summary>
     /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
     public ValueTask<CloseReason> CloseAsync(CancellationToken cancellationToken = default)

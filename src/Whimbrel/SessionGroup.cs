@@ -241,12 +241,15 @@ public class SessionGroup
     /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
     /// <param name="cancellationToken">As above.</param>
     [OverloadResolutionPriority(1)]
-    public async ValueTask<BroadcastResult> BroadcastAsync(
+    public ValueTask<BroadcastResult> BroadcastAsync(
         ReadOnlyMemory<byte> data,
         TimeSpan timeout,
         Session? except = null,
         Func<Session, bool>? predicate = null,
-        CancellationToken cancellationToken = default)
+        CancellationToken cancellationToken = default) =>
+        SessionOrder.Keep(SessionOrder.Leave(), SendToAllAsync(data, timeout, except, predicate, cancellationToken));
+
+    private async ValueTask<BroadcastResult> SendToAllAsync(ReadOnlyMemory<byte> data, TimeSpan timeout, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
     {
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         cancellationToken.ThrowIfCancellationRequested();
@@ -316,7 +319,9 @@ public class SessionGroup
     /// slow-consumer policy can act.
     /// </summary>
     /// <param name="cancellationToken">Gives up waiting.</param>
-    public async ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default)
+    public ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), WaitForAllAsync(cancellationToken));
+
+    private async ValueTask WaitForAllAsync(CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         foreach (GroupShard shard in Volatile.Read(ref Target._shards))

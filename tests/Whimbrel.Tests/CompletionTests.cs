@@ -73,6 +73,38 @@ public sealed class CompletionTests
     }
 
     [Fact]
+    public void AsTask_is_recognised_and_an_await_is_not()
+    {
+        Asked<string> first = new();
+        Asked<string> second = new();
+        _ = new ValueTask<string>(first, 0).AsTask();
+        _ = new ValueTask<string>(second, 0).AsTask();
+        _ = new ValueTask(first, 0).AsTask();
+        _ = new ValueTask(second, 0).Preserve();
+        Assert.Equal([true, true, true, true], [.. first.Given.Concat(second.Given).Select(AsTaskContinuation.Is<string>)]);
+        Asked<string> awaited = new();
+        new ValueTask<string>(awaited, 0).GetAwaiter().OnCompleted(static () => { });
+        new ValueTask<string>(awaited, 0).ConfigureAwait(false).GetAwaiter().UnsafeOnCompleted(static () => { });
+        _ = AwaitIt(new ValueTask(awaited, 0));
+        Assert.Equal([false, false, false], [.. awaited.Given.Select(AsTaskContinuation.Is<string>)]);
+
+        static async Task AwaitIt(ValueTask task) => await task.ConfigureAwait(false);
+    }
+
+    private sealed class Asked<T> : IValueTaskSource<T>, IValueTaskSource
+    {
+        internal List<Action<object?>> Given { get; } = [];
+
+        public ValueTaskSourceStatus GetStatus(short token) => ValueTaskSourceStatus.Pending;
+
+        public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => Given.Add(continuation);
+
+        public T GetResult(short token) => throw new NotSupportedException();
+
+        void IValueTaskSource.GetResult(short token) => throw new NotSupportedException();
+    }
+
+    [Fact]
     public void A_second_await_is_refused()
     {
         Completion<int> completion = new(_engine);

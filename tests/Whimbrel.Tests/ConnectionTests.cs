@@ -125,6 +125,33 @@ public sealed class ConnectionTests
     }
 
     [Fact]
+    public void A_token_does_not_keep_the_end_that_nobody_awaits()
+    {
+        Recorder? session = null;
+        (MemoryEngine engine, _) = Serve(() => session = new Recorder());
+        using CancellationTokenSource cancellation = new();
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        WeakReference kept = CloseUnawaited(ref session, cancellation.Token);
+        peer.Close();
+        engine.RunUntilIdle();
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        GC.Collect();
+        Assert.False(kept.IsAlive);
+        End(engine);
+    }
+
+    [MethodImpl(MethodImplOptions.NoInlining)]
+    private static WeakReference CloseUnawaited(ref Recorder? session, CancellationToken cancellation)
+    {
+        WeakReference closed = new(session);
+        _ = session!.CloseAsync(cancellation).Preserve();
+        session = null;
+        return closed;
+    }
+
+    [Fact]
     public void Fired_timers_of_a_session_are_not_kept()
     {
         Recorder session = new();

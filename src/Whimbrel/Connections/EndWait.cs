@@ -2,12 +2,16 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
-/// <summary>Somebody awaits the end of a session. In a list of the session until then.</summary>
-internal sealed class EndWait : Completion<CloseReason>
+/// <summary>
+/// Somebody awaits the end of a session. In a list of it until then; in a list of its strand too when one of its own callbacks may block on
+/// it: whichever comes first.
+/// </summary>
+internal sealed class EndWait : Completion<CloseReason>, IEndWait
 {
     private readonly Session? _session;
     private readonly CancellationToken _cancellation;
     private CancellationTokenRegistration _registration;
+    private int _isDone;
 
     internal EndWait(Session session, CancellationToken cancellation)
         : base(session.Loop.Engine)
@@ -29,15 +33,22 @@ internal sealed class EndWait : Completion<CloseReason>
     internal void Watch()
     {
         if (!_cancellation.CanBeCanceled) return;
-        _registration = _cancellation.UnsafeRegister(static wait => ((EndWait)wait!)._session!.Abort(), this);
+        TokenWatch.Store(ref _registration, _cancellation.UnsafeRegister(static wait => ((EndWait)wait!)._session!.Abort(), this));
         if (IsCompleted) _registration.Unregister();
     }
 
     internal void End(CloseReason reason)
     {
+        if (Interlocked.Exchange(ref _isDone, 1) == 1) return;
         if (_cancellation.IsCancellationRequested) SetException(new OperationCanceledException(_cancellation));
         else SetResult(reason);
+        _registration.Unregister();
     }
 
-    private protected override void Consumed() => _registration.Unregister();
+    void IEndWait.ConnectionIsGone(CloseReason reason) => End(reason);
+
+    private protected override void AwaitedApart(Strand strand)
+    {
+        if (_session is not null && strand.Runs(_session)) strand.BlocksOnEnd(this);
+    }
 }

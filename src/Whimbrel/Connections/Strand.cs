@@ -46,6 +46,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private bool _offerPending;
     private bool _finishPending;
     private bool _lastPending;
+    private bool _isGone;
+    private List<IEndWait>? _blockedOnEnd;
     private bool _wasConnected;
     private CloseReason _reason;
     private volatile bool _isEnded;
@@ -100,7 +102,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>The strand that runs on this thread, or null.</summary>
     internal static Strand? Current => t_current;
 
-    /// <summary>Another strand, or none, is this thread's for a while; gives the one before. For threads that stand for several.</summary>
+    /// <summary>Another strand, or none, is this thread's for a while; gives the one before. For threads that stand for several, and for who leaves the order (<see cref="SessionOrder"/>).</summary>
     internal static Strand? Exchange(Strand? strand)
     {
         Strand? outer = t_current;
@@ -112,6 +114,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal bool IsEnded => _isEnded;
 
     internal int UnreadCount => _unread.Length;
+
+    internal Engine Engine => _loop.Engine;
 
     /// <summary>Nothing is there to run. Any thread; may have changed when it returns.</summary>
     internal bool IsIdle => !Volatile.Read(ref _isScheduled);
@@ -259,6 +263,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void End(CloseReason reason, bool wasConnected)
     {
         bool start;
+        List<IEndWait>? blocked;
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
@@ -266,11 +271,32 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             _wasConnected = wasConnected;
             _lastPending = true;
             _taker = null;
+            _isGone = true;
+            blocked = _blockedOnEnd;
+            _blockedOnEnd = null;
             _holds &= ~Holds.HandOver; // it came too late
             start = TrySchedule();
         }
 
         if (start) _loop.Engine.Offload(this);
+        if (blocked is null) return;
+        foreach (IEndWait wait in blocked) wait.ConnectionIsGone(reason);
+    }
+
+    /// <summary>A callback of this strand may block until the end: it is told when the connection is gone, because the last callback waits for its return.</summary>
+    internal void BlocksOnEnd(IEndWait wait)
+    {
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            if (!_isGone)
+            {
+                (_blockedOnEnd ??= []).Add(wait);
+                return;
+            }
+        }
+
+        wait.ConnectionIsGone(_reason);
     }
 
     /// <summary>Nothing is delivered any more but the last callback. Any thread.</summary>

@@ -119,7 +119,9 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// what the factory throws. Then nothing is open.
     /// </summary>
     /// <param name="cancellationToken">Checked before anything is opened.</param>
-    public async ValueTask StartAsync(CancellationToken cancellationToken = default)
+    public ValueTask StartAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), StartCoreAsync(cancellationToken));
+
+    private async ValueTask StartCoreAsync(CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();
         Engine engine = Engine;
@@ -230,7 +232,7 @@ public sealed class DatagramSocket : IAsyncDisposable
         TimeSpan most = deadline ?? Options.DrainTimeout;
         StopWait<bool> done = new(Engine, most + Engine.StopGrace, wait => StopIsOverdue(residents, wait));
         ValueTask task = done.PlainTask;
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return task;
 
         async Task FinishAsync()
@@ -283,7 +285,9 @@ public sealed class DatagramSocket : IAsyncDisposable
 
     /// <summary><see cref="StopAsync"/> with <see cref="DatagramOptions.DrainTimeout"/>; it cannot be started again. After a stop that passed its deadline it waits for a second only.</summary>
     /// <exception cref="NetworkException">As there.</exception>
-    public async ValueTask DisposeAsync()
+    public ValueTask DisposeAsync() => SessionOrder.Keep(SessionOrder.Leave(), EndAsync());
+
+    private async ValueTask EndAsync()
     {
         bool isOverdue;
         lock (_gate)
@@ -441,7 +445,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     {
         if (_phase != Phase.Started || Volatile.Read(ref _residents) is not [{ } first, ..]) throw new InvalidOperationException($"The datagram socket is not started: it cannot {(joins ? "join" : "leave")} {group}.");
         Completion<bool> done = new(Engine);
-        _ = FinishAsync();
+        SessionOrder.Begin(FinishAsync);
         return done.PlainTask;
 
         async Task FinishAsync()

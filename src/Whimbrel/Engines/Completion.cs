@@ -8,6 +8,8 @@ namespace Whimbrel.Engines;
 /// The result of an operation that somebody awaits. Completed once, from any thread. The continuation runs on the loop
 /// if it was awaited there, in a turn of its own and never inside the caller's stack; awaited in a callback on the pool,
 /// in the order of that session's callbacks; else wherever the engine offloads to (the thread pool). No SynchronizationContext is used. Reusable after <see cref="GetResult"/> by <see cref="Reset"/>.
+/// In a callback on the pool <c>AsTask</c> alone stands apart from that order: it is what a callback blocks on, and what waits for its return would
+/// never come (<see cref="AsTaskContinuation"/>).
 /// </summary>
 internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
 {
@@ -87,6 +89,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     /// <summary>For a thread that is no loop's and wants to block: set by whoever completes this. Null when it is completed already.</summary>
     internal ManualResetEventSlim? SignalWhenCompleted()
     {
+        if (Strand.Current is { } strand) LeaveOrder(strand);
         ManualResetEventSlim signal = new();
         _state = signal;
         return Interlocked.CompareExchange(ref _continuation, s_signal, null) is null ? signal : null;
@@ -105,12 +108,30 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     {
         CheckToken(token);
         _state = state;
-        _awaitedOn = Loop.Current ?? (object?)Strand.Current;
+        _awaitedOn = Loop.Current;
+        if (_awaitedOn is null && Strand.Current is { } strand)
+        {
+            if (AsTaskContinuation.Is<T>(continuation)) LeaveOrder(strand);
+            else _awaitedOn = strand;
+        }
+
         if ((flags & ValueTaskSourceOnCompletedFlags.FlowExecutionContext) != 0) _context = ExecutionContext.Capture();
         Action<object?>? previous = Interlocked.CompareExchange(ref _continuation, continuation, null);
         if (previous is null) return;
         if (!ReferenceEquals(previous, s_done)) Throw.State("A ValueTask may be awaited once only.");
         Schedule(continuation, state);
+    }
+
+    private void LeaveOrder(Strand strand)
+    {
+        // What the callback has sent leaves now, and not when it returns: perhaps that is what it waits for.
+        strand.FlushBatch();
+        AwaitedApart(strand);
+    }
+
+    /// <summary>The callback on the pool that asks may block until the end. Called once, before the continuation is there.</summary>
+    private protected virtual void AwaitedApart(Strand strand)
+    {
     }
 
     public T GetResult(short token)

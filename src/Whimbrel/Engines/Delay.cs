@@ -12,7 +12,7 @@ internal sealed class Delay(Loop loop, CancellationToken cancellation) : LoopTim
     {
         if (!cancellation.CanBeCanceled) return;
         // The loop may complete it at the same time and wants the registration then: whoever comes second gives it back.
-        _registration = cancellation.UnsafeRegister(static timer => ((Delay)timer!).Cancel(), this);
+        TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static timer => ((Delay)timer!).Cancel(), this));
         if (_done.IsCompleted) _registration.Unregister();
     }
 

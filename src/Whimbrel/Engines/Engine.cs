@@ -220,9 +220,6 @@ public class Engine : IAsyncDisposable
     /// <summary>The number of the network interface of that name or address. Asks the system: off the loops. Throws <see cref="NetworkException"/> when there is none.</summary>
     internal virtual int InterfaceIndexOf(string name) => MulticastGroup.IndexOf(name);
 
-    /// <summary>Blocks the calling thread, which is no loop's, until the task has ended, however. False when the time passed before.</summary>
-    internal virtual bool Wait(Task task, TimeSpan timeout) => Task.WaitAny([task], timeout) == 0;
-
     /// <summary>From 0 up to, and without, 1. Any thread.</summary>
     internal virtual double NextRandom() => Random.Shared.NextDouble();
 
@@ -253,8 +250,14 @@ public class Engine : IAsyncDisposable
     internal virtual IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
         new Timer(new TimerCallback(callback), state, after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
 
-    /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed, never early.</summary>
-    internal virtual bool Block(ManualResetEventSlim ended, TimeSpan timeout)
+    /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed, never early. What a callback on the pool has sent leaves before.</summary>
+    internal bool Block(ManualResetEventSlim ended, TimeSpan timeout)
+    {
+        Connections.Strand.Current?.FlushBatch();
+        return BlockThread(ended, timeout);
+    }
+
+    private protected virtual bool BlockThread(ManualResetEventSlim ended, TimeSpan timeout)
     {
         // Longer than the wait can be asked for is as good as no limit.
         if (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue) return ended.Wait(Timeout.InfiniteTimeSpan);
@@ -598,8 +601,10 @@ public class Engine : IAsyncDisposable
 
     /// <summary>Stops it if it is started, and starts it. Servers on it are to be stopped and started again by their owner.</summary>
     /// <exception cref="ObjectDisposedException">It was disposed.</exception>
+    public ValueTask RestartAsync() => Connections.SessionOrder.Keep(Connections.SessionOrder.Leave(), RestartCoreAsync());
+
     // tidy: allowed because it runs at start, stop and dispose only
-    public async ValueTask RestartAsync()
+    private async ValueTask RestartCoreAsync()
     {
         // tidy: allowed because it runs at start, stop and dispose only
         await StopAsync().ConfigureAwait(false);

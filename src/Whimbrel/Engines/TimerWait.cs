@@ -9,7 +9,7 @@ internal sealed class TimerWait(LoopTimer timer, CancellationToken cancellation,
     internal void WatchCancellation()
     {
         if (!cancellation.CanBeCanceled) return;
-        _registration = cancellation.UnsafeRegister(static wait => ((TimerWait)wait!).GiveUp(), this);
+        TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static wait => ((TimerWait)wait!).GiveUp(), this));
         if (IsCompleted) _registration.Unregister();
     }
 

@@ -44,7 +44,10 @@ public sealed class ConnectionStream : Stream
     /// <summary>Dials. Throws <see cref="NetworkException"/> when that fails, <see cref="OperationCanceledException"/> when cancelled, <see cref="ArgumentException"/> with all mistakes in the options.</summary>
     /// <param name="options">Where to, and the limits. Copied.</param>
     /// <param name="cancellationToken">Gives up the dial.</param>
-    public static async ValueTask<ConnectionStream> ConnectAsync(ClientOptions options, CancellationToken cancellationToken = default)
+    public static ValueTask<ConnectionStream> ConnectAsync(ClientOptions options, CancellationToken cancellationToken = default) =>
+        SessionOrder.Keep(SessionOrder.Leave(), DialAsync(options, cancellationToken));
+
+    private static async ValueTask<ConnectionStream> DialAsync(ClientOptions options, CancellationToken cancellationToken)
     {
         Client client = new(options, static () => new StreamSession(null));
         return ((StreamSession)await client.ConnectAsync(cancellationToken).ConfigureAwait(false)).Stream;
@@ -190,8 +193,8 @@ public sealed class ConnectionStream : Stream
     {
         ThrowIfDisposed();
         ValueTask<SendResult> sending = _session.SendAsync(buffer, cancellationToken);
-        if (!sending.IsCompletedSuccessfully) return WaitForRoomAsync(sending);
-        return sending.Result == SendResult.Queued ? default : FailWriteAsync();
+        if (!sending.IsCompletedSuccessfully) return SessionOrder.Keep(SessionOrder.Leave(), WaitForRoomAsync(sending));
+        return sending.Result == SendResult.Queued ? default : SessionOrder.Keep(SessionOrder.Leave(), FailWriteAsync());
     }
 
     // From the pool: a stream that waits for room again and again allocates nothing.
@@ -303,9 +306,11 @@ public sealed class ConnectionStream : Stream
     }
 
     /// <summary>Closes gracefully and completes when the connection has ended: all is sent, and the peer has ended too, within the limits of a close.</summary>
-    public override async ValueTask DisposeAsync()
+    public override ValueTask DisposeAsync() => SessionOrder.Keep(SessionOrder.Leave(), EndAsync(base.DisposeAsync()));
+
+    private async ValueTask EndAsync(ValueTask disposed)
     {
-        await base.DisposeAsync().ConfigureAwait(false); // disposes
+        await disposed.ConfigureAwait(false);
         await _session.CloseAsync().ConfigureAwait(false);
     }
 

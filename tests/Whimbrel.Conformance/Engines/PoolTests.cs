@@ -3,6 +3,8 @@ namespace Whimbrel.Conformance;
 // Callbacks on the thread pool (contract 14): the same suites, on every engine.
 public sealed class EpollPoolPool() : PoolSuite(Transport.EpollPool);
 
+public sealed class EpollPoolBlocking() : BlockingSuite(Transport.EpollPool);
+
 public sealed class EpollPoolLifecycle() : LifecycleSuite(Transport.EpollPool);
 
 public sealed class EpollPoolReceiving() : ReceivingSuite(Transport.EpollPool);
@@ -38,6 +40,8 @@ public sealed class EpollPoolTraffic() : TrafficSuite(Transport.EpollPool);
 public sealed class EpollPoolStress() : StressSuite(Transport.EpollPool);
 
 public sealed class PortablePoolPool() : PoolSuite(Transport.PortablePool);
+
+public sealed class PortablePoolBlocking() : BlockingSuite(Transport.PortablePool);
 
 public sealed class PortablePoolLifecycle() : LifecycleSuite(Transport.PortablePool);
 

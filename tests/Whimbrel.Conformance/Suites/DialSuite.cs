@@ -342,6 +342,36 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void Connect_gives_up_in_its_time_also_when_its_loop_is_blocked() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            RecordingServer server = Echo(rig);
+            RecordingClient client = rig.MakeClient(To(rig, server.EndPoint!));
+            using ManualResetEventSlim release = new();
+            rig.Engine.GetLoop(0).Post(release.Wait);
+            try
+            {
+                NetworkException? e = null;
+                Thread caller = new(() => e = Assert.Throws<NetworkException>(() => client.Connect(TimeSpan.FromMilliseconds(50))));
+                caller.Start();
+                Assert.True(caller.Join(TimeSpan.FromSeconds(20)), "it waits for the loop");
+                Assert.Equal(ErrorCategory.Timeout, e!.Error.Category);
+                Assert.StartsWith("The dial to ", e.Message, StringComparison.Ordinal);
+                Assert.Contains("a posted action", e.Message, StringComparison.Ordinal);
+            }
+            finally
+            {
+                release.Set();
+            }
+
+            // What comes of it has no taker, and the client can dial again.
+            rig.Until(() => client.Session is null && rig.Engine.GetLoop(0).PostAsync(static () => true).AsTask().Wait(TimeSpan.FromSeconds(20)), "the end of the dial");
+            Echoes((RecordingSession)client.Connect(TimeSpan.FromSeconds(20)));
+        },
+        loops: 1);
+
+    [Fact]
     public void Disconnect_aborts_what_has_not_ended_in_its_time() => Run(rig =>
     {
         PeerListener listener = rig.Listen();

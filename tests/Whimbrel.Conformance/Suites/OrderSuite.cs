@@ -250,6 +250,46 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         return message;
     }
 
+    [Theory, Contract(7, 12)]
+    [InlineData("close")]
+    [InlineData("finish")]
+    [InlineData("fin of the peer")]
+    public void A_send_of_another_thread_that_is_on_its_way_when_a_callback_ends_still_leaves(string end) => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
+            Assert.SkipWhen(rig.IsPool, "There the callback's own sends are on their way too, and the order between two threads is free.");
+            SendResult foreign = SendResult.Refused;
+            byte[] tail = Pattern(40_000);
+            RecordingServer server = rig.Serve(s =>
+            {
+                s.AtReceived = (x, _) =>
+                {
+                    if (end != "fin of the peer") EndOn(x);
+                };
+                s.AtPeerFinished = EndOn;
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            if (end == "fin of the peer") peer.FinishSending();
+            else peer.Write("x");
+            Assert.Equal([.. Bytes("mine"), .. tail], peer.ReadToEnd());
+            Assert.Equal(SendResult.Queued, foreign);
+            peer.Close();
+            session.End();
+
+            void EndOn(RecordingSession x)
+            {
+                x.Send("mine"u8);
+                // On the loop it is in the mailbox when the callback goes on, and nothing of it is in the queue.
+                Thread other = new(() => foreign = x.Send(tail));
+                other.Start();
+                Assert.True(other.Join(TimeSpan.FromSeconds(15)));
+                if (end == "finish") x.FinishSending();
+                else x.Close();
+            }
+        });
+
     private static bool TrySend(Session session, SessionGroup group, int thread, int number)
     {
         byte[] message = Message(thread, number);

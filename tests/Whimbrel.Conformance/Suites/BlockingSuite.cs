@@ -1,0 +1,338 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// Contract 14: a callback on the pool may block on what this library gives it to await, its own session's end included; and what it has sent
+/// before leaves meanwhile. Awaiting keeps the session's order. Not on the memory engine: one thread is everybody there, and a task blocks all of it.
+/// </summary>
+public abstract class BlockingSuite(Transport transport) : TrafficSuite(transport)
+{
+    private const int Big = 4 * 1024 * 1024;
+
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(15);
+
+    private static T Block<T>(ValueTask<T> task)
+    {
+        Task<T> blocked = task.AsTask();
+        Assert.True(blocked.Wait(s_patience), "a callback blocks for ever");
+        return blocked.Result;
+    }
+
+    private static void Block(ValueTask task) => Assert.True(task.AsTask().Wait(s_patience), "a callback blocks for ever");
+
+    [Fact, Contract(6, 14)]
+    public void A_callback_may_block_on_its_own_send_and_what_it_sent_before_leaves_first() => Run(rig =>
+    {
+        byte[] big = Pattern(Big);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.Send("first"u8);
+            Assert.Equal(SendResult.Queued, Block(x.SendAsync(big)));
+            x.Send("second"u8);
+            Assert.Equal(SendResult.Queued, Block(x.SendAsync(new string('t', Big))));
+            x.Send("third"u8);
+            // Nothing to wait for but the loop: what was sent leaves all the same.
+            Assert.Equal(7, Block(x.Loop.PostAsync(() => 7)));
+            Block(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(1)));
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("first", peer.ReadText(5));
+        Assert.Equal(big, peer.Read(Big));
+        Assert.Equal("second", peer.ReadText(6));
+        Assert.Equal(Filled('t', Big), peer.Read(Big));
+        Assert.Equal("third", peer.ReadText(5));
+    });
+
+    [Fact, Contract(14)]
+    public void What_a_callback_sent_leaves_while_it_blocks() => Run(rig =>
+    {
+        TaskCompletionSource answered = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+        {
+            if (data[0] == 'y')
+            {
+                answered.TrySetResult();
+                return;
+            }
+
+            x.Send("question"u8);
+            // The peer answers to another session; without the question it never does.
+            Block(x.Loop.PostAsync(() => answered.Task));
+            x.Send("done"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Peer other = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("question", peer.ReadText(8));
+        other.Write("y");
+        Assert.Equal("done", peer.ReadText(4));
+    });
+
+    [Fact, Contract(1, 14)]
+    public void A_callback_may_block_on_the_end_of_its_own_session_and_the_last_callback_comes_when_it_returns() => Run(rig =>
+    {
+        byte[] big = Pattern(Big);
+        int told = 0;
+        CloseReason reason = default;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtReceived = (x, _) =>
+            {
+                x.Send(big.AsSpan(0, 1000));
+                reason = Block(x.CloseAsync());
+                Assert.Equal(0, Volatile.Read(ref told));
+                // It has ended: at once.
+                Assert.Equal(reason.Cause, Block(x.CloseAsync()).Cause);
+            };
+            s.AtDisconnected = (_, _) => Volatile.Write(ref told, 1);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("x");
+        Assert.Equal(big[..1000], peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.Equal(CloseCause.LocalClose, reason.Cause);
+    });
+
+    [Fact, Contract(14)]
+    public void A_callback_may_block_on_the_end_of_another_session() => Run(rig =>
+    {
+        RecordingSession? first = null;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            Assert.Equal(CloseCause.LocalClose, Block(first!.CloseAsync()).Cause);
+            Assert.True(first.IsOver);
+            x.Send("closed"u8);
+        });
+        Peer one = rig.Dial(server.EndPoint!);
+        first = server.Connected();
+        Peer two = rig.Dial(server.EndPoint!);
+        two.Write("x");
+        Assert.Empty(one.ReadToEnd());
+        one.Close();
+        Assert.Equal("closed", two.ReadText(6));
+    });
+
+    [Fact, Contract(14)]
+    public void A_callback_may_dial_and_disconnect_with_the_blocking_forms() => Run(rig =>
+    {
+        RecordingServer target = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.Send("dialling "u8);
+            RecordingClient client = rig.MakeClient(target.EndPoint!);
+            Session dialled = client.Connect(s_patience);
+            Assert.True(dialled.IsConnected);
+            client.Disconnect(s_patience);
+            Assert.False(dialled.IsConnected);
+            x.Send("gone"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("dialling gone", peer.ReadText(13));
+    });
+
+    [Fact, Contract(14)]
+    public void A_dial_that_a_callback_blocks_on_ends_with_its_timeout() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.SilentAddress() is null, "Every dial is answered at once here.");
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            RecordingClient client = rig.MakeClient(rig.SilentAddress()!);
+            NetworkException e = Assert.Throws<NetworkException>(() => client.Connect(TimeSpan.FromMilliseconds(200)));
+            Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
+            x.Send("timeout"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("timeout", peer.ReadText(7));
+    });
+
+    [Fact, Contract(1, 14)]
+    public void A_callback_of_a_dialled_session_may_block_on_its_clients_disconnect() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
+        RecordingClient? client = null;
+        int ended = 0;
+        client = rig.MakeClient(server.EndPoint!, s => s.AtReceived = (x, _) =>
+        {
+            if (Interlocked.Increment(ref ended) > 1) return;
+            client!.Disconnect(s_patience);
+            Assert.False(x.IsOver);
+        });
+        RecordingSession session = rig.Connect(client);
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.True(ended > 0);
+    });
+
+    [Fact, Contract(14)]
+    public void A_callback_may_start_and_stop_another_server_and_block_on_it() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            RecordingServer other = rig.MakeServer();
+            Block(other.StartAsync());
+            RecordingClient client = rig.MakeClient(other.EndPoint!);
+            Block(client.ConnectAsync());
+            StopReport report = Block(other.StopAsync(TimeSpan.FromSeconds(5)));
+            Assert.Equal(1, report.Drained + report.Aborted);
+            x.Send("stopped"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("stopped", peer.ReadText(7));
+    });
+
+    [Fact, Contract(6, 14)]
+    public void A_callback_may_block_on_a_stream() => Run(rig =>
+    {
+        byte[] big = Pattern(Big);
+        RecordingServer echo = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            ConnectionStream stream = Block(ConnectionStream.ConnectAsync(new ClientOptions { Engine = rig.Engine, EndPoint = echo.EndPoint! }));
+            byte[] back = new byte[100_000];
+            for (int i = 0; i < 10; i++)
+            {
+                Block(stream.WriteAsync(big.AsMemory(i * back.Length, back.Length)));
+                for (int got = 0; got < back.Length;) got += Block(stream.ReadAsync(back.AsMemory(got)));
+                Assert.Equal(big[(i * back.Length)..((i + 1) * back.Length)], back);
+            }
+
+            stream.Write(big, 0, 10);
+            Assert.Equal(10, stream.ReadAtLeast(back, 10));
+            Block(stream.DisposeAsync());
+            x.Send("same"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("same", peer.ReadText(4));
+    });
+
+    [Fact, Contract(14, 17)]
+    public void A_callback_may_block_on_a_broadcast() => Run(rig =>
+    {
+        SessionGroup group = new("all");
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnected = group.Join;
+            s.AtReceived = (x, _) =>
+            {
+                Assert.Equal(2, Block(group.BroadcastAsync(Bytes("news"))).Queued);
+                Block(group.WaitForRoomAsync());
+                x.Send("done"u8);
+            };
+        });
+        Peer one = rig.Dial(server.EndPoint!);
+        server.Connected();
+        Peer two = rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        rig.Until(() => group.Count == 2, "both to have joined");
+        one.Write("x");
+        Assert.Equal("newsdone", one.ReadText(8));
+        Assert.Equal("news", two.ReadText(4));
+    });
+
+    [Fact, Contract(6, 14)]
+    public void Sixty_four_sessions_block_at_once_and_all_go_on() => Run(
+        rig =>
+        {
+            const int Sessions = 64;
+            byte[] data = Pattern(Limit * 4);
+            int done = 0;
+            RecordingServer server = rig.Serve(
+                s => s.AtReceived = (x, _) =>
+                {
+                    if (x.SendAsync(data).AsTask().Wait(TimeSpan.FromSeconds(60))) Interlocked.Increment(ref done);
+                },
+                Narrow(rig));
+            // As the guide says to who blocks that many: the pool adds threads slowly.
+            ThreadPool.GetMinThreads(out int workers, out int others);
+            ThreadPool.SetMinThreads(Math.Max(workers, Sessions + 16), others);
+            try
+            {
+                Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+                foreach (Peer peer in peers) peer.Write("x");
+                foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
+                rig.Until(() => Volatile.Read(ref done) == Sessions, "all of them to go on");
+            }
+            finally
+            {
+                ThreadPool.SetMinThreads(workers, others);
+            }
+        },
+        loops: 2);
+
+    [Fact, Contract(6, 14)]
+    public void What_is_awaited_in_a_callback_comes_back_into_the_order_also_where_the_library_awaits_inside() => Run(rig =>
+    {
+        SessionGroup group = new("all");
+        int inOrder = 0;
+        RecordingServer target = rig.Serve();
+        RecordingServer server = rig.Serve(
+            s =>
+            {
+                s.AtConnected = group.Join;
+                s.AtReceived = (x, data) => _ = Work(x);
+            },
+            Narrow(rig));
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal(Filled('t', 2 * Limit), peer.Read(2 * Limit));
+        rig.Until(() => Volatile.Read(ref inOrder) != 0, "the callback's work to end");
+        Assert.Equal(5, inOrder);
+
+        async Task Work(RecordingSession x)
+        {
+            int here = 0;
+            // More than the limit: it waits, and its memory is the library's.
+            await x.SendAsync(new string('t', 2 * Limit));
+            if (Connections.Strand.Current is not null) here++;
+            await group.WaitForRoomAsync();
+            if (Connections.Strand.Current is not null) here++;
+            ConnectionStream stream = await ConnectionStream.ConnectAsync(rig.Scheduled(new ClientOptions { Engine = rig.Engine, EndPoint = target.EndPoint! }));
+            if (Connections.Strand.Current is not null) here++;
+            ValueTask ending = stream.DisposeAsync();
+            target.Connected().Close();
+            await ending;
+            if (Connections.Strand.Current is not null) here++;
+            Server other = rig.MakeServer();
+            await other.StartAsync();
+            if (Connections.Strand.Current is not null) here++;
+            Volatile.Write(ref inOrder, here == 0 ? -1 : here);
+        }
+    });
+
+    [Fact, Contract(14)]
+    public void A_task_goes_on_beside_the_callback_that_made_it_and_an_await_does_not() => Run(rig =>
+    {
+        TaskCompletionSource<bool> awaitedInOrder = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            Task inOrder = InOrder(x);
+            Assert.True(Beside(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(20)).AsTask()).Wait(s_patience));
+            Assert.True(Beside(x.Loop.PostAsync(static () => 7).AsTask()).Wait(s_patience));
+            Assert.False(inOrder.IsCompleted);
+            x.Send("on"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("on", peer.ReadText(2));
+        rig.Until(() => awaitedInOrder.Task.IsCompleted, "the await to go on behind the callback");
+        Assert.True(awaitedInOrder.Task.Result);
+
+        static async Task Beside(Task task)
+        {
+            await task;
+            Assert.Null(Connections.Strand.Current);
+        }
+
+        async Task InOrder(RecordingSession x)
+        {
+            // In the style of a library: it keeps the order all the same.
+            await x.Loop.DelayAsync(TimeSpan.FromMilliseconds(1)).ConfigureAwait(false);
+            awaitedInOrder.SetResult(Connections.Strand.Current is not null);
+        }
+    });
+}
