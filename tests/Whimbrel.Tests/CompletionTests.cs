@@ -84,12 +84,14 @@ public sealed class CompletionTests
         Assert.Equal([true, true, true, true], [.. first.Given.Concat(second.Given).Select(AsTaskContinuation.Is<string>)]);
         Asked<string> awaited = new();
         new ValueTask<string>(awaited, 0).GetAwaiter().OnCompleted(static () => { });
-        new ValueTask<string>(awaited, 0).ConfigureAwait(false).GetAwaiter().UnsafeOnCompleted(static () => { });
+        GoOnAnywhere(new ValueTask<string>(awaited, 0));
         _ = AwaitIt(new ValueTask(awaited, 0));
         Assert.Equal([false, false, false], [.. awaited.Given.Select(AsTaskContinuation.Is<string>)]);
 
-        static async Task AwaitIt(ValueTask task) => await task.ConfigureAwait(false);
+        static async Task AwaitIt(ValueTask task) => await task;
     }
+
+    private static void GoOnAnywhere(ValueTask<string> task) => task.ConfigureAwait(false).GetAwaiter().UnsafeOnCompleted(static () => { });
 
     private sealed class Asked<T> : IValueTaskSource<T>, IValueTaskSource
     {
