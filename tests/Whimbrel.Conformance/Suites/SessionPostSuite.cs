@@ -139,6 +139,13 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         {
             Repeat(rig, () =>
             {
+                // Three that post as fast as they can are faster than the one that runs: what waits must not take longer than the test.
+                if (Volatile.Read(ref taken) - Volatile.Read(ref ran) > 2_000)
+                {
+                    Thread.Yield();
+                    return false;
+                }
+
                 for (int i = 0; i < 10; i++)
                 {
                     if (!session.Post(() => session.RunPosted("one", () => ran++))) return true;
