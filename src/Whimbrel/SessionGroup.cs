@@ -256,13 +256,15 @@ public class SessionGroup
         if (data.IsEmpty) return default;
         Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
-        long beganMs = 0;
+        long? beganMs = null;
         while (Reserve(shards, data.Length) is { } full)
         {
             long nowMs = full.Loop.Engine.NowMs;
-            if (beganMs == 0) beganMs = nowMs;
-            TimeSpan rest = timeout == Timeout.InfiniteTimeSpan ? timeout : timeout - TimeSpan.FromMilliseconds(nowMs - beganMs);
-            if (rest <= TimeSpan.Zero && rest != Timeout.InfiniteTimeSpan || !await full.Loop.Mailbox.WaitForRoom(data.Length, rest, cancellationToken).ConfigureAwait(false))
+            beganMs ??= nowMs;
+            bool isLimited = timeout != Timeout.InfiniteTimeSpan;
+            TimeSpan rest = isLimited ? timeout - TimeSpan.FromMilliseconds(nowMs - beganMs.Value) : timeout;
+            // A limit that has passed by a millisecond looks like none: what was asked for decides.
+            if ((isLimited && rest <= TimeSpan.Zero) || !await full.Loop.Mailbox.WaitForRoom(data.Length, rest, cancellationToken).ConfigureAwait(false))
             {
                 full.Loop.Engine.CountRefusedBroadcast();
                 return new BroadcastResult(0, 0, SendResult.Full);
