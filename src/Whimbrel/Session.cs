@@ -328,7 +328,7 @@ public abstract partial class Session : IConnection
     {
         if (_connection is not { } connection) return default;
         if (Strand.CurrentOf(connection, _generation) is not { } strand) return connection.Reserve(count, _generation);
-        Connections.Connection.CheckReserve(count);
+        SendQueue.CheckReserve(count);
         return strand.Reserve(count);
     }
 

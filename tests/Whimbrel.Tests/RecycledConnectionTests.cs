@@ -14,7 +14,7 @@ public sealed class RecycledConnectionTests
     private static readonly Dictionary<string, string> s_mayDiffer = new()
     {
         ["_session"] = "the tenant itself",
-        ["_foreign"] = "has the generation",
+        ["_word"] = "the word of other threads: has the generation",
         ["RoomOwedTo"] = "the mailbox's: names a tenant by its generation, and is none of the next",
         ["Generation"] = "counts the tenants",
         ["SlotGeneration"] = "counts the residents of the slot",
@@ -39,10 +39,13 @@ public sealed class RecycledConnectionTests
         ["_moveDepth"] = "no bytes are between two counts",
         ["_room"] = "the fill is closed",
         ["_granted"] = "the fill is closed",
-        ["_queued"] = "the queue was discarded",
+        ["_counted"] = "the queue was discarded",
+        ["_word"] = "the word of other threads: what is under way is taken out by who brings it",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
         ["_isReceiving"] = "the engine was told to stop",
     };
+
+    private static readonly Type[] s_parts = [typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue)];
 
     private static readonly FieldInfo s_operationCount = typeof(Connection).GetField("_operationCount", BindingFlags.Instance | BindingFlags.NonPublic)!;
 
@@ -201,7 +204,7 @@ public sealed class RecycledConnectionTests
     [Fact]
     public void The_fields_that_may_differ_or_are_left_alone_exist()
     {
-        string[] names = [.. Fields().Select(NameOf)];
+        string[] names = [.. Fields().Select(static f => f.Name)];
         Assert.All(s_mayDiffer.Keys.Concat(s_inOrderBefore.Keys), name => Assert.Contains(name, names));
     }
 
@@ -212,18 +215,22 @@ public sealed class RecycledConnectionTests
 
     // ------------------------------------------------------------------ looking at fields
 
-    private static IEnumerable<FieldInfo> Fields()
+    private static IEnumerable<Place> Fields() => FieldsOf(typeof(Connection), []);
+
+    /// <summary>Those of the parts that lie in it as well.</summary>
+    private static IEnumerable<Place> FieldsOf(Type? type, FieldInfo[] way)
     {
-        for (Type type = typeof(Connection); type != typeof(object); type = type.BaseType!)
+        for (; type is not null && type != typeof(object) && type != typeof(ValueType); type = type.BaseType)
         {
-            foreach (FieldInfo field in type.GetFields(BindingFlags.Instance | BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.DeclaredOnly)) yield return field;
+            foreach (FieldInfo field in type.GetFields(BindingFlags.Instance | BindingFlags.Public | BindingFlags.NonPublic | BindingFlags.DeclaredOnly))
+            {
+                if (!s_parts.Contains(field.FieldType)) yield return new Place([.. way, field]);
+                foreach (Place part in s_parts.Contains(field.FieldType) ? FieldsOf(field.FieldType, [.. way, field]) : []) yield return part;
+            }
         }
     }
 
-    /// <summary>That of the property, when the field is its own.</summary>
-    private static string NameOf(FieldInfo field) => field.Name[0] == '<' ? field.Name[1..field.Name.IndexOf('>', StringComparison.Ordinal)] : field.Name;
-
-    private static Dictionary<string, string> Look(Connection connection) => Fields().ToDictionary(NameOf, field => Describe(field.GetValue(connection)));
+    private static Dictionary<string, string> Look(Connection connection) => Fields().ToDictionary(static f => f.Name, f => Describe(f.Get(connection)));
 
     private static string Describe(object? value) => value switch
     {
@@ -236,10 +243,10 @@ public sealed class RecycledConnectionTests
 
     private static void MakeDirty(Connection connection)
     {
-        foreach (FieldInfo field in Fields())
+        foreach (Place field in Fields())
         {
-            if (field.IsInitOnly || s_inOrderBefore.ContainsKey(NameOf(field))) continue;
-            if (DirtOf(field.FieldType) is { } dirt) field.SetValue(connection, dirt);
+            if (field.Last.IsInitOnly || s_inOrderBefore.ContainsKey(field.Name)) continue;
+            if (DirtOf(field.Last.FieldType) is { } dirt) field.Set(connection, dirt);
         }
     }
 
@@ -250,6 +257,27 @@ public sealed class RecycledConnectionTests
         if (type == typeof(CloseReason)) return new CloseReason(CloseCause.UnreadLimit);
         if (type.IsEnum) return Enum.ToObject(type, 1);
         return type.IsPrimitive ? Convert.ChangeType(77, type, System.Globalization.CultureInfo.InvariantCulture) : null;
+    }
+
+    /// <summary>A field of the connection, or of a part of it.</summary>
+    private sealed record Place(FieldInfo[] Way)
+    {
+        internal FieldInfo Last => Way[^1];
+
+        /// <summary>That of the property, when the field is its own.</summary>
+        internal string Name => Last.Name[0] == '<' ? Last.Name[1..Last.Name.IndexOf('>', StringComparison.Ordinal)] : Last.Name;
+
+        internal object? Get(object? of) => Way.Aggregate(of, static (value, field) => field.GetValue(value));
+
+        internal void Set(object of, object value)
+        {
+            for (int i = Way.Length - 1; i >= 0; i--)
+            {
+                object owner = Way[..i].Aggregate(of, static (inner, field) => field.GetValue(inner)!);
+                Way[i].SetValue(owner, value);
+                value = owner;
+            }
+        }
     }
 
     private sealed class Tenant : Session

@@ -47,4 +47,18 @@ internal sealed unsafe class Block
     internal MemoryHandle Pin;
 
     internal int Length => End - Start;
+
+    /// <summary>Copies what is queued in this block and in those behind it, as far as there is room, and takes nothing out. How much that was.</summary>
+    internal int CopyTo(Span<byte> target)
+    {
+        int copied = 0;
+        for (Block? block = this; block is not null && copied < target.Length; block = block.Next)
+        {
+            int part = Math.Min(block.Length, target.Length - copied);
+            new ReadOnlySpan<byte>(block.Memory + block.Start, part).CopyTo(target[copied..]);
+            copied += part;
+        }
+
+        return copied;
+    }
 }

@@ -49,7 +49,7 @@ internal sealed partial class Connection
 
         _strand?.EndInput();
         RefuseForeign();
-        CloseFill();
+        _queue.CloseFill();
         CancelSessionTimers();
         if (_tls is { IsShaking: true } tls && WaitsForHandshake)
         {
@@ -64,7 +64,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>Something was taken after the upgrade was asked for, or other threads have it under way.</summary>
-    private bool WaitsForHandshake => _head is not null || HasSendsUnderWay;
+    private bool WaitsForHandshake => !_queue.Blocks.IsEmpty || HasSendsUnderWay;
 
     /// <summary>Something was taken, and the peer shall get all of it.</summary>
     private bool HasTaken => _bytesSent > 0 || PendingHere > 0 || HasSendsUnderWay;
@@ -125,7 +125,7 @@ internal sealed partial class Connection
         _finishRequested = true;
         _finishedFirst = !_peerFinished;
         RefuseForeign();
-        CloseFill();
+        _queue.CloseFill();
         Loop.Schedule(this);
     }
 
@@ -207,7 +207,7 @@ internal sealed partial class Connection
         _shard.Silent.Remove(this);
         RefuseForeign();
         _session.StopPosts();
-        CloseFill();
+        _queue.CloseFill();
         _isReceiving = false;
         CancelSessionTimers();
         Loop.Detach(this);
@@ -313,8 +313,8 @@ internal sealed partial class Connection
     /// </summary>
     private void Recycle()
     {
-        Generation = (Generation + 1) & GenerationMask;
-        Volatile.Write(ref _foreign, ForeignWord(Generation, closed: true));
+        Generation = (Generation + 1) & ForeignWord.GenerationMask;
+        _queue.Recycle(Generation);
         _state = ConnectionState.Free;
         _session = null!;
         _next = null;
@@ -341,7 +341,6 @@ internal sealed partial class Connection
         _hooks = SessionHooks.None;
         _finishWasTold = false;
         _sendError = 0;
-        ForgetReserved();
         _memoryFault = null;
         _offerOwed = false;
         _goesOnAt = 0;

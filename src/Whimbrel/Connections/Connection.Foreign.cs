@@ -128,8 +128,7 @@ internal sealed partial class Connection
         // First: the memory is asked here, and nothing of the message may be queued when it throws.
         Block block = Loop.Blocks.TakeOwned(owner, part, part.Length);
         Append(head);
-        Enqueue(block);
-        _queued += part.Length;
+        _queue.Enqueue(block);
         CountOwned(owner);
         MarkDirty();
     }
@@ -155,7 +154,7 @@ internal sealed partial class Connection
         Loop.NoteMemory(exception);
         if (_state != ConnectionState.Open || _memoryFault is not null) return;
         _memoryFault = exception;
-        CloseFill();
+        _queue.CloseFill();
         RefuseForeign();
         Loop.Schedule(this);
     }
@@ -185,7 +184,7 @@ internal sealed partial class Connection
     /// <param name="length">Of all, head included.</param>
     internal void DrainOwned(uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
     {
-        BeginMove();
+        _queue.BeginMove();
         try
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
@@ -198,8 +197,8 @@ internal sealed partial class Connection
             GiveBackOfOthers(owner);
         }
 
-        ReleaseForeign(length, generation);
-        EndMove();
+        _queue.Foreign.Release(length, generation);
+        _queue.EndMove();
         ForeignArrived(generation);
     }
 
@@ -225,7 +224,7 @@ internal sealed partial class Connection
     internal bool HasOperations(uint generation)
     {
         bool any = Volatile.Read(ref _operationCount) > 0;
-        return any && (uint)((ulong)Volatile.Read(ref _foreign) >> 33) == generation;
+        return any && _queue.Foreign.IsOf(generation);
     }
 
     private SendResult SendForeign(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, uint generation, bool mayWait = false)
@@ -252,8 +251,8 @@ internal sealed partial class Connection
     /// <summary>The mailbox did not take what was reserved. Who waits until nothing of other threads is under way is told, for no item will.</summary>
     private void TakeBackForeign(int length, uint generation)
     {
-        ReleaseForeign(length, generation);
-        if (Volatile.Read(ref _operationCount) == 0 && ((ulong)Volatile.Read(ref _foreign) & ClosedBit) == 0) return;
+        _queue.Foreign.Release(length, generation);
+        if (Volatile.Read(ref _operationCount) == 0 && !_queue.Foreign.IsClosed) return;
         Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
     }
 
@@ -263,13 +262,13 @@ internal sealed partial class Connection
         bool wasOffered = false;
         while (true)
         {
-            long word = Volatile.Read(ref _foreign);
-            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return SendResult.Closed;
+            long seen = _queue.Foreign.Read();
+            if (!ForeignWord.IsOpenFor(seen, generation)) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-            if (BytesPending + length > _limit)
+            if (BytesPending + length > _queue.Limit)
             {
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
-                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && length <= _limit)
+                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && length <= _queue.Limit)
                 {
                     strand.OfferQueue(length);
                     wasOffered = true;
@@ -279,13 +278,13 @@ internal sealed partial class Connection
                 return mayWait ? SendResult.Full : OverLimitForeign(generation);
             }
 
-            if (Interlocked.CompareExchange(ref _foreign, word + length, word) == word) break;
+            if (_queue.Foreign.TryAdd(seen, length)) break;
         }
 
         if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
         // A SendAsync came in between. If it saw these bytes it waits for them; if it did not, it may already be sending
         // its pieces. Either way they are given back, and it is told.
-        ReleaseForeign(length, generation);
+        _queue.Foreign.Release(length, generation);
         Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
         return SendResult.Full;
     }
@@ -318,16 +317,8 @@ internal sealed partial class Connection
         return SendResult.Closed;
     }
 
-    /// <summary>Sets the closed bit: this caller's later sends are refused from here on. False when it was set or the tenant is gone.</summary>
-    internal bool CloseForeign(uint generation)
-    {
-        while (true)
-        {
-            long word = Volatile.Read(ref _foreign);
-            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return false;
-            if (Interlocked.CompareExchange(ref _foreign, (long)((ulong)word | ClosedBit), word) == word) return true;
-        }
-    }
+    /// <summary>This caller's later sends are refused from here on. False when they were already, or the tenant is gone.</summary>
+    internal bool CloseForeign(uint generation) => _queue.Foreign.TryClose(generation);
 
     /// <summary>Abort from another thread: refused from here on, and quicker to the loop than sends. Any thread but the loop's.</summary>
     internal void AbortForeign(CloseReason reason, uint generation)
@@ -344,34 +335,24 @@ internal sealed partial class Connection
             generation);
     }
 
-    private void RefuseForeign() => CloseForeign(Generation);
+    private void RefuseForeign() => _queue.Foreign.TryClose(Generation);
 
     /// <summary>A strand takes room for what it gathers. Any thread.</summary>
     internal SendResult ReserveForeign(int length, uint generation) => TryReserveForeign(length, generation);
 
-    internal void GiveBackForeign(int length, uint generation) => ReleaseForeign(length, generation);
-
-    private void ReleaseForeign(int length, uint generation)
-    {
-        while (true)
-        {
-            long word = Volatile.Read(ref _foreign);
-            if ((uint)((ulong)word >> 33) != generation) return;
-            if (Interlocked.CompareExchange(ref _foreign, word - length, word) == word) return;
-        }
-    }
+    internal void GiveBackForeign(int length, uint generation) => _queue.Foreign.Release(length, generation);
 
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
-        BeginMove();
+        _queue.BeginMove();
         if (generation == Generation && TakesQueued && _sendError == 0)
         {
             Append(data);
             CountMessage(data.Length);
         }
 
-        ReleaseForeign(data.Length, generation);
-        EndMove();
+        _queue.Foreign.Release(data.Length, generation);
+        _queue.EndMove();
         ForeignArrived(generation);
     }
 
@@ -429,8 +410,7 @@ internal sealed partial class Connection
         bool onLoop = Loop.IsCurrent;
         if (!onLoop)
         {
-            long word = Volatile.Read(ref _foreign);
-            if ((uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return null;
+            if (!_queue.Foreign.IsOpenFor(generation)) return null;
         }
         else if (!TakesSends(generation))
         {
@@ -438,7 +418,7 @@ internal sealed partial class Connection
         }
 
         // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
-        if (Volatile.Read(ref _operationCount) == 0 && BytesPending + length <= _limit)
+        if (Volatile.Read(ref _operationCount) == 0 && BytesPending + length <= _queue.Limit)
         {
             result = length > head.Length
                 ? TakePieces(new Pieces([head, body], tail), generation, mayWait: true)
@@ -497,12 +477,12 @@ internal sealed partial class Connection
     {
         while (_firstOperation is { } operation && _memoryFault is null)
         {
-            long room = _limit - PendingHere;
+            long room = _queue.Limit - PendingHere;
             long rest = operation.Left;
-            bool inPieces = operation.HasStarted || rest > _limit;
+            bool inPieces = operation.HasStarted || rest > _queue.Limit;
             // What other threads were promised already comes before the first piece: nothing may come between the pieces.
-            if (inPieces && !operation.HasStarted && (uint)Volatile.Read(ref _foreign) != 0) break;
-            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _limit)) / 2)) break;
+            if (inPieces && !operation.HasStarted && _queue.Foreign.Bytes != 0) break;
+            if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2)) break;
             int count = (int)Math.Min(rest, room);
             if (!TryAppend(operation, count)) continue;
             if (operation.Left > 0) break;
@@ -513,7 +493,7 @@ internal sealed partial class Connection
         }
 
         // While one waits nobody may use the room that is open: Send looks at nothing else.
-        if (_firstOperation is not null) CloseFill();
+        if (_firstOperation is not null) _queue.CloseFill();
     }
 
     /// <summary>The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message the connection cannot go on.</summary>

@@ -30,7 +30,7 @@ internal sealed unsafe partial class Connection
         if (_firstOperation is { HasStarted: true }) return;
         foreach ((Run run, int start, int length) in held)
         {
-            _queued -= length;
+            _queue.Count(-length);
             if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
             Loop.Blocks.Release(run);
         }
@@ -53,7 +53,7 @@ internal sealed unsafe partial class Connection
             return false;
         }
 
-        if (PendingHere + length > _limit)
+        if (!_queue.HasRoomFor(length))
         {
             // With Disconnect the first that does not fit ends it all, whatever fitted before.
             if (messages.Length > 1 && _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return AppendFitting(run, start, messages);
@@ -66,7 +66,7 @@ internal sealed unsafe partial class Connection
         {
             (_heldRuns ??= []).Add((run, start, length));
             run.References++;
-            _queued += length;
+            _queue.Count(length);
             return true;
         }
 
@@ -89,24 +89,29 @@ internal sealed unsafe partial class Connection
 
     private void QueueRun(Run run, int start, int length)
     {
-        if (_queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _tail is { Kind: BlockKind.Pooled })
+        if (_queue.Queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _queue.Blocks.Tail is { Kind: BlockKind.Pooled })
         {
             Append(new ReadOnlySpan<byte>(run.Memory + start, length));
             return;
         }
 
-        if (length < CopyRunBelowBytes && length <= _room)
+        if (length < CopyRunBelowBytes && length <= _queue.Room)
         {
-            new ReadOnlySpan<byte>(run.Memory + start, length).CopyTo(new Span<byte>(_fillPointer, length));
-            _fillPointer += length;
-            _room -= length;
+            _queue.Copy(new ReadOnlySpan<byte>(run.Memory + start, length));
             return;
         }
 
-        CloseFill();
-        if (_tail is { Kind: BlockKind.Run } tail && ReferenceEquals(tail.Run, run) && tail.End == start) tail.End += length;
-        else Enqueue(Loop.Blocks.TakeReference(run, start, length));
-        _queued += length;
+        _queue.CloseFill();
+        if (_queue.Blocks.Tail is { Kind: BlockKind.Run } tail && ReferenceEquals(tail.Run, run) && tail.End == start)
+        {
+            tail.End += length;
+            _queue.Count(length);
+        }
+        else
+        {
+            _queue.Enqueue(Loop.Blocks.TakeReference(run, start, length));
+        }
+
         MarkDirty();
     }
 

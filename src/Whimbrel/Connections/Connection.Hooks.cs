@@ -16,7 +16,7 @@ internal sealed partial class Connection
     {
         _hooks = _shard.HooksOf(next);
         _sentUntold = 0; // what went before was the old session's
-        if (AsksFirst) CloseFill();
+        if (AsksFirst) _queue.CloseFill();
     }
 
     /// <summary>Asks the session, if it wants to be asked. Any thread, the caller's.</summary>
@@ -25,8 +25,7 @@ internal sealed partial class Connection
         if (!AsksFirst) return false;
         // Read once. A caller that comes late may find the next tenant's session here, or none: the send is refused below.
         Session? session = _session;
-        long word = Volatile.Read(ref _foreign);
-        if (session is null || session.Generation != generation || (uint)((ulong)word >> 33) != generation || ((ulong)word & ClosedBit) != 0) return false;
+        if (session is null || session.Generation != generation || !_queue.Foreign.IsOpenFor(generation)) return false;
         return !session.CallSending(length);
     }
 

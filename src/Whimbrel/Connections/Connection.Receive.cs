@@ -132,7 +132,7 @@ internal sealed partial class Connection
             return data.Length;
         }
 
-        long before = _queued + _granted - _room;
+        long before = _queue.Queued;
         long sentBefore = _bytesSent;
         _knowsOfQueue = false;
         _atLeast = 0;
@@ -152,7 +152,7 @@ internal sealed partial class Connection
         }
 
         Loop.LeaveCallback();
-        long after = _queued + _granted - _room;
+        long after = _queue.Queued;
         if (after > MarkOf(_shard.Options) && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure) HoldBack(untilEmpty: false);
         // Left because of what is pending, if that can be: whoever finds nothing pending and takes nothing waits for more bytes.
         else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0) && _state == ConnectionState.Open) HoldBack(untilEmpty: true);

@@ -25,87 +25,33 @@ internal sealed unsafe partial class Connection
     /// <summary>A slow member that gets sends and broadcasts in turn: with references, each send would hold a block of its own.</summary>
     private const int CopyRunFromQueuedBytes = 64 * 1024;
 
-    /// <summary>Rooms of one callback that were reserved and then sent past: each holds a block of its own until it returns.</summary>
-    internal const int MostLostRooms = 64;
-
-    internal const uint GenerationMask = 0x7FFF_FFFF;
-    private const ulong ClosedBit = 1UL << 32;
-
-    // The fill block: while _room > 0 a flush is certain to follow, so Send need look at nothing else.
-    private byte* _fillPointer;
-    private int _room;
-    private int _granted;
-    private int _moves;
-    private int _moveDepth;
+    private SendQueue _queue;
     private bool _dirty;
     private bool _sendInFlight;
 
-    private Block? _head;
-    private Block? _tail;
-    private long _queued; // without what lies in the open fill: + _granted - _room
-    private long _limit;
     private long _bytesSent;
     private int _sendError;
     private Exception? _memoryFault;
-
-    // What Reserve gave: room at the end of this block. Lent until the user's code that runs now returns (its Loop.UserCalls).
-    private int _reserved;
-    private int _reservedAt;
-    private Block? _reservedBlock;
-    private long _lentIn;
-    private int _lostRooms;
 
     private SendOperation? _firstOperation;
     private SendOperation? _lastOperation;
     private int _operationCount;
 
-    /// <summary>generation (31 bits) | closed (1) | bytes that other threads have under way (32).</summary>
-    private long _foreign;
-
     internal long BytesSent => _bytesSent;
 
     /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
-    internal long BytesPending => Loop.IsCurrent ? PendingHere : PendingFromElsewhere();
+    internal long BytesPending => Loop.IsCurrent ? PendingHere : _queue.PendingFromElsewhere();
 
-    /// <summary>The same on the loop's thread, where nothing moves meanwhile but what other threads add.</summary>
-    private long PendingHere => _queued + _granted - _room + (uint)Volatile.Read(ref _foreign);
-
-    /// <summary>Reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
-    private long PendingFromElsewhere()
-    {
-        SpinWait spin = default;
-        while (true)
-        {
-            int moves = Volatile.Read(ref _moves);
-            long pending = Volatile.Read(ref _queued) + Volatile.Read(ref _granted) - Volatile.Read(ref _room) + (uint)Volatile.Read(ref _foreign);
-            Volatile.ReadBarrier();
-            if ((moves & 1) == 0 && moves == Volatile.Read(ref _moves)) return pending;
-            spin.SpinOnce(sleep1Threshold: -1);
-        }
-    }
-
-    /// <summary>Odd while bytes are between two counts. Loop's thread.</summary>
-    private void BeginMove()
-    {
-        if (_moveDepth++ > 0) return;
-        _moves++;
-        Volatile.WriteBarrier();
-    }
-
-    private void EndMove()
-    {
-        if (--_moveDepth > 0) return;
-        Volatile.WriteBarrier();
-        _moves++;
-    }
+    /// <summary>The same on the loop's thread.</summary>
+    private long PendingHere => _queue.Pending;
 
     /// <summary>The first block to send, with all that was written so far.</summary>
     internal Block? SendHead
     {
         get
         {
-            CloseFill();
-            return _tls is null ? _head : _tls.Head;
+            _queue.CloseFill();
+            return _tls is null ? _queue.Blocks.Head : _tls.Wire.Head;
         }
     }
 
@@ -114,24 +60,19 @@ internal sealed unsafe partial class Connection
     private bool SendQueueIsEmpty => !HasQueued && !_sendInFlight && !HasSendsUnderWay;
 
     /// <summary>Taken, and not in the queue yet: what other threads sent, and what waits for room.</summary>
-    private bool HasSendsUnderWay => _firstOperation is not null || (uint)Volatile.Read(ref _foreign) != 0 || _operationCount > 0;
-
-    private static long ForeignWord(uint generation, bool closed) => (long)(((ulong)generation << 33) | (closed ? ClosedBit : 0));
+    private bool HasSendsUnderWay => _firstOperation is not null || _queue.Foreign.Bytes != 0 || _operationCount > 0;
 
     // ------------------------------------------------------------------ the fast way
 
     /// <summary>Queues a copy, whole or not at all. Any thread.</summary>
-    // Safe: _room > 0 only while _fillPointer points at that many free bytes of the fill block, and only the loop's
-    // thread, checked here, changes either.
+    // Safe: the fill is the loop's thread's, which is checked here.
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
     {
-        // One comparison for both: nothing to send goes the slow way too, which knows whether the connection has ended.
-        if ((uint)(data.Length - 1) < (uint)_room && Loop.IsCurrent && generation == Generation)
+        // What does not fit the fill, nothing at all included, goes the slow way, which knows whether the connection has ended.
+        if (_queue.FitsFill(data.Length) && Loop.IsCurrent && generation == Generation)
         {
-            Unsafe.CopyBlockUnaligned(ref *_fillPointer, ref Unsafe.AsRef(in System.Runtime.InteropServices.MemoryMarshal.GetReference(data)), (uint)data.Length);
-            _fillPointer += data.Length;
-            _room -= data.Length;
+            _queue.Copy(data);
             return SendResult.Queued;
         }
 
@@ -219,11 +160,11 @@ internal sealed unsafe partial class Connection
             return SendResult.Full;
         }
 
-        if (PendingHere + length <= _limit) return SendResult.Queued;
+        if (_queue.HasRoomFor(length)) return SendResult.Queued;
         OfferQueue(length);
         if (_sendError != 0 || _state != ConnectionState.Open) return SendResult.Closed;
         // What was offered may have made room for somebody who waited longer.
-        if (_operationCount == 0 && PendingHere + length <= _limit) return SendResult.Queued;
+        if (_operationCount == 0 && _queue.HasRoomFor(length)) return SendResult.Queued;
         _knowsOfQueue = true;
         return OverLimit();
     }
@@ -233,7 +174,7 @@ internal sealed unsafe partial class Connection
     {
         if (!mayWait) return Admit(length, generation);
         if (!TakesSends(generation)) return SendResult.Closed;
-        return _operationCount == 0 && PendingHere + length <= _limit ? SendResult.Queued : SendResult.Full;
+        return _operationCount == 0 && _queue.HasRoomFor(length) ? SendResult.Queued : SendResult.Full;
     }
 
     /// <summary>
@@ -243,8 +184,8 @@ internal sealed unsafe partial class Connection
     private void OfferQueue(long length)
     {
         // Under the other policies nobody is judged: Full says that it does not fit now.
-        if (length > _limit || IsRoomLent || _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
-        while (PendingHere + length > _limit && TryOffer())
+        if (length > _queue.Limit || _queue.IsLent(Loop.UserCalls) || _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        while (!_queue.HasRoomFor(length) && TryOffer())
         {
         }
     }
@@ -252,20 +193,20 @@ internal sealed unsafe partial class Connection
     /// <summary>True when the queue got shorter.</summary>
     private bool TryOffer()
     {
-        CloseFill();
+        _queue.CloseFill();
         long before = _bytesSent;
         if (_tls is { } tls)
         {
             // In a callback that the layer's delivery made, the layer sends as well, unless an answer of its own must go first.
             if (tls.IsInCall && Loop.Tls.Answer.Length > 0) return false;
-            while (!_sendInFlight && tls.Head is { Length: 0 }) PopWire(tls);
-            if (!_sendInFlight && tls.Head is null && _head is not null && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
-            if (tls.Head is null || _sendError != 0) return false;
+            while (!_sendInFlight && tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
+            if (!_sendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
+            if (tls.Wire.IsEmpty || _sendError != 0) return false;
         }
         else
         {
-            while (!_sendInFlight && _head is { Length: 0 }) PopSent();
-            if (_head is null) return false;
+            while (!_sendInFlight && _queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
+            if (_queue.Blocks.IsEmpty) return false;
         }
 
         Loop.OfferSend(this);
@@ -290,9 +231,9 @@ internal sealed unsafe partial class Connection
         return SendResult.Closed;
     }
 
-    private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _limit);
+    private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _queue.Limit);
 
-    private bool CanSendNow => _head is null && _tls is null && !_sendInFlight && _firstOperation is null && (uint)Volatile.Read(ref _foreign) == 0;
+    private bool CanSendNow => _queue.Blocks.IsEmpty && _tls is null && !_sendInFlight && _firstOperation is null && _queue.Foreign.Bytes == 0;
 
     // ------------------------------------------------------------------ the queue
 
@@ -305,16 +246,11 @@ internal sealed unsafe partial class Connection
     {
         while (!data.IsEmpty)
         {
-            if (_room == 0) OpenFill(data.Length);
-            int count = Math.Min(_room, data.Length);
-            data[..count].CopyTo(new Span<byte>(_fillPointer, count));
-            _fillPointer += count;
-            _room -= count;
-            data = data[count..];
-            if (_room == 0) CloseFill();
+            if (_queue.Room == 0) OpenFill(data.Length);
+            data = data[_queue.CopyPart(data)..];
         }
 
-        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null || AsksFirst || _shard.CountsSends) CloseFill();
+        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null || AsksFirst || _shard.CountsSends) _queue.CloseFill();
     }
 
     /// <summary>
@@ -332,44 +268,10 @@ internal sealed unsafe partial class Connection
     /// </summary>
     private void OpenFill(int needed)
     {
-        CloseFill();
-        if (_tail is not { Kind: BlockKind.Pooled } tail || tail.End == tail.Capacity || (IsRoomLent && ReferenceEquals(tail, _reservedBlock)))
-        {
-            tail = Loop.TakeBlock();
-            Enqueue(tail);
-        }
-
-        _fillPointer = tail.Memory + tail.End;
-        // No more room than the limit allows (and what was admitted already), so that the one comparison in Send checks
-        // the limit as well.
-        int room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(_limit - PendingHere, needed));
-        BeginMove();
-        _granted = room;
-        _room = room;
-        EndMove();
+        _queue.CloseFill();
+        if (!_queue.HasFreeTail(Loop.UserCalls)) _queue.Enqueue(Loop.TakeBlock());
+        _queue.OpenFill(needed);
         MarkDirty();
-    }
-
-    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again.</summary>
-    private void CloseFill()
-    {
-        if (_granted == 0) return;
-        int written = _granted - _room;
-        _tail!.End += written;
-        _fillPointer = null;
-        BeginMove();
-        _granted = 0;
-        _room = 0;
-        _queued += written;
-        EndMove();
-    }
-
-    private void Enqueue(Block block)
-    {
-        CloseFill();
-        if (_tail is null) _head = block;
-        else _tail.Next = block;
-        _tail = block;
     }
 
     private void MarkDirty()
@@ -383,24 +285,24 @@ internal sealed unsafe partial class Connection
     internal void Flush(bool isEndOfTurn)
     {
         _dirty = false;
-        if (IsRoomLent && !isEndOfTurn)
+        if (_queue.IsLent(Loop.UserCalls) && !isEndOfTurn)
         {
             // Somebody may be writing into a block of the queue right now: it cannot leave, and go to others, yet.
             MarkDirty();
             return;
         }
 
-        CloseFill();
+        _queue.CloseFill();
         if (_tls is { } tls)
         {
             FlushTls(tls);
             return;
         }
 
-        if (_head is null || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
+        if (_queue.Blocks.IsEmpty || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
         // Of room that was reserved and never committed.
-        while (_head is { Length: 0 }) PopSent();
-        if (_head is null)
+        while (_queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
+        if (_queue.Blocks.IsEmpty)
         {
             if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
             return;
@@ -415,24 +317,16 @@ internal sealed unsafe partial class Connection
     /// <summary>The system took this many bytes from the head of the queue.</summary>
     internal void AdvanceSend(long count)
     {
-        CloseFill();
+        _queue.CloseFill();
         if (_tls is { } tls)
         {
             AdvanceWire(tls, count);
             return;
         }
 
-        _queued -= count;
+        _queue.Count(-count);
         CountSent(count);
-        while (count > 0)
-        {
-            Block block = _head!;
-            int part = (int)Math.Min(count, block.Length);
-            block.Start += part;
-            count -= part;
-            if (block.Length == 0) PopSent();
-        }
-
+        Advance(ref _queue.Blocks, count);
         // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
         if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
@@ -443,15 +337,6 @@ internal sealed unsafe partial class Connection
         _shard.BytesSent += count;
         Loop.Counters.BytesSent += count;
         if ((_hooks & (SessionHooks.Sent | SessionHooks.Drained)) != 0) NoteSent(count);
-    }
-
-    private void PopSent()
-    {
-        Block block = _head!;
-        _head = block.Next;
-        if (_head is null) _tail = null;
-        block.Next = null;
-        Return(block);
     }
 
     /// <summary>Gives a block of one of the queues back.</summary>
@@ -490,106 +375,37 @@ internal sealed unsafe partial class Connection
 
     private void DiscardQueue()
     {
-        CloseFill();
-        while (_head is not null) PopSent();
-        if (_tls?.Clear(Loop.Blocks) is { } thrown) MemoryThrew(thrown);
+        _queue.CloseFill();
+        while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
+        if (_tls is { } tls) DiscardWire(tls);
         DropHeldRuns();
-        _queued = 0;
+        _queue.Count(-_queue.Queued);
     }
 
     // ------------------------------------------------------------------ Reserve and Commit
 
-    internal static void CheckReserve(int count)
-    {
-        if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
-    }
-
-    /// <summary>What was reserved may be written into until the user's code that runs now returns: until then nothing of the queue leaves.</summary>
-    private bool IsRoomLent => _lentIn == Loop.UserCalls;
-
     internal Span<byte> Reserve(int count, uint generation)
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Reserve));
-        CheckReserve(count);
-        if (!IsRoomLent) _lostRooms = 0;
-        else if (_reserved > 0 && !IsReservedAtEnd) LoseRoom();
-        _reserved = 0;
-        if (_lostRooms >= MostLostRooms) TooManyLost();
+        SendQueue.CheckReserve(count);
+        long call = Loop.UserCalls;
+        if (!_queue.TryBeginReserve(call)) SendQueue.TooManyLost();
         if (IsRefused(count, generation) || Admit(count, generation) != SendResult.Queued) return default;
-        CloseFill();
-        if (_tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < count)
+        if (!_queue.HasTailFor(count, call))
         {
-            if (_reservedBlock is not null && IsRoomLent) LoseRoom();
-            tail = Loop.TakeBlock();
-            Enqueue(tail);
+            _queue.Enqueue(Loop.TakeBlock());
             MarkDirty();
         }
 
-        _reserved = count;
-        _reservedAt = tail.End;
-        _reservedBlock = tail;
-        _lentIn = Loop.UserCalls;
-        return new Span<byte>(tail.Memory + tail.End, count);
+        return _queue.Reserve(count, call);
     }
 
     internal void Commit(int count, uint generation)
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Commit));
         if (generation != Generation) return;
-        int reserved = _reserved;
-        if (count < 0 || (count > reserved && reserved == 0)) CommitOutOfRange(count, reserved);
-        if (reserved == 0 || (count > 0 && (_state != ConnectionState.Open || _finishRequested || _sendError != 0)))
-        {
-            // Nothing to give back, or ended in between.
-            _reserved = 0;
-            return;
-        }
-
-        if (count > 0 && !(IsRoomLent && IsReservedAtEnd))
-        {
-            _reserved = 0;
-            if (IsRoomLent) LoseRoom();
-            RoomIsLost();
-        }
-
-        if (count > reserved) CommitOutOfRange(count, reserved);
-        _reserved = 0;
-        if (!IsReservedAtEnd)
-        {
-            if (IsRoomLent) LoseRoom();
-            return;
-        }
-
-        _reservedBlock = null;
-        if (_lostRooms == 0) _lentIn = 0;
-        if (count == 0) return;
-        _tail!.End += count;
-        _queued += count;
+        if (!_queue.Commit(count, Loop.UserCalls, _state == ConnectionState.Open && !_finishRequested && _sendError == 0)) return;
         CountMessage(count);
         MarkDirty();
-    }
-
-    private bool IsReservedAtEnd => _granted == 0 && ReferenceEquals(_tail, _reservedBlock) && _reservedBlock is { } block && block.End == _reservedAt;
-
-    /// <summary>Something was sent behind the room. Its block stays until the user's code returns, and so does the next one's.</summary>
-    private void LoseRoom()
-    {
-        _reservedBlock = null;
-        _lostRooms++;
-    }
-
-    internal static void CommitOutOfRange(int count, int reserved) => Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
-
-    internal static void RoomIsLost() => Throw.State("The room of Reserve is not at the end of the queue any more: something was sent behind it, or the callback that reserved it has returned. Nothing of it is sent. Commit before any other send, and in the same callback.");
-
-    internal static void TooManyLost() => Throw.State($"{MostLostRooms} rooms of Reserve were neither committed nor given back before the next send of this callback. Call Commit, with 0 when nothing was written.");
-
-    private void ForgetReserved()
-    {
-        _reserved = 0;
-        _reservedAt = 0;
-        _reservedBlock = null;
-        _lentIn = 0;
-        _lostRooms = 0;
     }
 }

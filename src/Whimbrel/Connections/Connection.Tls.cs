@@ -389,7 +389,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         TlsUpgrade? upgrade = _upgrade;
         _upgrade = null;
-        if (_head is not null) MarkDirty();
+        if (!_queue.Blocks.IsEmpty) MarkDirty();
         // A strand tells whoever waits by itself, when its session has heard of it.
         if (_strand is not null) TellHandshaked(info);
         if (_state == ConnectionState.Concluding)
@@ -534,18 +534,16 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>What was queued goes out plain: it becomes the wire queue. What follows waits for the handshake. What arrives is cipher text.</summary>
     private void SplitForUpgrade(TlsUpgrade upgrade)
     {
-        CloseFill();
+        _queue.CloseFill();
         TlsLink tls = new(upgrade.Profile, upgrade.Profile.IsServer ? null : upgrade.Profile.Options.HostName ?? DialledHost, isUpgrade: true);
-        while (_head is { } block)
+        while (!_queue.Blocks.IsEmpty)
         {
-            _head = block.Next;
-            block.Next = null;
+            Block block = _queue.Blocks.Dequeue();
             // Room that is lent stays as well: the flush drops it.
-            if (block.Length > 0 || _sendInFlight || IsRoomLent) tls.Enqueue(block, block.Length);
+            if (block.Length > 0 || _sendInFlight || _queue.IsLent(Loop.UserCalls)) tls.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }
 
-        _tail = null;
         _upgrade = upgrade;
         upgrade.Link = tls;
         _tls = tls;
@@ -618,10 +616,10 @@ internal sealed unsafe partial class Connection : IPlainSink
         }
 
         RefuseForeign();
-        CloseFill();
-        while (_head is not null) PopSent();
+        _queue.CloseFill();
+        while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         DropHeldRuns();
-        _queued = tls.PlainUnsent;
+        _queue.Count(tls.PlainUnsent - _queue.Queued);
         EndOperations();
         CancelSessionTimers();
         if (isHandshake) _strand?.EndInput();
@@ -656,7 +654,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (_tls is not { } tls) return;
         LeaveHandshake(tls);
         tls.Held.Clear();
-        if (tls.Clear(Loop.Blocks) is { } thrown) MemoryThrew(thrown);
+        DiscardWire(tls);
         if (tls.IsAway) tls.IsOrphan = true;
         else tls.Layer?.Free();
         TlsUpgrade? upgrade = _upgrade;

@@ -17,7 +17,7 @@ internal sealed unsafe partial class Connection
     /// <summary>Blocks below this are joined with those behind them: each record costs 22 bytes and a microsecond.</summary>
     private const int JoinBelowBytes = 8 * 1024;
 
-    private bool HasQueued => _head is not null || _tls is { Head: not null };
+    private bool HasQueued => !_queue.Blocks.IsEmpty || _tls is { Wire.IsEmpty: false };
 
     private void FlushTls(TlsLink tls)
     {
@@ -29,9 +29,9 @@ internal sealed unsafe partial class Connection
             return;
         }
 
-        while (tls.Head is { Length: 0 }) PopWire(tls);
-        if (tls.Head is null && _head is not null && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
-        if (tls.Head is null)
+        while (tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
+        if (tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
+        if (tls.Wire.IsEmpty)
         {
             if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
             return;
@@ -48,20 +48,20 @@ internal sealed unsafe partial class Connection
         output.Use(wire.Memory, wire.Capacity);
         long plainInWire = 0;
         long plain = 0;
-        while (_head is { } block && plain < EncryptMostBytes)
+        while (_queue.Blocks.Head is { } block && plain < EncryptMostBytes)
         {
             if (block.Length == 0)
             {
-                PopSent();
+                Return(_queue.Blocks.Dequeue());
                 continue;
             }
 
-            ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join() : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
+            ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join(block) : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
             bool wasInCall = tls.IsInCall;
             tls.IsInCall = true;
             TlsStep step = tls.Layer!.Send(bytes, out int accepted, output);
             tls.IsInCall = wasInCall;
-            TakeFromQueue(accepted);
+            Advance(ref _queue.Blocks, accepted);
             plain += accepted;
             plainInWire += accepted;
             if (step == TlsStep.Refused)
@@ -85,59 +85,36 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Small blocks side by side, up to one record, without taking them out.</summary>
-    private ReadOnlySpan<byte> Join()
+    private ReadOnlySpan<byte> Join(Block head)
     {
         Span<byte> joined = Loop.Tls.Joined;
-        int length = 0;
-        for (Block? block = _head; block is not null && length < joined.Length; block = block.Next)
-        {
-            int part = Math.Min(block.Length, joined.Length - length);
-            new ReadOnlySpan<byte>(block.Memory + block.Start, part).CopyTo(joined[length..]);
-            length += part;
-        }
-
-        return joined[..length];
+        return joined[..head.CopyTo(joined)];
     }
 
-    /// <summary>Encrypted: the blocks are free, the bytes are counted until they are sent.</summary>
-    private void TakeFromQueue(int count)
+    /// <summary>So many bytes were encrypted, or sent: the blocks are free. Encrypted bytes stay counted until they are sent.</summary>
+    private void Advance(ref BlockQueue blocks, long count)
     {
         while (count > 0)
         {
-            Block block = _head!;
-            int part = Math.Min(count, block.Length);
-            block.Start += part;
-            count -= part;
-            if (block.Length == 0) PopSent();
+            if (blocks.Advance(ref count) is { } done) Return(done);
         }
     }
 
     /// <summary>The system took this many bytes of the wire queue.</summary>
     private void AdvanceWire(TlsLink tls, long count)
     {
-        for (long rest = count; rest > 0;)
-        {
-            Block block = tls.Head!;
-            int part = (int)Math.Min(rest, block.Length);
-            block.Start += part;
-            rest -= part;
-            if (block.Length == 0) PopWire(tls);
-        }
-
+        Advance(ref tls.Wire, count);
         long plain = tls.Advance(count);
         if (plain == 0) return;
-        _queued -= plain;
+        _queue.Count(-plain);
         CountSent(plain);
         if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
 
-    private void PopWire(TlsLink tls)
+    private void DiscardWire(TlsLink tls)
     {
-        Block block = tls.Head!;
-        tls.Head = block.Next;
-        if (tls.Head is null) tls.Tail = null;
-        block.Next = null;
-        Return(block);
+        while (!tls.Wire.IsEmpty) Return(tls.Wire.Dequeue());
+        tls.Discarded();
     }
 
     /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>

@@ -10,7 +10,7 @@ namespace Whimbrel.Connections;
 /// flush at the end of the turn sends it; <c>AdvanceSend</c> returns the block. Connection.Close.cs has all the ends.
 /// </summary>
 /// <remarks>
-/// Loop's thread only, except for the members that say "any thread". Those go by <see cref="_foreign"/>, a word with
+/// Loop's thread only, except for the members that say "any thread". Those go by <see cref="ForeignWord"/>, with
 /// the generation, a closed bit and the bytes other threads have under way, so that a late caller can neither
 /// reach the next tenant of this object nor pass the limit.
 /// </remarks>
@@ -78,9 +78,9 @@ internal sealed partial class Connection : Resident
         _state = ConnectionState.Connecting;
         _reason = default;
         _gate = ReceiveGate.NotOpen;
-        _limit = shard.Options.SendLimitBytes;
+        _queue.Limit = shard.Options.SendLimitBytes;
         _hooks = shard.HooksOf(session);
-        _foreign = ForeignWord(Generation, closed: true);
+        _queue.Foreign.Begin(Generation, isClosed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
         if (shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
@@ -147,7 +147,7 @@ internal sealed partial class Connection : Resident
     private void TakeSends()
     {
         _state = ConnectionState.Open;
-        Volatile.Write(ref _foreign, ForeignWord(Generation, closed: false));
+        _queue.Foreign.Begin(Generation, isClosed: false);
     }
 
     /// <summary>The session hears that it is connected, and reading starts.</summary>

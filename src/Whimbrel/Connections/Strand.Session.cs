@@ -119,7 +119,7 @@ internal sealed partial class Strand
     internal Span<byte> Reserve(int count)
     {
         GiveBackReserved();
-        if (_lostCount >= Connection.MostLostRooms) Connection.TooManyLost();
+        if (_lostCount >= SendQueue.MostLostRooms) SendQueue.TooManyLost();
         if (_connection.IsRefused(count, _generation)) return default;
         if (!_loop.Mailbox.HasRoomFor(_connection, _generation, mayWait: false)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
@@ -137,10 +137,10 @@ internal sealed partial class Strand
             _isRoomLost = false;
             // Ended in between: nothing is sent any more, and nobody is told (contract 5).
             if (_isEnded || _hasFinished) return;
-            Connection.RoomIsLost();
+            SendQueue.RoomIsLost();
         }
 
-        if (count < 0 || count > _reserved) Connection.CommitOutOfRange(count, _reserved);
+        if (count < 0 || count > _reserved) SendQueue.CommitOutOfRange(count, _reserved);
         _isRoomLent = _isRoomLost = false;
         int rest = _reserved - count;
         _reserved = 0;

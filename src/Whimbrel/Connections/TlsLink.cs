@@ -82,9 +82,8 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Its ClientHello has come, and it has one of the places that <see cref="TlsOptions.MaxHandshakes"/> counts.</summary>
     internal bool HasPlace;
 
-    // The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet.
-    internal Block? Head;
-    internal Block? Tail;
+    /// <summary>The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet.</summary>
+    internal BlockQueue Wire;
     private long _total;
     private long _sent;
     private long _plain;
@@ -115,9 +114,7 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
 
     internal void Enqueue(Block block, long plain)
     {
-        if (Tail is null) Head = block;
-        else Tail.Next = block;
-        Tail = block;
+        Wire.Enqueue(block);
         _total += block.Length;
         _plain += plain;
     }
@@ -129,7 +126,7 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     // Safe: behind End the memory of a pooled block is free, up to Capacity; a send that runs took its length before.
     internal unsafe bool TryJoin(ReadOnlySpan<byte> bytes)
     {
-        if (Tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < bytes.Length) return false;
+        if (Wire.Tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < bytes.Length) return false;
         bytes.CopyTo(new Span<byte>(tail.Memory + tail.End, bytes.Length));
         tail.End += bytes.Length;
         _total += bytes.Length;
@@ -145,26 +142,13 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     internal long Advance(long count)
     {
         _sent += count;
-        long told = Head is null ? _plain : Math.Max(_plainTold, (long)((Int128)_plain * _sent / _total));
+        long told = Wire.IsEmpty ? _plain : Math.Max(_plainTold, (long)((Int128)_plain * _sent / _total));
         long delta = told - _plainTold;
         _plainTold = told;
-        if (Head is null) _total = _sent = _plain = _plainTold = _answers = 0;
+        if (Wire.IsEmpty) _total = _sent = _plain = _plainTold = _answers = 0;
         return delta;
     }
 
-    /// <summary>Gives all blocks back. What the user's memory threw, or null.</summary>
-    internal Exception? Clear(BlockPool blocks)
-    {
-        Exception? thrown = null;
-        while (Head is { } block)
-        {
-            Head = block.Next;
-            block.Next = null;
-            thrown = blocks.Return(block) ?? thrown;
-        }
-
-        Tail = null;
-        _total = _sent = _plain = _plainTold = 0;
-        return thrown;
-    }
+    /// <summary>The caller has taken all blocks out of the wire queue: nothing of it counts any more.</summary>
+    internal void Discarded() => _total = _sent = _plain = _plainTold = 0;
 }

@@ -191,19 +191,7 @@ internal sealed unsafe partial class PortableLoop
         connection.CompleteSend();
     }
 
-    private ReadOnlySpan<byte> Gather(Block head)
-    {
-        int length = 0;
-        for (Block? block = head; block is not null; block = block.Next)
-        {
-            int count = Math.Min(block.Length, GatherBytes - length);
-            new ReadOnlySpan<byte>(block.Memory + block.Start, count).CopyTo(new Span<byte>(_gather + length, count));
-            length += count;
-            if (length == GatherBytes) break;
-        }
-
-        return new ReadOnlySpan<byte>(_gather, length);
-    }
+    private ReadOnlySpan<byte> Gather(Block head) => new(_gather, head.CopyTo(new Span<byte>(_gather, GatherBytes)));
 
     /// <summary>Hands the head of the queue to an asynchronous send.</summary>
     private void SendWhenPossible(Connection connection, Socket socket)

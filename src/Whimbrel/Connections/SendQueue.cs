@@ -1,0 +1,268 @@
+using System.Diagnostics;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// What a connection has taken and not yet given to the system: the blocks, the fill (open room at their end), the counts and the
+/// limit. It knows neither socket nor session, and judges nobody: who asks first whether there is room is Connection.Send.cs.
+/// </summary>
+/// <remarks>
+/// Loop's thread, except for <see cref="Foreign"/> and <see cref="PendingFromElsewhere"/>. A field of its connection and never copied.
+/// What is pending is what the blocks hold, what was written into the fill and not counted yet, what other threads have under way,
+/// and what the connection counts besides (runs that a gate holds back, plaintext in the wire queue).
+/// </remarks>
+// Safe: _room > 0 only while _fill points at that many free bytes behind the last byte of the last block, and only the loop's thread
+// changes either. What Reserve lends lies behind the last byte as well, and is taken for queued only while it is still there.
+internal unsafe struct SendQueue
+{
+    /// <summary>Rooms of one callback that were reserved and then sent past: each holds a block of its own until it returns.</summary>
+    internal const int MostLostRooms = 64;
+
+    // The fill: while _room > 0 a flush is certain to follow, so Send need look at nothing else.
+    private byte* _fill;
+    private int _room;
+    private int _granted;
+    private int _moves;
+    private int _moveDepth;
+    private long _counted;
+
+    // What Reserve gave: room at the end of this block. Lent until the user's code that runs now returns (its Loop.UserCalls).
+    private int _reserved;
+    private int _reservedAt;
+    private Block? _reservedBlock;
+    private long _lentIn;
+    private int _lostRooms;
+
+    /// <summary>What is queued, without what lies in the open fill.</summary>
+    internal BlockQueue Blocks;
+
+    internal ForeignWord Foreign;
+
+    /// <summary>Most bytes that may be pending.</summary>
+    internal long Limit { readonly get; set; }
+
+    /// <summary>Bytes that may be copied into the fill now.</summary>
+    internal readonly int Room => _room;
+
+    /// <summary>Pending here, without what other threads have under way. Loop's thread.</summary>
+    internal readonly long Queued => _counted + _granted - _room;
+
+    /// <summary>Taken and not yet given to the system, for the loop's thread: nothing moves meanwhile but what other threads add.</summary>
+    internal readonly long Pending => Queued + Foreign.Bytes;
+
+    internal readonly bool HasRoomFor(long length) => Pending + length <= Limit;
+
+    /// <summary>For any other thread: reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
+    internal readonly long PendingFromElsewhere()
+    {
+        SpinWait spin = default;
+        while (true)
+        {
+            int moves = Volatile.Read(in _moves);
+            long pending = Volatile.Read(in _counted) + Volatile.Read(in _granted) - Volatile.Read(in _room) + Foreign.Bytes;
+            Volatile.ReadBarrier();
+            if ((moves & 1) == 0 && moves == Volatile.Read(in _moves)) return pending;
+            spin.SpinOnce(sleep1Threshold: -1);
+        }
+    }
+
+    /// <summary>Odd while bytes are between two counts.</summary>
+    internal void BeginMove()
+    {
+        if (_moveDepth++ > 0) return;
+        _moves++;
+        Volatile.WriteBarrier();
+    }
+
+    internal void EndMove()
+    {
+        Debug.Assert(_moveDepth > 0, "a move ended that did not begin");
+        if (--_moveDepth > 0) return;
+        Volatile.WriteBarrier();
+        _moves++;
+    }
+
+    /// <summary>Counts what becomes pending beside the blocks, or (negative) what is pending no more.</summary>
+    internal void Count(long bytes)
+    {
+        _counted += bytes;
+        Debug.Assert(_counted >= 0, "more left the queue than was in it");
+    }
+
+    // ------------------------------------------------------------------ the fill
+
+    /// <summary>One comparison for both: nothing to send does not fit either.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    internal readonly bool FitsFill(int length) => (uint)(length - 1) < (uint)_room;
+
+    /// <summary>Copies into the fill what fits there.</summary>
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    internal void Copy(ReadOnlySpan<byte> data)
+    {
+        Debug.Assert(data.Length <= _room, "the fill has no room for it");
+        Unsafe.CopyBlockUnaligned(ref *_fill, ref Unsafe.AsRef(in MemoryMarshal.GetReference(data)), (uint)data.Length);
+        _fill += data.Length;
+        _room -= data.Length;
+    }
+
+    /// <summary>Copies from the start what fits into the fill, which is closed when that was all of it. How much it was.</summary>
+    internal int CopyPart(ReadOnlySpan<byte> data)
+    {
+        int count = Math.Min(_room, data.Length);
+        Copy(data[..count]);
+        if (_room == 0) CloseFill();
+        return count;
+    }
+
+    /// <summary>The last block has room behind it that nobody has been lent.</summary>
+    internal readonly bool HasFreeTail(long call) =>
+        Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity && !(IsLent(call) && ReferenceEquals(tail, _reservedBlock));
+
+    /// <summary>
+    /// Opens what the last block has left, and no more of it than the limit allows (and what was admitted already), so that the one
+    /// comparison of a send checks the limit as well.
+    /// </summary>
+    internal void OpenFill(int needed)
+    {
+        Block tail = Blocks.Tail!;
+        Debug.Assert(_granted == 0 && tail.Kind == BlockKind.Pooled && tail.End < tail.Capacity, "there is nothing to open");
+        _fill = tail.Memory + tail.End;
+        int room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(Limit - Pending, needed));
+        BeginMove();
+        _granted = room;
+        _room = room;
+        EndMove();
+    }
+
+    /// <summary>Counts what was written into the open fill. The room is gone until it is opened again.</summary>
+    internal void CloseFill()
+    {
+        if (_granted == 0) return;
+        int written = _granted - _room;
+        Blocks.Tail!.End += written;
+        _fill = null;
+        BeginMove();
+        _granted = 0;
+        _room = 0;
+        _counted += written;
+        EndMove();
+    }
+
+    /// <summary>Puts a block behind all that was sent so far, and counts what it holds.</summary>
+    internal void Enqueue(Block block)
+    {
+        CloseFill();
+        Blocks.Enqueue(block);
+        _counted += block.Length;
+    }
+
+    // ------------------------------------------------------------------ Reserve and Commit
+
+    /// <summary>What was reserved may be written into until the user's code that runs now (that call) returns: until then nothing of the queue leaves.</summary>
+    internal readonly bool IsLent(long call) => _lentIn == call;
+
+    private readonly bool IsReservedAtEnd => _granted == 0 && ReferenceEquals(Blocks.Tail, _reservedBlock) && _reservedBlock is { } block && block.End == _reservedAt;
+
+    /// <summary>What was reserved before and not committed is given back. False: too many rooms were sent past in this call.</summary>
+    internal bool TryBeginReserve(long call)
+    {
+        if (!IsLent(call)) _lostRooms = 0;
+        else if (_reserved > 0 && !IsReservedAtEnd) LoseRoom();
+        _reserved = 0;
+        return _lostRooms < MostLostRooms;
+    }
+
+    /// <summary>The last block has so much room. Otherwise a new one must be queued before <see cref="Reserve"/>.</summary>
+    internal bool HasTailFor(int count, long call)
+    {
+        CloseFill();
+        if (Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.Capacity - tail.End >= count) return true;
+        if (_reservedBlock is not null && IsLent(call)) LoseRoom();
+        return false;
+    }
+
+    internal Span<byte> Reserve(int count, long call)
+    {
+        Block tail = Blocks.Tail!;
+        Debug.Assert(_granted == 0 && tail.Capacity - tail.End >= count, "the last block has not that much room");
+        _reserved = count;
+        _reservedAt = tail.End;
+        _reservedBlock = tail;
+        _lentIn = call;
+        return new Span<byte>(tail.Memory + tail.End, count);
+    }
+
+    /// <summary>Queues what was written into the reserved room. True when that was something.</summary>
+    /// <param name="count">Bytes from its start.</param>
+    /// <param name="call">The user's code that runs now.</param>
+    /// <param name="isOpen">Sends are taken. When they are not any more, what was written is forgotten.</param>
+    internal bool Commit(int count, long call, bool isOpen)
+    {
+        int reserved = _reserved;
+        if (count < 0 || (count > reserved && reserved == 0)) CommitOutOfRange(count, reserved);
+        if (reserved == 0 || (count > 0 && !isOpen))
+        {
+            // Nothing to give back, or ended in between.
+            _reserved = 0;
+            return false;
+        }
+
+        if (count > 0 && !(IsLent(call) && IsReservedAtEnd))
+        {
+            _reserved = 0;
+            if (IsLent(call)) LoseRoom();
+            RoomIsLost();
+        }
+
+        if (count > reserved) CommitOutOfRange(count, reserved);
+        _reserved = 0;
+        if (!IsReservedAtEnd)
+        {
+            if (IsLent(call)) LoseRoom();
+            return false;
+        }
+
+        _reservedBlock = null;
+        if (_lostRooms == 0) _lentIn = 0;
+        if (count == 0) return false;
+        Blocks.Tail!.End += count;
+        _counted += count;
+        return true;
+    }
+
+    /// <summary>Something was sent behind the room. Its block stays until the user's code returns, and so does the next one's.</summary>
+    private void LoseRoom()
+    {
+        _reservedBlock = null;
+        _lostRooms++;
+    }
+
+    internal static void CheckReserve(int count)
+    {
+        if (count is < 1 or > BlockPool.BlockBytes) Throw.OutOfRange(nameof(count), count, $"between 1 and {BlockPool.BlockBytes}");
+    }
+
+    internal static void CommitOutOfRange(int count, int reserved) => Throw.OutOfRange(nameof(count), count, $"between 0 and the {reserved} reserved");
+
+    internal static void RoomIsLost() => Throw.State("The room of Reserve is not at the end of the queue any more: something was sent behind it, or the callback that reserved it has returned. Nothing of it is sent. Commit before any other send, and in the same callback.");
+
+    internal static void TooManyLost() => Throw.State($"{MostLostRooms} rooms of Reserve were neither committed nor given back before the next send of this callback. Call Commit, with 0 when nothing was written.");
+
+    // ------------------------------------------------------------------ tenants
+
+    /// <summary>The next tenant's, whose generation comes first: who comes late finds nobody here.</summary>
+    internal void Recycle(uint generation)
+    {
+        Debug.Assert(_counted == 0 && _granted == 0 && _moveDepth == 0 && Blocks.IsEmpty, "the queue was not discarded");
+        Foreign.Begin(generation, isClosed: true);
+        _reserved = 0;
+        _reservedAt = 0;
+        _reservedBlock = null;
+        _lentIn = 0;
+        _lostRooms = 0;
+    }
+}
