@@ -35,7 +35,8 @@ namespace Whimbrel;
 /// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
 /// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>.</item>
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
-/// <item><see cref="Close"/> sends what is queued, then FIN; <see cref="Abort"/> discards and resets. When its server stops with a
+/// <item><see cref="Close()"/> sends what is queued, then FIN, and waits within limits for the peer's, so that no reset destroys what the peer has not read;
+/// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. <see cref="Abort"/> discards and resets. When its server stops with a
 /// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
 /// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what still runs.</item>
 /// <item>A span given to a callback is valid during the call only.</item>
@@ -348,6 +349,20 @@ public abstract partial class Session : IConnection
     /// <inheritdoc/>
     public void Close() => CloseWith(new CloseReason(CauseOfClose));
 
+    /// <summary>
+    /// <see cref="Close()"/>, with what the protocol says of the peer. Where it sends nothing more, as after a request that asked for the
+    /// connection to be closed, nobody waits for its FIN: the descriptor is closed as soon as the system has taken what is queued. The peer
+    /// gets all of it, then FIN. One that sends on all the same may be reset, and lose what it has not read. Bytes that come after
+    /// this call and before the close are noticed: then it waits as <see cref="Close()"/> does. Over TLS it always does.
+    /// </summary>
+    /// <param name="peerFinished">By the protocol the peer sends nothing more, though its FIN has not come. False is the same as <see cref="Close()"/>.</param>
+    public void Close(bool peerFinished)
+    {
+        // Control goes before data in the mailbox; one that comes late all the same only costs the wait.
+        if (peerFinished) OnConnectionLoop(static c => c.NotePeerSaidAll());
+        Close();
+    }
+
     /// <summary>What a close by the user counts as.</summary>
     internal virtual CloseCause CauseOfClose => CloseCause.LocalClose;
 
@@ -372,7 +387,7 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// Closes gracefully, as <see cref="Close"/> does, and completes when the connection has ended, after the last callback,
+    /// Closes gracefully, as <see cref="Close()"/> does, and completes when the connection has ended, after the last callback,
     /// with the reason. At once when it has ended, or when there never was one. Where one of the session's own callbacks blocks on it
     /// (on the pool: <c>CloseAsync().AsTask().Wait()</c>) it completes before the last callback, which comes when that one has returned.
     /// </summary>
@@ -496,7 +511,7 @@ public abstract partial class Session : IConnection
     /// <remarks>
     /// With <see cref="Scheduling.ThreadPool"/> bytes may arrive while the callback runs: those that came before the call count as left unread.
     /// So tell the peer to begin in the same callback, right before this, with a plain Send of up to 32 KiB: it then leaves together with the upgrade.
-    /// <see cref="Close"/> during the handshake: what was sent before it still leaves, encrypted, when the handshake is done;
+    /// <see cref="Close()"/> during the handshake: what was sent before it still leaves, encrypted, when the handshake is done;
     /// OnHandshaked does not come then. A handshake that fails is the reason of the end. With nothing to send Close does not wait for it.
     /// </remarks>
     /// <param name="options">Checked at the first use of the object, and kept with it: give the same one for each connection. Throws <see cref="ArgumentException"/> with all mistakes.</param>
@@ -624,7 +639,7 @@ public abstract partial class Session : IConnection
         return unread.Length;
     }
 
-    /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="FinishSending"/> or <see cref="Close"/>.</summary>
+    /// <summary>The peer sends nothing more. The default closes; an override that does not keeps this half open until <see cref="FinishSending"/> or <see cref="Close()"/>.</summary>
     protected virtual void OnPeerFinished() => Close();
 
     /// <summary>
@@ -638,7 +653,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// The system took bytes of this connection: of one send, of many, or of a part. Never inside another callback, and not
-    /// after <see cref="Close"/>. Only classes that override it pay for it.
+    /// after <see cref="Close()"/>. Only classes that override it pay for it.
     /// </summary>
     /// <param name="sent">Bytes since the last call.</param>
     /// <param name="pending">Bytes that wait now: <see cref="BytesPending"/>.</param>
@@ -659,7 +674,7 @@ public abstract partial class Session : IConnection
     /// <summary>
     /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
     /// it empty once more. Also, with an empty queue, when a send of another thread was refused because of
-    /// <see cref="EngineOptions.MailboxLimitBytes"/> and there is room again. Never inside another callback, and not after <see cref="Close"/>. Only classes that override it pay for it.
+    /// <see cref="EngineOptions.MailboxLimitBytes"/> and there is room again. Never inside another callback, and not after <see cref="Close()"/>. Only classes that override it pay for it.
     /// </summary>
     protected virtual void OnDrained()
     {

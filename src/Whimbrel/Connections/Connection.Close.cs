@@ -15,6 +15,7 @@ internal sealed partial class Connection
     private long _progressAtDeadline;
     private long _drainEndsMs;
     private CloseReason _closeAs; // while Concluding: the reason of the close, unless the handshake fails
+    private long _saidAllAt = -1; // the bytes received when the session said that the peer sends no more
 
     private void SetReason(CloseReason reason)
     {
@@ -79,7 +80,7 @@ internal sealed partial class Connection
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
         _offerPending = false;
-        if ((_peerFinished || _heldFinish) && SendQueueIsEmpty && _tls is not { OwesGoodbye: true })
+        if ((_peerFinished || _heldFinish || PeerSaidAll) && SendQueueIsEmpty && _tls is not { OwesGoodbye: true })
         {
             // Both sides are done: nothing to drain, nothing to wait for.
             Detach();
@@ -102,7 +103,7 @@ internal sealed partial class Connection
         }
 
         if (!SendQueueIsEmpty || SayGoodbye()) return;
-        if (_peerFinished || _heldFinish)
+        if (_peerFinished || _heldFinish || PeerSaidAll)
         {
             Detach();
             return;
@@ -117,6 +118,19 @@ internal sealed partial class Connection
 
         StartDeadline(_tls is { Phase: TlsPhase.Over } ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
         UpdateReceiving();
+    }
+
+    /// <summary>
+    /// Nothing will come that closing would answer with a reset, and the reset destroy what the peer has not read: the session said so, and
+    /// nothing has come since. Not with TLS, whose peer owes its close_notify, nor while a fast open may be undone by a close.
+    /// </summary>
+    private bool PeerSaidAll => _saidAllAt == _bytesReceived && _tls is null && _shard.Options is not ClientOptions { FastOpen: true };
+
+    /// <summary>By its protocol the session knows that the peer sends nothing more.</summary>
+    internal void NotePeerSaidAll()
+    {
+        // After its close it is too late: what came meanwhile would not be noticed.
+        if (_state == ConnectionState.Open) _saidAllAt = _bytesReceived;
     }
 
     internal void FinishSending()
@@ -347,6 +361,7 @@ internal sealed partial class Connection
         _knowsOfQueue = false;
         _sendInFlight = false;
         _drainEndsMs = 0;
+        _saidAllAt = -1;
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
         if (_deadline is not null) Loop.Timers.Remove(_deadline);

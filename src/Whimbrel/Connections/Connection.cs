@@ -62,6 +62,9 @@ internal sealed partial class Connection : Resident
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
     internal Strand? Strand => _strand;
 
+    /// <summary>Only user code that saw the descriptor can have made one.</summary>
+    internal override bool MayHaveDuplicate => _shard.Options.OnSocketCreated is not null;
+
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
 

@@ -23,6 +23,9 @@ internal abstract class Resident
     /// <summary>Make close send a reset instead of a FIN.</summary>
     internal bool ResetOnClose { get; set; }
 
+    /// <summary>Somebody may have a duplicate of its descriptor: closing ours is not the end of what it stands for.</summary>
+    internal virtual bool MayHaveDuplicate => true;
+
     internal bool IsScheduled { get; set; }
 
     /// <summary>The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.</summary>

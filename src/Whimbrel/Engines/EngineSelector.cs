@@ -85,7 +85,7 @@ internal static class EngineSelector
     internal static Loop Create(EngineKind kind, Engine engine, int index) => kind switch
     {
         EngineKind.Uring => new UringLoop(engine, index, UringLoop.OpenRing),
-        EngineKind.Epoll => new EpollLoop(engine, index),
+        EngineKind.Epoll => new EpollLoop(engine, index, EpollCalls.System),
         _ => new PortableLoop(engine, index),
     };
 }

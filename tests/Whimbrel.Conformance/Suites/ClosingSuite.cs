@@ -344,6 +344,68 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
     });
 
+    [Theory, Contract(12)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_close_that_knows_of_the_peers_end_waits_for_nobody_and_the_peer_gets_everything(bool elsewhere) => Run(rig =>
+    {
+        byte[] data = Pattern(Large);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            if (elsewhere) return;
+            x.Send(data);
+            x.Close(peerFinished: true);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        // One byte: what of a longer one came behind the close would be more.
+        peer.Write("?");
+        RecordingSession session = server.Session();
+        session.Until("received");
+        if (elsewhere)
+        {
+            rig.Elsewhere(() =>
+            {
+                session.Send(data);
+                session.Close(peerFinished: true);
+            });
+            rig.Join();
+        }
+
+        Assert.Equal(data, peer.ReadToEnd());
+        long before = rig.Engine.NowMs;
+        // TLS has an end of its own, which the peer owes.
+        if (rig.Tls != TlsKind.None) peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        Assert.InRange(rig.Engine.NowMs - before, 0, 4_000);
+        if (rig.Tls == TlsKind.None) Assert.False(peer.EndsInReset());
+    });
+
+    [Fact, Contract(12)]
+    public void A_peer_that_sends_on_though_its_end_was_foretold_gets_everything_when_that_is_noticed() => Run(rig =>
+    {
+        long sent = 0;
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("?");
+        RecordingSession session = server.Session();
+        session.Until("received");
+        // Until the ways of the kernel are full, so that the rest can only wait.
+        for (long pending = -1; pending != session.BytesPending || pending == 0; rig.Settle())
+        {
+            pending = session.BytesPending;
+            if (pending < 900_000 && session.Send(new byte[100_000]) == SendResult.Queued) sent += 100_000;
+        }
+
+        session.Close(peerFinished: true);
+        rig.Settle();
+        peer.Write("and another one");
+        rig.Settle();
+        Assert.Equal(sent, peer.ReadToEnd().Length);
+        Assert.False(session.IsOver);
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+    });
+
     [Fact, Contract(5, 12)]
     public void After_Close_sends_are_refused_in_the_same_callback() => Run(rig =>
     {

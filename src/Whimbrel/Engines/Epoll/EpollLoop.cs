@@ -10,8 +10,8 @@ namespace Whimbrel.Engines.Epoll;
 
 /// <summary>
 /// Imitates completions on epoll: level-triggered, one receive per event into one hot buffer, sends tried at once and
-/// EPOLLOUT only while the socket is full. Every descriptor is removed explicitly before it is closed. Next to read:
-/// <see cref="Wait"/>, then <see cref="Deliver"/>.
+/// EPOLLOUT only while the socket is full. Closing a connection's descriptor takes it out of the kernel's set, unless somebody may have a
+/// duplicate of it. Next to read: <see cref="Wait"/>, then <see cref="Deliver"/>.
 /// </summary>
 // Safe: every pointer here is memory of this loop (events, receive buffer) or of a queued block, and no system call
 // keeps one after it has returned.
@@ -23,12 +23,17 @@ internal sealed unsafe partial class EpollLoop : Loop
     private const int AcceptsPerTurn = 64;
     private const ulong WakeMark = ulong.MaxValue;
 
+    /// <summary>So many turns in a row with events for nobody, and the set is made anew. One that a closed connection leaves behind comes once.</summary>
+    private const int MostStrayTurns = 256;
+
+    private readonly EpollCalls _calls;
     private int _epoll = -1;
     private int _wakeFd = -1;
     private int _reserveFd = -1;
     private byte* _events;
     private byte* _buffer;
     private EpollSlot[] _slots = new EpollSlot[64];
+    private int _strayTurns;
 
     /// <summary>Engine data of one resident.</summary>
     private struct EpollSlot
@@ -36,20 +41,20 @@ internal sealed unsafe partial class EpollLoop : Loop
         internal int Fd;
         internal uint Registered; // event mask the kernel has
         internal uint Wanted;
+        internal int Accepts; // of a listener: so many were tried in the turn of that number
+        internal long AcceptTurn;
         internal bool IsRegistered;
         internal bool IsResting; // no memory to receive: EPOLLIN is wanted again after a while
         internal bool IsDeferred; // fast open: the peer has not answered yet
         internal bool FinishesLater; // FinishSend came meanwhile
     }
 
-    internal EpollLoop(Engine engine, int index)
-        : base(engine, index)
-    {
-    }
+    internal EpollLoop(Engine engine, int index, EpollCalls calls)
+        : base(engine, index) => _calls = calls;
 
     private protected override void OpenQueue()
     {
-        _epoll = Syscall.EpollCreate(EpollAbi.EPOLL_CLOEXEC);
+        _epoll = _calls.Create();
         if (_epoll < 0) throw NoQueue(Syscall.LastError);
         _wakeFd = Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC | EpollAbi.EFD_NONBLOCK);
         if (_wakeFd < 0)
@@ -82,9 +87,10 @@ internal sealed unsafe partial class EpollLoop : Loop
     {
         int timeout = timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue);
         if (timeout != 0 && !TrySleep()) timeout = 0;
-        int count = Syscall.EpollWait(_epoll, _events, EventCount, timeout);
+        int count = _calls.Wait(_epoll, _events, EventCount, timeout);
         Woke();
         bool delivered = false;
+        long strays = Counters.StaleCompletions;
         // EINTR is the only error that can come here; the next turn waits again.
         for (int i = 0; i < count; i++)
         {
@@ -107,7 +113,37 @@ internal sealed unsafe partial class EpollLoop : Loop
             }
         }
 
+        if (Counters.StaleCompletions == strays) _strayTurns = 0;
+        else if (++_strayTurns >= MostStrayTurns) RenewSet();
         return delivered;
+    }
+
+    /// <summary>
+    /// A descriptor that was closed is reported again and again: somebody has a duplicate of it that nobody told us of (a child process, native
+    /// code), so it stays in the set, and its number does not take it out any more. A new set does not have it.
+    /// </summary>
+    private void RenewSet()
+    {
+        _strayTurns = 0;
+        int old = _epoll;
+        int fresh = _calls.Create();
+        if (fresh < 0) return;
+        _epoll = fresh;
+        if (Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark) != 0)
+        {
+            _epoll = old;
+            Syscall.Close(fresh);
+            return;
+        }
+
+        for (int slot = 0; slot < _slots.Length; slot++)
+        {
+            if (!_slots[slot].IsRegistered || ResidentAt(slot) is not { } resident) continue;
+            _slots[slot].IsRegistered = false;
+            Apply(slot, resident);
+        }
+
+        Syscall.Close(old);
     }
 
     private protected override void Wake()
@@ -131,7 +167,7 @@ internal sealed unsafe partial class EpollLoop : Loop
                 DeliverConnection(connection, mask, slot, generation);
                 break;
             case Listener listener:
-                Accept(listener, AcceptsPerTurn);
+                AcceptSome(listener, slot);
                 break;
             case Connector connector:
                 Dialled(connector);
@@ -178,20 +214,20 @@ internal sealed unsafe partial class EpollLoop : Loop
         ref EpollSlot s = ref _slots[slot];
         byte none;
         // After an error there is nothing to open; receiving reports it.
-        if (ended == 0 && Syscall.Send(s.Fd, &none, 0, SocketAbi.MSG_NOSIGNAL) < 0)
+        if (ended == 0 && _calls.Send(s.Fd, &none, 0) < 0)
         {
             SetWanted(slot, s.Wanted | EpollAbi.EPOLLOUT);
             return;
         }
 
         s.IsDeferred = false;
-        if (s.FinishesLater) _ = Syscall.Shutdown(s.Fd, SocketAbi.SHUT_WR);
+        if (s.FinishesLater) _ = _calls.FinishSend(s.Fd);
     }
 
     private void Receive(Connection connection)
     {
         int fd = _slots[connection.Slot].Fd;
-        nint count = Syscall.Receive(fd, _buffer, ReceiveBytes, 0);
+        nint count = _calls.Receive(fd, _buffer, ReceiveBytes);
         if (count > 0)
         {
             connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, (int)count));
@@ -287,7 +323,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     {
         byte* epollEvent = stackalloc byte[16];
         EpollEvents.Write(epollEvent, mask, data);
-        return Syscall.EpollControl(_epoll, operation, fd, epollEvent) == 0 ? 0 : Syscall.LastError;
+        return _calls.Control(_epoll, operation, fd, epollEvent) == 0 ? 0 : Syscall.LastError;
     }
 
     private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
@@ -389,12 +425,13 @@ internal sealed unsafe partial class EpollLoop : Loop
         return new RawSocket(slot.Fd, null, slot.IsDeferred);
     }
 
-    internal override void Discard(RawSocket socket) => Syscall.Close(socket.Descriptor);
+    internal override void Discard(RawSocket socket) => _calls.Close(socket.Descriptor);
 
     private protected override void StartDetach(Resident resident)
     {
         int fd = _slots[resident.Slot].Fd;
-        Unregister(resident.Slot);
+        // The kernel keeps what has a duplicate in its set, and reports it for ever.
+        if (resident.MayHaveDuplicate) Unregister(resident.Slot);
         if (resident.ResetOnClose)
         {
             LingerOption linger = new() { OnOff = 1, Seconds = 0 };
@@ -402,7 +439,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
 
         // Before close returns the descriptor's number may be in use again on another thread: nothing of ours refers to it now.
-        Syscall.Close(fd);
+        _calls.Close(fd);
         FreeSlot(resident);
         if (resident is Listener { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) SocketFactory.DeletePath(unix.ToString());
         if (resident is DatagramResident { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) SocketFactory.DeletePath(own.ToString());
@@ -446,6 +483,18 @@ internal sealed unsafe partial class EpollLoop : Loop
         Accept(listener, int.MaxValue);
     }
 
+    /// <summary>
+    /// One, and more when the turn before did not get them all: who looks after each one whether there is another pays a system call for the
+    /// answer that there is none. The kernel reports what is left.
+    /// </summary>
+    private void AcceptSome(Listener listener, int slot)
+    {
+        ref EpollSlot s = ref _slots[slot];
+        s.Accepts = s.AcceptTurn == Counters.Turns - 1 ? Math.Min(2 * s.Accepts, AcceptsPerTurn) : 1;
+        s.AcceptTurn = Counters.Turns;
+        Accept(listener, s.Accepts);
+    }
+
     private void Accept(Listener listener, int most)
     {
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
@@ -453,7 +502,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         for (int i = 0; i < most && listener.Slot == slot && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0; i++)
         {
             uint length = SocketAbi.MaxAddressBytes;
-            int fd = Syscall.Accept4(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
+            int fd = _calls.Accept(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
             if (fd >= 0)
             {
                 listener.CompleteAccept(new RawSocket(fd, null), AddressCodec.Decode(address, length), listener.IsWildcard ? SocketFactory.LocalEndPointOf(fd) : null);
@@ -514,7 +563,7 @@ internal sealed unsafe partial class EpollLoop : Loop
             if (head.Next is null)
             {
                 offered = head.Length;
-                sent = Syscall.Send(fd, head.Memory + head.Start, (nuint)offered, SocketAbi.MSG_NOSIGNAL);
+                sent = _calls.Send(fd, head.Memory + head.Start, (nuint)offered);
             }
             else
             {
@@ -544,7 +593,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         connection.CompleteSend();
     }
 
-    private static nint SendVectors(int fd, Block head, out long offered)
+    private nint SendVectors(int fd, Block head, out long offered)
     {
         IoVector* vectors = stackalloc IoVector[MaxVectors];
         int count = 0;
@@ -558,7 +607,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
 
         MessageHeader message = new() { Vectors = vectors, VectorCount = (nuint)count };
-        return Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL);
+        return _calls.SendMessage(fd, &message);
     }
 
     internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
@@ -569,8 +618,8 @@ internal sealed unsafe partial class EpollLoop : Loop
             int fd = _slots[connection.Slot].Fd;
             MessageHeader message = new() { Vectors = vectors, VectorCount = (nuint)pieces.Length };
             nint sent = pieces.Length == 1
-                ? Syscall.Send(fd, vectors->Base, vectors->Length, SocketAbi.MSG_NOSIGNAL)
-                : Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL);
+                ? _calls.Send(fd, vectors->Base, vectors->Length)
+                : _calls.SendMessage(fd, &message);
             if (sent >= 0) return (int)sent;
             int error = Syscall.LastError;
             if (error is not (Errno.EAGAIN or Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.EINPROGRESS)) connection.FailSend(error);
@@ -582,6 +631,6 @@ internal sealed unsafe partial class EpollLoop : Loop
     {
         ref EpollSlot slot = ref _slots[connection.Slot];
         if (slot.IsDeferred) slot.FinishesLater = true;
-        else _ = Syscall.Shutdown(slot.Fd, SocketAbi.SHUT_WR);
+        else _ = _calls.FinishSend(slot.Fd);
     }
 }

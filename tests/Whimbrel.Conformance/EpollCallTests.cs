@@ -1,0 +1,200 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.InteropServices;
+using Whimbrel.Engines.Epoll;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>What a short connection costs on epoll, in system calls; and what becomes of descriptors that somebody else has, too.</summary>
+public sealed partial class EpollCallTests
+{
+    private const int AnswerBytes = 1024;
+    private const int Connections = 20;
+
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
+
+    /// <summary>Notes the calls by name; may keep a duplicate of what is accepted.</summary>
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class Counting : EpollCalls
+    {
+        private readonly List<string> _names = [];
+
+        internal bool KeepsDuplicates { get; set; }
+
+        internal List<int> Duplicates { get; } = [];
+
+        internal int Sets { get; private set; }
+
+        /// <summary>Names in order; not of the waits.</summary>
+        internal string[] Take()
+        {
+            lock (_names)
+            {
+                string[] taken = [.. _names];
+                _names.Clear();
+                return taken;
+            }
+        }
+
+        private void Note(string name)
+        {
+            lock (_names) _names.Add(name);
+        }
+
+        internal override int Create()
+        {
+            Sets++;
+            return base.Create();
+        }
+
+        internal override int Control(int epoll, int operation, int fd, byte* epollEvent)
+        {
+            Note(operation switch { EpollAbi.EPOLL_CTL_ADD => "add", EpollAbi.EPOLL_CTL_DEL => "remove", _ => "change" });
+            return base.Control(epoll, operation, fd, epollEvent);
+        }
+
+        internal override int Accept(int listener, byte* address, uint* length, int flags)
+        {
+            int fd = base.Accept(listener, address, length, flags);
+            Note("accept");
+            if (fd >= 0 && KeepsDuplicates) Duplicates.Add(Duplicate(fd));
+            return fd;
+        }
+
+        internal override nint Receive(int fd, byte* buffer, nuint length)
+        {
+            Note("receive");
+            return base.Receive(fd, buffer, length);
+        }
+
+        internal override nint Send(int fd, byte* buffer, nuint length)
+        {
+            Note("send");
+            return base.Send(fd, buffer, length);
+        }
+
+        internal override int FinishSend(int fd)
+        {
+            Note("shutdown");
+            return base.FinishSend(fd);
+        }
+
+        internal override void Close(int fd)
+        {
+            Note("close");
+            base.Close(fd);
+        }
+    }
+
+    private sealed class CountedEngine : Engine
+    {
+        internal CountedEngine(EpollCalls calls)
+            : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, calls)];
+    }
+
+    private sealed class AnsweringSession(bool peerFinished) : Session
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            Send(new byte[AnswerBytes]);
+            Close(peerFinished);
+        }
+    }
+
+    private sealed class Rig(Counting calls, bool peerFinished, Action<NewSocket>? hook = null) : IAsyncDisposable
+    {
+        private readonly CountedEngine _engine = new(calls);
+        private Server? _server;
+
+        internal Server Server => _server!;
+
+        internal async Task StartAsync()
+        {
+            _server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = hook }, () => new AnsweringSession(peerFinished));
+            await _server.StartAsync(TestContext.Current.CancellationToken);
+            calls.Take();
+        }
+
+        /// <summary>One short connection; done when the server has done with it.</summary>
+        internal async Task ServeOneAsync()
+        {
+            CancellationToken cancellation = TestContext.Current.CancellationToken;
+            using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+            await socket.ConnectAsync((IPEndPoint)_server!.EndPoint!, cancellation);
+            await socket.SendAsync(new byte[32], cancellation);
+            int got = 0;
+            byte[] buffer = new byte[2 * AnswerBytes];
+            for (int count; (count = await socket.ReceiveAsync(buffer, cancellation)) > 0;) got += count;
+            Assert.Equal(AnswerBytes, got);
+            socket.Close();
+            await UntilAsync(() => _server.SessionCount == 0);
+        }
+
+        public async ValueTask DisposeAsync()
+        {
+            if (_server is not null) await _server.DisposeAsync();
+            await _engine.DisposeAsync();
+        }
+    }
+
+    private static async Task UntilAsync(Func<bool> condition)
+    {
+        long start = Environment.TickCount64;
+        while (!condition())
+        {
+            Assert.True(Environment.TickCount64 - start < s_patience.TotalMilliseconds, "It did not happen.");
+            await Task.Yield();
+        }
+    }
+
+    // Safe: a descriptor in, a descriptor out.
+    [LibraryImport("libc", EntryPoint = "dup")]
+    private static partial int Duplicate(int fd);
+
+    private static void NeedsEpoll() => Assert.SkipUnless(KernelProbe.HasEpoll, "The epoll engine needs Linux on x64 or arm64.");
+
+    [Theory]
+    [InlineData(true, "accept add receive send close")]
+    [InlineData(false, "accept add receive send shutdown receive close")]
+    public async Task A_short_connection_makes_no_call_that_it_could_do_without(bool peerFinished, string expected)
+    {
+        NeedsEpoll();
+        Counting calls = new();
+        await using Rig rig = new(calls, peerFinished);
+        await rig.StartAsync();
+        for (int i = 0; i < Connections; i++)
+        {
+            await rig.ServeOneAsync();
+            Assert.Equal(expected, string.Join(' ', calls.Take()));
+        }
+    }
+
+    [Fact]
+    public async Task Where_user_code_saw_the_descriptor_it_is_taken_out_of_the_set_before_it_is_closed()
+    {
+        NeedsEpoll();
+        Counting calls = new();
+        await using Rig rig = new(calls, peerFinished: true, static _ => { });
+        await rig.StartAsync();
+        await rig.ServeOneAsync();
+        Assert.Equal(["remove", "close"], calls.Take()[^2..]);
+    }
+
+    [Fact]
+    public async Task A_duplicate_that_nobody_told_of_does_not_keep_the_loop_busy()
+    {
+        NeedsEpoll();
+        Counting calls = new() { KeepsDuplicates = true };
+        await using Rig rig = new(calls, peerFinished: false);
+        await rig.StartAsync();
+        int before = calls.Sets;
+        await rig.ServeOneAsync();
+        await UntilAsync(() => calls.Sets > before);
+        calls.KeepsDuplicates = false;
+        foreach (int fd in calls.Duplicates) Syscall.Close(fd);
+        // What was in the set is in the new one: the listener, and whoever wakes the loop.
+        for (int i = 0; i < 3; i++) await rig.ServeOneAsync();
+        Assert.Equal(before + 1, calls.Sets);
+    }
+}
