@@ -19,7 +19,8 @@ namespace Whimbrel;
 /// <list type="number">
 /// <item>One session, one connection or dial attempt: <c>OnConnecting OnConnected (...)* OnDisconnected</c>, or
 /// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins. Between OnConnected
-/// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs.</item>
+/// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs. With TLS it is
+/// <c>OnConnecting OnHandshaking OnHandshaked OnConnected</c>; where the server's factory sees the connection, all but OnHandshaking, behind the handshake.</item>
 /// <item>Never two callbacks at once for one session, never one inside another.</item>
 /// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows.</item>
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
@@ -605,6 +606,16 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
+    /// The socket is connected and TLS begins, before its first byte is sent or read: for accepted and dialled connections after OnConnecting, and, after
+    /// <see cref="UpgradeToTls"/>, between two callbacks. The end points are known. Nothing can be sent yet, but in an upgrade, where it waits
+    /// for the handshake. Close here ends the connection. Not called where the server's factory sees the connection: there the session is made later.
+    /// Its time is not part of <see cref="TlsOptions.HandshakeTimeout"/>. Only classes that override it pay for it.
+    /// </summary>
+    protected virtual void OnHandshaking()
+    {
+    }
+
+    /// <summary>
     /// The TLS handshake is done. Comes right before OnConnected, or, after <see cref="UpgradeToTls"/>, between two callbacks. What is sent here leaves
     /// encrypted, in front of what OnConnected sends. To refuse a peer whose certificate is good but not welcome, close here: before OnConnected the
     /// session was never connected, and its last callback is OnConnectFailed, when what it sent has left.
@@ -723,6 +734,8 @@ public abstract partial class Session : IConnection
 
     internal void SetTls(TlsInfo info) => Volatile.Write(ref _tls, info);
 
+    internal void CallHandshaking() => OnHandshaking();
+
     internal void CallHandshaked() => OnHandshaked(_tls!);
 
     internal void CallConnected() => OnConnected();
@@ -763,6 +776,7 @@ public abstract partial class Session : IConnection
         if (IsOverride((Action<long, long>)OnSent)) hooks |= SessionHooks.Sent;
         if (IsOverride((Action)OnDrained)) hooks |= SessionHooks.Drained;
         if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
+        if (IsOverride((Action)OnHandshaking)) hooks |= SessionHooks.Handshaking;
         s_hooks.AddOrUpdate(GetType(), hooks);
         return hooks;
     }

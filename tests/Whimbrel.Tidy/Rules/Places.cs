@@ -53,4 +53,19 @@ internal static class Places
             }
         }
     }
+
+    // Readers and writers map bytes to events and bytes, so that they can be tested at every cut and used by every session.
+    public static IEnumerable<Finding> OnlyBytes(CodeModel model)
+    {
+        string[] foreign = ["Session", "Connection", "Loop", "Server", "Client", "Socket", "Task", "ValueTask", "Stream", "TimeProvider", "Stopwatch", "UtcNow", "Now", "TickCount64"];
+        foreach (var file in model.Files.Where(f => f.Path.Contains("/Parsing/", StringComparison.Ordinal)))
+        {
+            var meaning = model.For(file);
+            foreach (var name in file.All<SimpleNameSyntax>().Where(n => foreign.Contains(n.Identifier.Text)))
+            {
+                var symbol = meaning.GetSymbolInfo(name).Symbol;
+                if (symbol is INamedTypeSymbol || symbol is { IsStatic: true, ContainingNamespace.Name: "System" or "Diagnostics" }) yield return file.At(name, $"names {name.Identifier.Text}: a reader or writer knows bytes only, time is an argument");
+            }
+        }
+    }
 }

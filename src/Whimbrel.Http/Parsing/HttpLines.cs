@@ -1,0 +1,56 @@
+namespace Whimbrel.Http.Parsing;
+
+/// <summary>Lines and fields: the one scanner for heads, chunks and trailers.</summary>
+internal static class HttpLines
+{
+    /// <summary>
+    /// Where the CR of the CR LF is that ends a line, or -1: more bytes are needed, or a rule was broken.
+    /// </summary>
+    /// <param name="unread">The bytes.</param>
+    /// <param name="scanned">Where to go on; moved behind what need not be looked at again.</param>
+    /// <param name="last">The last place where the CR may be.</param>
+    /// <param name="rule">What was broken.</param>
+    internal static int FindEnd(ReadOnlySpan<byte> unread, ref int scanned, int last, out HttpRule rule)
+    {
+        rule = HttpRule.None;
+        int end = Math.Min(unread.Length, last + 1);
+        int at = scanned < end ? unread[scanned..end].IndexOfAny(HttpBytes.NotInLine) : -1;
+        if (at < 0)
+        {
+            scanned = Math.Max(scanned, end);
+            if (end > last) rule = HttpRule.HeadTooLarge;
+            return -1;
+        }
+
+        at += scanned;
+        scanned = at;
+        if (unread[at] != '\r')
+        {
+            rule = unread[at] == '\n' ? HttpRule.BareLf : HttpRule.ControlCharacter;
+            return -1;
+        }
+
+        if (at + 1 == unread.Length) return -1;
+        if (unread[at + 1] == '\n') return at;
+        rule = HttpRule.BareCr;
+        return -1;
+    }
+
+    /// <summary>Name and value of a field.</summary>
+    /// <param name="line">Not empty, and without a space at its beginning.</param>
+    /// <param name="start">Where the line begins.</param>
+    /// <param name="place">The field.</param>
+    internal static HttpRule Split(ReadOnlySpan<byte> line, int start, out HttpFieldPlace place)
+    {
+        place = default;
+        int colon = line.IndexOfAnyExcept(HttpBytes.Token);
+        if (colon < 0) return HttpRule.NoColon;
+        if (line[colon] != ':') return line[colon] is (byte)' ' or (byte)'\t' ? HttpRule.SpaceInName : HttpRule.BadName;
+        if (colon == 0) return HttpRule.EmptyName;
+        int from = colon + 1, to = line.Length;
+        while (from < to && line[from] is (byte)' ' or (byte)'\t') from++;
+        while (to > from && line[to - 1] is (byte)' ' or (byte)'\t') to--;
+        place = new HttpFieldPlace(start, start + from, to - from, (ushort)colon, KnownFields.Find(line[..colon]));
+        return HttpRule.None;
+    }
+}

@@ -1,0 +1,112 @@
+namespace Whimbrel.Http.Parsing;
+
+// The fields that say where the message goes, where it ends and what becomes of the connection.
+internal sealed partial class HttpReader
+{
+    private bool _saysClose;
+    private bool _saysKeepAlive;
+    private bool _saysUpgrade;
+    private bool _isUnknownExpectation;
+    private bool _isChunked;
+
+    private HttpRule Understand(in HttpFieldPlace place, ReadOnlySpan<byte> value)
+    {
+        switch (place.Field)
+        {
+            case HttpField.Host:
+                if (!HttpBytes.IsAuthority(value)) return IsResponse ? HttpRule.None : HttpRule.BadHost;
+                return HttpRule.None;
+            case HttpField.ContentLength:
+                if (!HttpBytes.TryParseLength(value, out long length)) return HttpRule.BadContentLength;
+                ContentLength = length;
+                return HttpRule.None;
+            case HttpField.TransferEncoding:
+                _isChunked = true;
+                return CheckCoding(value);
+            case HttpField.Connection:
+                ReadConnection(value);
+                return HttpRule.None;
+            case HttpField.Expect:
+                if (!IsResponse) ReadExpect(value);
+                return HttpRule.None;
+            default:
+                return HttpRule.None;
+        }
+    }
+
+    // Exactly chunked. A list of other codings that ends in it is what we do not have; all else leaves the end of the message open.
+    private static HttpRule CheckCoding(ReadOnlySpan<byte> value)
+    {
+        if (HttpBytes.EqualsIgnoreCase(value, "chunked"u8)) return HttpRule.None;
+        int count = 0;
+        bool isChunkedLast = false;
+        if (value.IsEmpty || value[0] == ',' || value[^1] == ',') return HttpRule.BadTransferEncoding;
+        while (HttpBytes.TryNextElement(ref value, out ReadOnlySpan<byte> coding))
+        {
+            if (!HttpBytes.IsToken(coding) || isChunkedLast) return HttpRule.BadTransferEncoding;
+            isChunkedLast = HttpBytes.EqualsIgnoreCase(coding, "chunked"u8);
+            count++;
+        }
+
+        return isChunkedLast && count > 1 ? HttpRule.UnsupportedTransferEncoding : HttpRule.BadTransferEncoding;
+    }
+
+    private void ReadConnection(ReadOnlySpan<byte> value)
+    {
+        while (HttpBytes.TryNextElement(ref value, out ReadOnlySpan<byte> option))
+        {
+            if (HttpBytes.EqualsIgnoreCase(option, "keep-alive"u8)) _saysKeepAlive = true;
+            else if (HttpBytes.EqualsIgnoreCase(option, "close"u8)) _saysClose = true;
+            else if (HttpBytes.EqualsIgnoreCase(option, "upgrade"u8)) _saysUpgrade = true;
+        }
+    }
+
+    private void ReadExpect(ReadOnlySpan<byte> value)
+    {
+        if (!HttpBytes.EqualsIgnoreCase(value, "100-continue"u8)) _isUnknownExpectation = true;
+        else ExpectsContinue = MinorVersion == 1;
+    }
+
+    // ------------------------------------------------------------------ the whole head
+
+    private HttpRule FrameRequest(ReadOnlySpan<byte> unread)
+    {
+        if (_isChunked && MinorVersion == 0) return HttpRule.TransferEncodingIn10;
+        if (_isChunked && ContentLength >= 0) return HttpRule.TwoFramings;
+        int host = IndexOf(HttpField.Host);
+        if (host < 0 && MinorVersion == 1) return HttpRule.MissingHost;
+        if (host >= 0)
+        {
+            ref readonly HttpFieldPlace place = ref _fields[host];
+            Range value = new(place.ValueStart, place.ValueStart + place.ValueLength);
+            if (Authority.Equals(default)) Authority = value;
+            else if (!HttpBytes.EqualsIgnoreCase(unread[Authority], unread[value])) return HttpRule.HostDisagrees;
+        }
+
+        if (_isUnknownExpectation) return HttpRule.UnknownExpectation;
+        Framing = _isChunked ? HttpFraming.Chunked : ContentLength > 0 ? HttpFraming.Length : HttpFraming.None;
+        // Nobody waits for a word before sending nothing.
+        if (Framing == HttpFraming.None) ExpectsContinue = false;
+        return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes ? HttpRule.BodyTooLarge : HttpRule.None;
+    }
+
+    private HttpRule FrameResponse()
+    {
+        if (_isChunked && MinorVersion == 0) return HttpRule.TransferEncodingIn10;
+        if (_isChunked && ContentLength >= 0) return HttpRule.TwoFramings;
+        if (Status is < 200 or 204)
+        {
+            if (_isChunked || ContentLength > 0) return HttpRule.ForbiddenBody;
+            return HttpRule.None;
+        }
+
+        if (Status == 304 || _answersHead) return HttpRule.None;
+        Framing = _isChunked ? HttpFraming.Chunked : ContentLength switch
+        {
+            < 0 => HttpFraming.UntilClose,
+            0 => HttpFraming.None,
+            _ => HttpFraming.Length,
+        };
+        return Framing == HttpFraming.Length && ContentLength > _limits.BodyBytes ? HttpRule.BodyTooLarge : HttpRule.None;
+    }
+}

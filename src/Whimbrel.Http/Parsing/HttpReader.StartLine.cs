@@ -1,0 +1,138 @@
+namespace Whimbrel.Http.Parsing;
+
+// The first line. Offsets are those of the line plus where it began.
+internal sealed partial class HttpReader
+{
+    private const int VersionLength = 8;
+
+    private HttpRule ReadRequestLine(ReadOnlySpan<byte> line)
+    {
+        int space = line.IndexOfAnyExcept(HttpBytes.Token);
+        if (space <= 0 || line[space] != ' ') return HttpRule.BadMethod;
+        Method = At(0, space);
+        Verb = VerbOf(line[..space]);
+
+        // What stands between the first space and the last one is the target: a third space is a byte that may not stand in it.
+        int targetStart = space + 1, versionStart = line.Length - VersionLength;
+        if (versionStart <= targetStart || line[versionStart - 1] != ' ') return HttpRule.BadVersion;
+        HttpRule rule = ReadVersion(line[versionStart..]);
+        if (rule != HttpRule.None) return rule;
+        int targetLength = versionStart - 1 - targetStart;
+        if (targetLength == 0) return HttpRule.BadTarget;
+        Target = At(targetStart, targetLength);
+        return ReadTarget(line.Slice(targetStart, targetLength), targetStart);
+    }
+
+    private HttpRule ReadVersion(ReadOnlySpan<byte> version)
+    {
+        if (!version.StartsWith("HTTP/"u8) || version[6] != '.' || !char.IsAsciiDigit((char)version[5]) || !char.IsAsciiDigit((char)version[7])) return HttpRule.BadVersion;
+        if (version[5] != '1' || version[7] > '1') return HttpRule.UnsupportedVersion;
+        MinorVersion = version[7] - '0';
+        return HttpRule.None;
+    }
+
+    private static HttpVerb VerbOf(ReadOnlySpan<byte> method)
+    {
+        HttpVerb verb = method.Length switch
+        {
+            3 => method[0] == 'G' ? HttpVerb.Get : HttpVerb.Put,
+            4 => method[0] == 'H' ? HttpVerb.Head : HttpVerb.Post,
+            5 => method[0] == 'P' ? HttpVerb.Patch : HttpVerb.Trace,
+            6 => HttpVerb.Delete,
+            7 => method[0] == 'O' ? HttpVerb.Options : HttpVerb.Connect,
+            _ => HttpVerb.Other,
+        };
+        return method.SequenceEqual(NameOf(verb)) ? verb : HttpVerb.Other;
+    }
+
+    /// <summary>The method as it is written; empty for one without a number.</summary>
+    internal static ReadOnlySpan<byte> NameOf(HttpVerb verb) => verb switch
+    {
+        HttpVerb.Get => "GET"u8,
+        HttpVerb.Head => "HEAD"u8,
+        HttpVerb.Post => "POST"u8,
+        HttpVerb.Put => "PUT"u8,
+        HttpVerb.Delete => "DELETE"u8,
+        HttpVerb.Connect => "CONNECT"u8,
+        HttpVerb.Options => "OPTIONS"u8,
+        HttpVerb.Trace => "TRACE"u8,
+        HttpVerb.Patch => "PATCH"u8,
+        _ => default,
+    };
+
+    // ------------------------------------------------------------------ target
+
+    private HttpRule ReadTarget(ReadOnlySpan<byte> target, int start)
+    {
+        if (target[0] == '/' && Verb != HttpVerb.Connect) return ReadPath(target, start);
+        if (Verb == HttpVerb.Connect) return ReadAuthorityForm(target, start);
+        if (target is [(byte)'*']) return Verb == HttpVerb.Options ? HttpRule.None : HttpRule.TargetForm;
+
+        int scheme = SchemeLength(target);
+        if (scheme == 0) return IsOfQueryBytes(target) ? HttpRule.TargetForm : HttpRule.BadTarget;
+        int length = target[scheme..].IndexOfAny((byte)'/', (byte)'?');
+        ReadOnlySpan<byte> authority = length < 0 ? target[scheme..] : target.Slice(scheme, length);
+        if (!HttpBytes.IsAuthority(authority)) return IsOfQueryBytes(authority) ? HttpRule.BadHost : HttpRule.BadTarget;
+        Authority = At(start + scheme, authority.Length);
+        int rest = scheme + authority.Length;
+        return ReadPath(target[rest..], start + rest);
+    }
+
+    private HttpRule ReadAuthorityForm(ReadOnlySpan<byte> target, int start)
+    {
+        if (!HttpBytes.IsAuthority(target, needsPort: true)) return IsOfQueryBytes(target) ? HttpRule.TargetForm : HttpRule.BadTarget;
+        Authority = At(start, target.Length);
+        return HttpRule.None;
+    }
+
+    private static bool IsOfQueryBytes(ReadOnlySpan<byte> target) => !target.ContainsAnyExcept(HttpBytes.Query);
+
+    private static int SchemeLength(ReadOnlySpan<byte> target)
+    {
+        if (target.Length > 7 && HttpBytes.EqualsIgnoreCase(target[..7], "http://"u8)) return 7;
+        return target.Length > 8 && HttpBytes.EqualsIgnoreCase(target[..8], "https://"u8) ? 8 : 0;
+    }
+
+    private HttpRule ReadPath(ReadOnlySpan<byte> path, int start)
+    {
+        int at = 0;
+        while (true)
+        {
+            int next = path[at..].IndexOfAnyExcept(HttpBytes.PlainPath);
+            if (next < 0)
+            {
+                Path = At(start, path.Length);
+                return HttpRule.None;
+            }
+
+            at += next;
+            if (path[at] == '?') break;
+            if (path[at] != '%') return HttpRule.BadTarget;
+            if (path.Length - at < 3 || HttpBytes.HexOf(path[at + 1]) < 0 || HttpBytes.HexOf(path[at + 2]) < 0) return HttpRule.BadPercent;
+            if (path[at + 1] == '0' && path[at + 2] == '0') return HttpRule.BadPercent;
+            HasEncodedPath = true;
+            at += 3;
+        }
+
+        Path = At(start, at);
+        Query = At(start + at + 1, path.Length - at - 1);
+        return IsOfQueryBytes(path[(at + 1)..]) ? HttpRule.None : HttpRule.BadTarget;
+    }
+
+    // ------------------------------------------------------------------ status
+
+    private HttpRule ReadStatusLine(ReadOnlySpan<byte> line)
+    {
+        const int CodeStart = VersionLength + 1, ReasonStart = CodeStart + 4;
+        if (line.Length < VersionLength) return HttpRule.BadVersion;
+        HttpRule rule = ReadVersion(line[..VersionLength]);
+        if (rule != HttpRule.None) return rule;
+        if (line.Length < ReasonStart || line[VersionLength] != ' ' || line[ReasonStart - 1] != ' ') return HttpRule.BadStatusLine;
+        if (!HttpBytes.TryParseLength(line.Slice(CodeStart, 3), out long status) || status is < 100 or > 599) return HttpRule.BadStatusLine;
+        Status = (int)status;
+        Reason = At(ReasonStart, line.Length - ReasonStart);
+        return HttpRule.None;
+    }
+
+    private Range At(int start, int length) => new(_lineStart + start, _lineStart + start + length);
+}

@@ -1,0 +1,210 @@
+using System.Diagnostics;
+using System.Text;
+using Whimbrel.Http.Parsing;
+using Whimbrel.Tests;
+
+namespace Whimbrel.Http.Tests.Parsing;
+
+// Messages from seeds, good ones and such with a few bytes changed: the reader agrees with one that is slow and plain, wherever they
+// are cut, and what the writer wrote is read as it was meant.
+public sealed class ModelTests
+{
+    private static readonly HttpReaderLimits _limits = new(60, 200, 6, 300);
+
+    private static readonly string[] _lines = ["GET / HTTP/1.1", "POST /a/b?c=d HTTP/1.1", "PUT /%41%20 HTTP/1.1", "GET http://h:80/x HTTP/1.1", "OPTIONS * HTTP/1.1", "CONNECT h:80 HTTP/1.1", "GET / HTTP/1.0", "X-Y /z HTTP/1.1", "HEAD https://h?q HTTP/1.1"];
+    private static readonly string[] _fields = ["Host: h:80", "Host: h", "host: [::1]:8", "Content-Length: 3", "content-length: 0", "Content-Length: 12", "Transfer-Encoding: chunked", "Accept: */*", "X:", "Y: a b\tc", "Connection: close", "Expect: 100-continue", "Content-Type: a/b", "Z:   \xE4  ", "TE: trailers"];
+    private static readonly string[] _chunks = ["3\r\nabc\r\n", "1;a=b\r\nx\r\n", "0a\r\n0123456789\r\n", "2;c=\"d \\\" e\"\r\n\r\n\r\n", "1;q\r\n0\r\n"];
+    private static readonly string[] _strange = ["\r", "\n", "\r\n", " ", "\t", "\0", ":", ";", ",", "%", "#", "\x7F", "\xFF", "0", "f", "\"", "=", "/", "HTTP/1.1", "Host: h\r\n", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n", "%00", "\r\n\r\n", "99999999999999999999", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"];
+
+    private static int Runs => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 5_000_000 : 250_000;
+
+    [Fact]
+    public void It_agrees_with_a_plain_reader_about_every_message()
+    {
+        foreach (int seed in Seeds.Some(2))
+        {
+            Random random = new(seed);
+            int[] outcomes = new int[3];
+            for (int run = 0; run < Runs / 2; run++)
+            {
+                string text = SomeMessages(random);
+                PlainReader plain = new(text, _limits);
+                string expected = plain.Read();
+                MessageDriver driver = new(_limits);
+                byte[] bytes = Encoding.Latin1.GetBytes(text);
+                int cut = random.Next(bytes.Length + 1);
+                driver.Feed(bytes.AsSpan(0, cut));
+                driver.Feed(bytes.AsSpan(cut));
+                string outcome = driver.Rule == HttpRule.None ? driver.Outcome : "Refused";
+                if (outcome != expected || !plain.Messages.SequenceEqual(driver.Messages))
+                    Assert.Fail($"seed {seed}, run {run}: {outcome} ({driver.Rule}), expected {expected}, of {Escape(text)}\n{Escape(string.Join('\n', driver.Messages))}\n{Escape(string.Join('\n', plain.Messages))}");
+                outcomes[outcome switch { "Ok" => 0, "Wait" => 1, _ => 2 }]++;
+            }
+
+            Assert.All(outcomes, count => Assert.True(count > Runs / 100, $"one-sided: {string.Join(' ', outcomes)}"));
+        }
+    }
+
+    private static string Escape(string text) => string.Concat(text.Select(c => c switch { '\r' => "\\r", '\n' => "\\n", _ when c is < ' ' or > '~' => $"\\x{(int)c:X2}", _ => c.ToString() }));
+
+    private static string SomeMessages(Random random)
+    {
+        StringBuilder text = new();
+        for (int count = random.Next(1, 3); count > 0; count--) text.Append(SomeMessage(random));
+        for (int changes = random.Next(4) - 1; changes > 0; changes--)
+        {
+            int at = random.Next(text.Length);
+            switch (random.Next(4))
+            {
+                case 0: text.Remove(at, Math.Min(random.Next(1, 4), text.Length - at)); break;
+                case 1: text.Insert(at, _strange[random.Next(_strange.Length)]); break;
+                case 2: text.Length = at; break;
+                default: text[at] = (char)random.Next(256); break;
+            }
+
+            if (text.Length == 0) text.Append('G');
+        }
+
+        return text.ToString();
+    }
+
+    private static string SomeMessage(Random random)
+    {
+        StringBuilder text = new();
+        if (random.Next(10) == 0) text.Append("\r\n");
+        text.Append(_lines[random.Next(random.Next(2) == 0 ? 3 : _lines.Length)]).Append("\r\n");
+        List<string> fields = [.. Enumerable.Range(0, random.Next(4)).Select(_ => _fields[random.Next(_fields.Length)])];
+        if (random.Next(8) > 0 && !fields.Any(f => f.StartsWith("Host", StringComparison.OrdinalIgnoreCase))) fields.Add("Host: h:80");
+        foreach (string field in fields) text.Append(field).Append("\r\n");
+        text.Append("\r\n");
+        if (fields.Contains("Content-Length: 3")) text.Append("a\r\n");
+        if (fields.Contains("Content-Length: 12")) text.Append("GET / HTTP/1");
+        if (!fields.Contains("Transfer-Encoding: chunked")) return text.ToString();
+        for (int chunks = random.Next(4); chunks > 0; chunks--) text.Append(_chunks[random.Next(_chunks.Length)]);
+        return text.Append("0\r\n").Append(random.Next(3) == 0 ? "X-T: 1\r\n" : "").Append("\r\n").ToString();
+    }
+
+    [Fact]
+    public void What_was_written_is_read_as_it_was_meant()
+    {
+        const string TokenLetters = "!#$%&'*+-.^_`|~0189AZaz";
+        foreach (int seed in Seeds.Some(3))
+        {
+            Random random = new(seed);
+            for (int run = 0; run < 5_000; run++)
+            {
+                byte[] room = new byte[4096];
+                HttpWriter writer = new(room);
+                int status = random.Next(200, 600);
+                writer.StatusLine(status);
+                StringBuilder expected = new();
+                for (int fields = random.Next(5); fields > 0; fields--)
+                {
+                    string name = "x" + string.Concat(Enumerable.Range(0, random.Next(9)).Select(_ => TokenLetters[random.Next(TokenLetters.Length)]));
+                    string value = string.Concat(Enumerable.Range(0, random.Next(20)).Select(_ => (char)random.Next(' ', 256)).Where(c => c != '\x7F')).Trim(' ');
+                    writer.Field(Encoding.Latin1.GetBytes(name), Encoding.Latin1.GetBytes(value));
+                    expected.Append('~').Append(name).Append('=').Append(value);
+                }
+
+                string body = new('b', random.Next(50));
+                bool hasBody = status is not (204 or 304);
+                if (hasBody)
+                {
+                    writer.ContentLength(body.Length);
+                    expected.Append("~Content-Length=").Append(body.Length);
+                }
+
+                writer.EndHead();
+                if (hasBody) writer.Body(Encoding.Latin1.GetBytes(body));
+                MessageDriver driver = new(HttpReaderLimits.Default, isResponse: true);
+                driver.Feed(room.AsSpan(0, writer.Length));
+                Assert.Equal("Ok", driver.Outcome);
+                string message = Assert.Single(driver.Messages);
+                Assert.StartsWith($"{status} ", message, StringComparison.Ordinal);
+                Assert.EndsWith($" 1.1{expected}|{(hasBody ? body : "")}|", message, StringComparison.Ordinal);
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ cost
+
+    public static TheoryData<string> Shapes() => ["one long value", "many fields", "byte by byte", "many chunks", "many extensions", "long trailers", "spaces", "many options"];
+
+    [Theory, MemberData(nameof(Shapes)), Trait("Runs", "alone")]
+    public void Twice_the_input_takes_at_most_about_twice_the_time(string shape)
+    {
+        double small = Least(shape, 24_000), large = Least(shape, 48_000);
+        Assert.True(large / small < 2.5, $"{shape}: {large / small:F2} times as long for twice the input");
+    }
+
+    private static double Least(string shape, int bytes)
+    {
+        HttpReaderLimits limits = new(65_000, 65_000, 30_000, long.MaxValue);
+        byte[] text = Encoding.Latin1.GetBytes(Shape(shape, bytes));
+        HttpReader head = new();
+        double least = double.MaxValue;
+        for (int run = 0; run < 60; run++)
+        {
+            long start = Stopwatch.GetTimestamp();
+            for (int again = 0; again < 3; again++) ReadAll(head, limits, text, shape == "byte by byte" ? 1 : text.Length);
+            least = Math.Min(least, Stopwatch.GetElapsedTime(start).TotalMicroseconds);
+        }
+
+        return least;
+    }
+
+    private static string Shape(string shape, int bytes) => shape switch
+    {
+        "one long value" or "byte by byte" => $"GET / HTTP/1.1\r\nHost: h\r\nX: {new string('x', bytes)}\r\n\r\n",
+        "spaces" => $"GET / HTTP/1.1\r\nHost: h\r\nX: {new string(' ', bytes)}\r\n\r\n",
+        "many options" => $"GET / HTTP/1.1\r\nHost: h\r\nConnection: {string.Concat(Enumerable.Repeat("a,", bytes / 2))}\r\n\r\n",
+        "many fields" => $"GET / HTTP/1.1\r\nHost: h\r\n{string.Concat(Enumerable.Repeat("X: y\r\n", bytes / 6))}\r\n",
+        "many chunks" => $"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{string.Concat(Enumerable.Repeat("1\r\nx\r\n", bytes / 6))}0\r\n\r\n",
+        "many extensions" => $"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{string.Concat(Enumerable.Repeat("1;a\r\n \r\n", bytes / 48))}{string.Concat(Enumerable.Repeat("1\r\nx\r\n", bytes / 6))}0\r\n\r\n",
+        _ => $"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: {new string('x', bytes)}\r\n\r\n",
+    };
+
+    private static void ReadAll(HttpReader head, HttpReaderLimits limits, byte[] text, int step)
+    {
+        head.BeginRequest(limits);
+        int length = 0;
+        HttpReading reading;
+        do
+        {
+            length = Math.Min(text.Length, length + step);
+            reading = head.Read(text.AsSpan(0, length));
+        }
+        while (reading == HttpReading.NeedMore && length < text.Length);
+        Assert.True(reading == HttpReading.Done);
+        HttpBodyReader body = new(head, limits);
+        int at = head.HeadLength;
+        do
+        {
+            reading = body.Read(text.AsSpan(at), out int taken);
+            at += taken;
+        }
+        while (reading == HttpReading.Data);
+        Assert.True(reading == HttpReading.Done);
+    }
+
+    [Fact, Trait("Runs", "alone")]
+    public void Reading_and_writing_allocate_nothing()
+    {
+        byte[] text = Encoding.Latin1.GetBytes(Shape("many chunks", 600)), room = new byte[1024];
+        HttpReader head = new();
+        long bytes = Allocated.By(() =>
+        {
+            for (int i = 0; i < 1_000; i++)
+            {
+                ReadAll(head, HttpReaderLimits.Default, text, 100);
+                HttpWriter writer = new(room);
+                writer.StatusLine(200);
+                writer.Field(HttpField.ContentType, "text/plain"u8);
+                writer.ContentLength(2);
+                writer.EndHead();
+                writer.Body("ok"u8);
+            }
+        });
+        Assert.Equal(0, bytes);
+    }
+}
