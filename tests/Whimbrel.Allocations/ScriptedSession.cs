@@ -9,6 +9,10 @@ internal sealed class ScriptedSession(ScriptedSession.Unread onUnread, Action<Sc
 
     internal void Gate(BroadcastGate gate) => BroadcastGate = gate;
 
+    internal BodyStream Begin() => StartBody();
+
+    internal int Offer(ReadOnlySpan<byte> data) => OfferBody(data);
+
     protected override void OnConnected() => onConnected?.Invoke(this);
 
     protected override int OnUnread(ReadOnlySpan<byte> unread) => onUnread(this, unread);

@@ -161,7 +161,7 @@ internal sealed partial class Connection
 
     private void AfterOffer(int taken)
     {
-        if (taken == 0 && _unread.Length >= _shard.Options.UnreadLimitBytes)
+        if (taken == 0 && _unread.Length >= _shard.Options.UnreadLimitBytes && (_gate & ReceiveGate.Reader) == 0)
         {
             Fail(new CloseReason(CloseCause.UnreadLimit));
             return;
@@ -280,6 +280,21 @@ internal sealed partial class Connection
     }
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
+
+    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="OfferAgain"/>.</summary>
+    internal void HoldForReader()
+    {
+        if (_state == ConnectionState.Open) Shut(ReceiveGate.Reader);
+    }
+
+    /// <summary>What is unread comes again, also what the running callback leaves.</summary>
+    internal void OfferAgain()
+    {
+        if (_state != ConnectionState.Open) return;
+        _gate &= ~ReceiveGate.Reader;
+        _offerPending = true;
+        Loop.Schedule(this);
+    }
 
     internal void HoldForMailbox()
     {

@@ -86,13 +86,8 @@ internal sealed partial class Connection : Resident
         _queue.Foreign.Begin(Generation, isClosed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
-        GiveStrand(session);
-        if (!IsNewcomer) Loop.Engine.SessionBegan(session);
-    }
-
-    private void GiveStrand(Session session)
-    {
-        if (_shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
+        if (shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
+        Loop.Engine.SessionBegan(session);
     }
 
     /// <summary>
@@ -104,25 +99,16 @@ internal sealed partial class Connection : Resident
         _holdsSocket = accepted is not null && _state == ConnectionState.Connecting;
         if (_holdsSocket) AdoptedSocket = accepted.GetValueOrDefault();
         else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
-        if (IsNewcomer || SayConnecting()) ConnectingReturned();
-    }
-
-    /// <summary>Its session is made when the handshake is done.</summary>
-    private bool IsNewcomer => _session is Newcomer;
-
-    /// <summary>OnConnecting. False on the pool: <see cref="StrandConnecting"/> goes on when it has returned.</summary>
-    private bool SayConnecting()
-    {
         if (_strand is { } strand)
         {
             strand.PostConnecting();
-            return false;
+            return;
         }
 
         Call("OnConnecting", static session => session.CallConnecting());
-        if (_state is ConnectionState.Connecting or ConnectionState.Handshaking) _shard.Host.SessionBegan(_session);
+        if (_state == ConnectionState.Connecting) _shard.Host.SessionBegan(_session);
         AfterCallback();
-        return true;
+        ConnectingReturned();
     }
 
     private void ConnectingReturned()
@@ -254,6 +240,7 @@ internal sealed partial class Connection : Resident
         _next = null;
         CancelSessionTimers();
         _atLeast = 0;
+        _gate &= ~ReceiveGate.Reader;
         // First, so that whatever the old session does in its last callback does not reach the connection any more: it
         // has its end, and must not get a second one (contract 1).
         old.DetachForHandOver();

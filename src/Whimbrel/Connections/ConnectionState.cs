@@ -36,7 +36,7 @@ internal enum ConnectionState : byte
 
 /// <summary>Why a connection is not being read. Reading is on when no bit is set (contract 10).</summary>
 [Flags]
-internal enum ReceiveGate : byte
+internal enum ReceiveGate : ushort
 {
     None = 0,
     User = 1,
@@ -54,4 +54,7 @@ internal enum ReceiveGate : byte
 
     /// <summary>The session hands over, and what was posted to it runs first (contract 18).</summary>
     HandOver = 64,
+
+    /// <summary>Whoever reads a body of the session has not asked for more.</summary>
+    Reader = 128,
 }

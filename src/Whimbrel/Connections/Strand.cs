@@ -87,6 +87,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
         /// <summary>From the call of UpgradeToTls on; ends behind OnHandshaked.</summary>
         Upgrade = 8,
+
+        /// <summary>Whoever reads a body of the session has not asked for more.</summary>
+        Reader = 16,
     }
 
     private enum Step : byte
@@ -138,8 +141,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void PostConnecting() => Post(new StrandEvent(StrandEventKind.Connecting, null, null));
 
     internal void PostConnected(Session session) => Post(new StrandEvent(StrandEventKind.Connected, null, null), session);
-
-    internal void PostHandshaking() => Post(new StrandEvent(StrandEventKind.Handshaking, null, null));
 
     internal void PostHandshaked(TlsInfo info) => Post(new StrandEvent(StrandEventKind.Handshaked, info, null));
 
@@ -328,6 +329,20 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>The send queue has drained. Loop's thread.</summary>
     internal void ReleaseBackPressure() => Release(Holds.BackPressure);
 
+    /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="OfferAgain"/>.</summary>
+    internal void HoldForReader() => Hold(Holds.Reader);
+
+    /// <summary>What is unread comes again, also what the running callback leaves. On the strand.</summary>
+    internal void OfferAgain()
+    {
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            _holds &= ~Holds.Reader;
+            _offerPending = true;
+        }
+    }
+
     private void Hold(Holds reason)
     {
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
@@ -426,7 +441,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         {
             StrandEventKind.Connecting => "OnConnecting",
             StrandEventKind.Connected or StrandEventKind.HandedOver => "OnConnected",
-            StrandEventKind.Handshaking => "OnHandshaking",
             StrandEventKind.Handshaked => "OnHandshaked",
             StrandEventKind.Timer => "OnTimer",
             StrandEventKind.ServerStopping => "OnServerStopping",
@@ -512,10 +526,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 _host.SessionConnected(_session);
                 if (thrown is not null) FailWith(thrown);
                 else CallReturned();
-                break;
-            case StrandEventKind.Handshaking:
-                if (!_isEnded) Call(static (s, _) => s.CallHandshaking());
-                _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandHandshaking((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
                 break;
             case StrandEventKind.Handshaked:
                 if (!_isEnded) Call(static (s, _) => s.CallHandshaked());
@@ -717,7 +727,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     private void CheckUnreadLimit(int taken)
     {
-        if (taken == 0 && _unread.Length >= _host.Options.UnreadLimitBytes) AbortWith(new CloseReason(CloseCause.UnreadLimit));
+        if (taken == 0 && _unread.Length >= _host.Options.UnreadLimitBytes && (_holds & Holds.Reader) == 0) AbortWith(new CloseReason(CloseCause.UnreadLimit));
     }
 
     private void RunFinish()
@@ -779,7 +789,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         if (wasConnected) Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
-        if (!_isSwitching) Release(Holds.HandOver);
+        if (!_isSwitching) Release(Holds.HandOver | Holds.Reader);
     }
 
     private void SayDisconnecting(CloseReason reason)

@@ -5,7 +5,6 @@ internal enum StrandEventKind : byte
 {
     Connecting,
     Connected,
-    Handshaking,
     Handshaked,
     Upgrading,
     Timer,

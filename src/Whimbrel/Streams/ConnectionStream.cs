@@ -75,6 +75,20 @@ public sealed class ConnectionStream : Stream
         return _ => new StreamSession(handler);
     }
 
+    /// <summary>
+    /// Takes the connection of a session over for good, unread bytes included, by a hand-over (contract 15): call it in a callback of the
+    /// session, on the loop. Completes when the hand-over has happened, after the session's OnDisconnected; what is sent by the session before stays in front.
+    /// With callbacks on the pool it throws; a stream that ends, of a session that goes on, is <see cref="Session.StartBody"/>.
+    /// </summary>
+    /// <param name="session">Who gives its connection away.</param>
+    /// <returns>The stream. Fails with <see cref="NetworkException"/> when the connection ends before, or is closed by the same callback.</returns>
+    /// <exception cref="InvalidOperationException">The session has a body, no connection, is ending, or its callbacks run on the pool; or this is another thread.</exception>
+    public static ValueTask<ConnectionStream> TakeOverAsync(Session session)
+    {
+        ArgumentNullException.ThrowIfNull(session);
+        return StreamSession.TakeOver(session);
+    }
+
     // ------------------------------------------------------------------ the connection
 
     /// <summary>Number of the connection, unique in the process.</summary>
@@ -342,20 +356,14 @@ public sealed class ConnectionStream : Stream
     public override int ReadTimeout
     {
         get => _readTimeoutMs;
-        set => _readTimeoutMs = CheckTimeout(value, nameof(ReadTimeout));
+        set => _readTimeoutMs = BodyStream.CheckTimeout(value, nameof(ReadTimeout));
     }
 
     /// <summary>Longest time that a synchronous write waits for room, in milliseconds; then it throws with category <see cref="ErrorCategory.Timeout"/>, and ends as a cancelled one does. From 1; -1 (the default) is without limit.</summary>
     public override int WriteTimeout
     {
         get => _writeTimeoutMs;
-        set => _writeTimeoutMs = CheckTimeout(value, nameof(WriteTimeout));
-    }
-
-    private static int CheckTimeout(int valueMs, string name)
-    {
-        if (valueMs is < 1 and not Timeout.Infinite) Throw.OutOfRange(name, valueMs, "1 or more milliseconds, or -1 for no limit");
-        return valueMs;
+        set => _writeTimeoutMs = BodyStream.CheckTimeout(value, nameof(WriteTimeout));
     }
 
     /// <summary>A stream of a connection has no length.</summary>

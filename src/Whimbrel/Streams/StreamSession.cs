@@ -22,6 +22,7 @@ internal sealed class StreamSession : Session
 
     private readonly Func<ConnectionStream, CancellationToken, Task>? _handler;
     private readonly CancellationTokenSource? _stop;
+    private Completion<ConnectionStream>? _taken;
     private StreamRead? _read;
     private UnreadStore _kept;
     private CancellationTokenRegistration _registration;
@@ -43,6 +44,15 @@ internal sealed class StreamSession : Session
     }
 
     internal ConnectionStream Stream { get; }
+
+    /// <summary>See <see cref="ConnectionStream.TakeOverAsync"/>.</summary>
+    internal static ValueTask<ConnectionStream> TakeOver(Session session)
+    {
+        Completion<ConnectionStream> taken = new(session.Loop.Engine);
+        ValueTask<ConnectionStream> task = taken.Task;
+        session.HandOverTo(new StreamSession(null) { _taken = taken }, new TakeOverIntake(taken));
+        return task;
+    }
 
     /// <summary>Why it ended, or nothing yet. Any thread, once it has ended.</summary>
     internal CloseReason Reason => _hasEnded ? _reason : default;
@@ -232,6 +242,7 @@ internal sealed class StreamSession : Session
 
     protected override void OnConnected()
     {
+        _taken?.SetResult(Stream);
         if (_handler is null) return;
         _handledFor = Connection!.Host;
         _handledFor.HandlerBegan(this);
@@ -239,6 +250,9 @@ internal sealed class StreamSession : Session
         if (Connection!.Host.Options.Scheduling == Scheduling.ThreadPool) Loop.Engine.Offload(static s => _ = ((StreamSession)s!).ServeAsync(), this);
         else _ = ServeAsync();
     }
+
+    /// <summary>It took over before there was a connection, and there was none.</summary>
+    protected override void OnConnectFailed(CloseReason reason) => _taken?.SetException(EndOf("take over", reason));
 
     internal override bool StaysOnLoop => true;
 
@@ -360,7 +374,7 @@ internal sealed class StreamSession : Session
         return EndOf("write", _hasEnded ? _reason : Connection?.EndSoFar ?? default);
     }
 
-    private static NetworkException EndOf(string verb, CloseReason reason)
+    internal static NetworkException EndOf(string verb, CloseReason reason)
     {
         string why = reason.Cause == CloseCause.None ? "this side has finished sending" : reason.ToString();
         return new NetworkException(reason.Error with { Message = $"Cannot {verb}: {why}." }, reason.Exception);

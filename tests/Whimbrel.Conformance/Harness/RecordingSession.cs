@@ -43,9 +43,6 @@ public sealed class RecordingSession : Session
 
     public Action<RecordingSession>? AtConnected { get; set; }
 
-    /// <summary>Also makes it an event, "handshaking".</summary>
-    public Action<RecordingSession>? AtHandshaking { get; set; }
-
     /// <summary>Also makes it an event, "handshaked".</summary>
     public Action<RecordingSession, TlsInfo>? AtHandshaked { get; set; }
 
@@ -165,7 +162,7 @@ public sealed class RecordingSession : Session
         IReadOnlyList<string> events = Events;
         if (events.Count == 0) return;
         // A successor that took over before the connection was open begins with what was still to come.
-        bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaking" or "handshaked" || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
+        bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaked" || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
         Assert.True(beginsWell, $"the first callback was {events[0]}: {Life}");
         int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal) || e.StartsWith("connect failed", StringComparison.Ordinal));
         Assert.True(ends == 1, $"{ends} last callbacks: {Life}");
@@ -193,6 +190,12 @@ public sealed class RecordingSession : Session
 
     public ValueTask<TlsInfo> CallUpgradeAsync(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTlsAsync(options, unread);
 
+    public BodyStream CallStartBody(long skipLimitBytes = 256 * 1024) => StartBody(skipLimitBytes);
+
+    public int CallOfferBody(ReadOnlySpan<byte> data) => OfferBody(data);
+
+    public void CallEndBody(Exception? failure = null) => EndBody(failure);
+
     /// <summary>For what is posted: an event, "posted NAME", and checked as a callback is.</summary>
     public void RunPosted(string name, Action? action = null)
     {
@@ -212,13 +215,6 @@ public sealed class RecordingSession : Session
     {
         using Callback callback = new(this, "connecting");
         AtConnecting?.Invoke(this);
-    }
-
-    protected override void OnHandshaking()
-    {
-        if (Tls is not null) _rig.Violation($"handshaking came after the handshake: {Life}");
-        using Callback callback = new(this, AtHandshaking is null ? null : "handshaking");
-        AtHandshaking?.Invoke(this);
     }
 
     protected override void OnHandshaked(TlsInfo info)

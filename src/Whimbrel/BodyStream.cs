@@ -1,0 +1,362 @@
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel;
+
+/// <summary>
+/// What a session gives to others to read while it keeps its connection (<see cref="Session.StartBody"/>): a <see cref="Stream"/> that ends
+/// where the session says so. Bytes are copied straight from where they were received into the memory of the read that waits; without one they stay
+/// with the connection, and the peer has to wait.
+/// </summary>
+/// <remarks>
+/// <list type="bullet">
+/// <item>Any thread may read. On the session's loop a read costs least. One at a time; a second throws <see cref="InvalidOperationException"/>.</item>
+/// <item>A read of no bytes waits until there are some, or the end. A cancelled or timed-out read loses none.</item>
+/// <item>At the end reads give 0. When the connection ends before, they throw <see cref="NetworkException"/>, an <see cref="IOException"/>,
+/// with the reason.</item>
+/// <item>Dispose says that nobody reads the rest: it is skipped, within the limit of <see cref="Session.StartBody"/>.</item>
+/// <item>Synchronous reads block, up to <see cref="ReadTimeout"/>; on a loop's thread, and in a callback of the session itself, they throw.</item>
+/// </list>
+/// </remarks>
+public sealed class BodyStream : Stream
+{
+    // Whose the read is: nobody's, the reader's while it waits, or of who ends it. Whoever exchanges Waits for Claimed completes it.
+    private const int Idle = 0;
+    private const int Waits = 1;
+    private const int Claimed = 2;
+
+    private static readonly object s_over = new();
+
+    private readonly Session _session;
+    private readonly long _skipLimit;
+    private BodyRead? _read;
+    private int _state;
+    private int _isReading;
+    private int _isDisposed;
+    private int _readTimeoutMs = Timeout.Infinite;
+
+    // Bytes may be unread that nobody took: whoever wants some has to ask. True from the beginning, because the session may have left some.
+    private bool _isBehind = true;
+    private object? _end; // nothing yet, s_over, or the exception
+
+    // ---- the session's thread
+    private int _filled;
+    private bool _isFilling;
+    private long _skipped;
+
+    internal BodyStream(Session session, long skipLimit)
+    {
+        _session = session;
+        _skipLimit = skipLimit;
+        Intake = new Feed(this);
+    }
+
+    internal Intake Intake { get; }
+
+    private Engine Engine => _session.Loop.Engine;
+
+    // ------------------------------------------------------------------ reading, any thread
+
+    /// <summary>Reads what there is, or waits for it. What holds for all reads stands at the class.</summary>
+    /// <param name="buffer">Filled from its start; of length 0 it only waits.</param>
+    /// <param name="cancellationToken">Gives up waiting; no byte is lost.</param>
+    /// <returns>How many bytes; 0 at the end of the body.</returns>
+    public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
+    {
+        if (Volatile.Read(ref _isDisposed) != 0) Throw.Disposed(nameof(BodyStream));
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellationToken);
+        BeginReading();
+        if (Volatile.Read(ref _end) is not { } end) return StartRead(buffer, cancellationToken).Task;
+        EndReading();
+        return end is Exception failure ? ValueTask.FromException<int>(failure) : new(0);
+    }
+
+    /// <inheritdoc/>
+    public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken)
+    {
+        ValidateBufferArguments(buffer, offset, count);
+        return ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+    }
+
+    /// <summary>Reads what there is, or blocks until there is some. Not on a loop's thread, and not in a callback of the session.</summary>
+    /// <param name="buffer">Filled from <paramref name="offset"/>.</param>
+    /// <param name="offset">Where to begin.</param>
+    /// <param name="count">How many bytes at most; 0 only waits.</param>
+    /// <returns>How many bytes; 0 at the end of the body.</returns>
+    public override int Read(byte[] buffer, int offset, int count)
+    {
+        ValidateBufferArguments(buffer, offset, count);
+        if (Volatile.Read(ref _isDisposed) != 0) Throw.Disposed(nameof(BodyStream));
+        if (Loop.Current is not null) Throw.BlocksLoop(nameof(Read));
+        if (Strand.Current is { } strand && strand.Runs(_session)) Throw.State("Read would wait for the next callback of its own session. Await ReadAsync, or read elsewhere.");
+        BeginReading();
+        BodyRead read = StartRead(buffer.AsMemory(offset, count), CancellationToken.None);
+        short version = read.Version;
+        if (read.SignalWhenCompleted() is { } signal && !Engine.Block(signal, TimeSpan.FromMilliseconds(_readTimeoutMs)))
+        {
+            if (TryClaim()) read.SetException(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing of the body was received within {_readTimeoutMs} ms (ReadTimeout). The stream may go on being used.")));
+            Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        }
+
+        return read.GetResult(version);
+    }
+
+    private void BeginReading()
+    {
+        if (Interlocked.Exchange(ref _isReading, 1) == 1) Throw.State("A read is under way on this stream: one read at a time. Await it before the next.");
+    }
+
+    private void EndReading() => Volatile.Write(ref _isReading, 0);
+
+    private BodyRead StartRead(Memory<byte> into, CancellationToken cancellation)
+    {
+        BodyRead read = _read ??= new BodyRead(this);
+        read.Begin(into, cancellation);
+        // Seen by all before this looks whether there is an end, or whether somebody has left bytes: they look the other way round.
+        Interlocked.Exchange(ref _state, Waits);
+        if (Volatile.Read(ref _end) is not null)
+        {
+            if (TryClaim()) Conclude();
+            return read;
+        }
+
+        read.Watch();
+        AskForMore();
+        return read;
+    }
+
+    /// <summary>The reader has its result.</summary>
+    private void ReadConsumed()
+    {
+        Volatile.Write(ref _state, Idle);
+        EndReading();
+    }
+
+    private void AskForMore()
+    {
+        if (Interlocked.Exchange(ref _isBehind, false)) _session.OfferAgain();
+    }
+
+    private bool TryClaim() => Interlocked.CompareExchange(ref _state, Claimed, Waits) == Waits;
+
+    private void Cancel(CancellationToken cancellation)
+    {
+        if (cancellation.IsCancellationRequested && TryClaim()) _read!.SetException(new OperationCanceledException(cancellation));
+    }
+
+    // ------------------------------------------------------------------ the session's side, on its thread
+
+    /// <summary>The last offer was not taken whole, and nobody has asked since: what is left is for a reader that is still to come.</summary>
+    internal bool HasRefused { get; private set; }
+
+    internal int Offer(ReadOnlySpan<byte> data)
+    {
+        int taken = TakeFrom(data);
+        HasRefused = taken < data.Length;
+        return taken;
+    }
+
+    private int TakeFrom(ReadOnlySpan<byte> data)
+    {
+        int taken = 0;
+        while (taken < data.Length)
+        {
+            if (Volatile.Read(ref _isDisposed) != 0) return taken + Skip(data.Length - taken);
+            if (_isFilling || TryClaim())
+            {
+                taken += Fill(data[taken..]);
+                continue;
+            }
+
+            if (_isBehind) return taken;
+            // A reader that waits from now on asks; one that began to wait a moment ago has not, and is seen here.
+            Interlocked.Exchange(ref _isBehind, true);
+        }
+
+        return taken;
+    }
+
+    private int Fill(ReadOnlySpan<byte> data)
+    {
+        Span<byte> into;
+        try
+        {
+            into = _read!.Into.Span;
+        }
+        catch (Exception e)
+        {
+            // The memory of a read is the user's, and may throw: then the read has failed, and the bytes are for the next.
+            _isFilling = false;
+            _filled = 0;
+            _read!.SetException(e);
+            return 0;
+        }
+
+        int count = Math.Min(into.Length - _filled, data.Length);
+        data[..count].CopyTo(into[_filled..]);
+        _filled += count;
+        _isFilling = _filled < into.Length;
+        if (!_isFilling) Filled();
+        return count;
+    }
+
+    private void Filled()
+    {
+        int count = _filled;
+        _isFilling = false;
+        _filled = 0;
+        _read!.SetResult(count);
+    }
+
+    private int Skip(int count)
+    {
+        if (_isFilling) Filled();
+        _skipped += count;
+        if (_skipped > _skipLimit) _session.Close();
+        return count;
+    }
+
+    /// <summary>The session's callback has returned.</summary>
+    private void Offered(int left)
+    {
+        if (_isFilling) Filled();
+        if (left > 0 && HasRefused) _session.HoldForReader();
+    }
+
+    internal void End(Exception? failure)
+    {
+        Interlocked.Exchange(ref _end, failure ?? s_over);
+        if (_isFilling) Filled();
+        else if (TryClaim()) Conclude();
+    }
+
+    private void Conclude()
+    {
+        if (_end is Exception failure) _read!.SetException(failure);
+        else _read!.SetResult(0);
+    }
+
+    // ------------------------------------------------------------------ the end
+
+    /// <summary>Nobody reads the rest: it is skipped when it comes. Never blocks, so any thread.</summary>
+    /// <param name="disposing">True from <see cref="IDisposable.Dispose"/>.</param>
+    protected override void Dispose(bool disposing)
+    {
+        if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0 && Volatile.Read(ref _end) is null)
+        {
+            if (TryClaim()) _read!.SetException(new ObjectDisposedException(nameof(BodyStream)));
+            _session.OfferAgain();
+        }
+
+        base.Dispose(disposing);
+    }
+
+    // ------------------------------------------------------------------ what a stream is asked for
+
+    /// <inheritdoc/>
+    public override bool CanRead => Volatile.Read(ref _isDisposed) == 0;
+
+    /// <summary>False: what is sent goes through the session.</summary>
+    public override bool CanWrite => false;
+
+    /// <inheritdoc/>
+    public override bool CanSeek => false;
+
+    /// <inheritdoc/>
+    public override bool CanTimeout => true;
+
+    /// <summary>Longest time that a synchronous read waits for its first byte, in milliseconds; then it throws with category <see cref="ErrorCategory.Timeout"/>, and the stream goes on. From 1; -1 (the default) is without limit.</summary>
+    public override int ReadTimeout
+    {
+        get => _readTimeoutMs;
+        set => _readTimeoutMs = CheckTimeout(value, nameof(ReadTimeout));
+    }
+
+    internal static int CheckTimeout(int valueMs, string name)
+    {
+        if (valueMs is < 1 and not Timeout.Infinite) Throw.OutOfRange(name, valueMs, "1 or more milliseconds, or -1 for no limit");
+        return valueMs;
+    }
+
+    /// <summary>A body has no length: its protocol may know one.</summary>
+    public override long Length => throw NoSeeking();
+
+    /// <summary>A body has no position.</summary>
+    public override long Position
+    {
+        get => throw NoSeeking();
+        set => throw NoSeeking();
+    }
+
+    /// <summary>Nothing to do.</summary>
+    public override void Flush()
+    {
+    }
+
+    /// <inheritdoc/>
+    public override long Seek(long offset, SeekOrigin origin) => throw NoSeeking();
+
+    /// <inheritdoc/>
+    public override void SetLength(long value) => throw NoSeeking();
+
+    /// <summary>A body is only read.</summary>
+    /// <param name="buffer">Not looked at.</param>
+    /// <param name="offset">Not looked at.</param>
+    /// <param name="count">Not looked at.</param>
+    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException("A body can only be read. Send through the session.");
+
+    private static NotSupportedException NoSeeking() => new("A body can only be read, and forwards.");
+
+    /// <summary>The body as its session sees it.</summary>
+    internal sealed class Feed(BodyStream body) : Intake
+    {
+        internal BodyStream Body => body;
+
+        internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnUnread(unread);
+
+        internal override void Offered(Session session, int left) => body.Offered(left);
+
+        internal override void OffersAgain() => body.HasRefused = false;
+
+        internal override void End(CloseReason reason) =>
+            body.End(new NetworkException(reason.Error with { Message = $"Cannot read the rest of the body: {reason}." }, reason.Exception));
+    }
+
+    /// <summary>The one read that may be under way, used again for the next.</summary>
+    private sealed class BodyRead(BodyStream body) : Completion<int>(body.Engine)
+    {
+        private CancellationToken _cancellation;
+        private CancellationTokenRegistration _registration;
+
+        internal Memory<byte> Into { get; private set; }
+
+        internal void Begin(Memory<byte> into, CancellationToken cancellation)
+        {
+            Into = into;
+            _cancellation = cancellation;
+        }
+
+        /// <summary>Registered for this read alone. By the reader, before it has the task: so it is given back after this.</summary>
+        internal void Watch()
+        {
+            if (_cancellation.CanBeCanceled) _registration = _cancellation.UnsafeRegister(static (read, token) => ((BodyRead)read!).Cancel(token), this);
+        }
+
+        private void Cancel(CancellationToken token)
+        {
+            // A late call for a read that has ended: the one that waits now has another token, or none.
+            if (_cancellation == token) body.Cancel(token);
+        }
+
+        private protected override void Consumed()
+        {
+            _registration.Unregister();
+            _registration = default;
+            _cancellation = default;
+            Into = default;
+            Reset();
+            body.ReadConsumed();
+        }
+    }
+}

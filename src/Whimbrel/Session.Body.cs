@@ -1,0 +1,136 @@
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel;
+
+/// <summary>
+/// A part of what is received, read by others as a stream while the session keeps its connection: the body of a request, a message.
+/// The session goes on getting <see cref="OnUnread"/>, finds out which bytes are the body's, and offers them; what the reader does not want
+/// yet it leaves unread, as always, and is held then until the reader wants more.
+/// </summary>
+public abstract partial class Session
+{
+    private Intake? _intake;
+
+    /// <summary>
+    /// Begins a body: bytes of the peer that somebody else reads as a <see cref="Stream"/>, while this session keeps the connection. From
+    /// now on give the bytes of it to <see cref="OfferBody"/>, and say <see cref="EndBody"/> behind the last one. One at a time.
+    /// </summary>
+    /// <remarks>
+    /// A reader that is slow holds the session: nothing is delivered, and the peer has to wait. A reader that disposes the
+    /// stream before its end wants no more: then <see cref="OfferBody"/> takes what it is offered and throws it away, up to the limit, and the connection
+    /// can go on being used. When the session ends first, reads throw with its reason. The session's thread only.
+    /// </remarks>
+    /// <param name="skipLimitBytes">Bytes thrown away for a reader that wants no more; with one more the session closes. 0 closes at the first. Default 256 KiB.</param>
+    /// <exception cref="InvalidOperationException">There is a body already, or the session is ending.</exception>
+    protected BodyStream StartBody(long skipLimitBytes = 256 * 1024)
+    {
+        if (skipLimitBytes < 0) Throw.OutOfRange(nameof(skipLimitBytes), skipLimitBytes, "0 or more");
+        CheckIntake(nameof(StartBody));
+        BodyStream body = new(this, skipLimitBytes);
+        _intake = body.Intake;
+        return body;
+    }
+
+    /// <summary>
+    /// Offers the next bytes of the body. They go into the memory of the read that waits; without one nothing is taken. Leave unread what was
+    /// not taken: it comes again when the reader wants more. The session's thread only.
+    /// </summary>
+    /// <param name="data">Bytes of the body alone, without what the protocol puts around them. Several calls in one callback may fill one read.</param>
+    /// <returns>How many were taken, from the start.</returns>
+    /// <exception cref="InvalidOperationException">There is no body.</exception>
+    protected int OfferBody(ReadOnlySpan<byte> data) => Body(nameof(OfferBody)).Offer(data);
+
+    /// <summary>The body is over: its reader comes to the end, or, with an exception, gets that. The session's thread only.</summary>
+    /// <param name="failure">Why there is no more, when it is not the end: what the reader's next read throws. An <see cref="IOException"/> is what readers of streams expect.</param>
+    /// <exception cref="InvalidOperationException">There is no body.</exception>
+    protected void EndBody(Exception? failure = null)
+    {
+        BodyStream body = Body(nameof(EndBody));
+        // It was held for a reader that does not come any more.
+        if (body.HasRefused) OfferAgain();
+        _intake = null;
+        body.End(failure);
+    }
+
+    private BodyStream Body(string member)
+    {
+        if (_intake is not BodyStream.Feed feed)
+        {
+            Throw.State($"{member} wants a body that was begun with StartBody and has not ended.");
+            return null;
+        }
+
+        return feed.Body;
+    }
+
+    /// <summary>On the session's thread, and it has none yet.</summary>
+    private void CheckIntake(string member)
+    {
+        if (RunningStrand is null)
+        {
+            if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+            StrandHere(connection, member);
+        }
+
+        if (_isEnding) Throw.State("The session is ending, or has ended: nothing more is received.");
+        if (_intake is not null) Throw.State("The session has a body that has not ended.");
+    }
+
+    /// <summary>A hand-over that is watched: <paramref name="until"/> hears of the end, also of the one that is not the hand-over's.</summary>
+    internal void HandOverTo(Session next, Intake until)
+    {
+        CheckIntake(nameof(HandOver));
+        HandOver(next);
+        _intake = until;
+    }
+
+    internal int CallUnread(ReadOnlySpan<byte> unread)
+    {
+        int taken = _intake is { } intake ? intake.Take(this, unread) : OnUnread(unread);
+        // Not the one of above: the callback may have ended one body and begun the next.
+        _intake?.Offered(this, unread.Length - taken);
+        return taken;
+    }
+
+    internal int CallOnUnread(ReadOnlySpan<byte> unread) => OnUnread(unread);
+
+    private void EndIntake(CloseReason reason)
+    {
+        if (_intake is not { } intake) return;
+        _intake = null;
+        intake.End(reason);
+    }
+
+    /// <summary>Nothing is delivered until <see cref="OfferAgain"/>. Inside a callback.</summary>
+    internal void HoldForReader()
+    {
+        if (RunningStrand is { } strand) strand.HoldForReader();
+        else if (_connection is { } connection && connection.Generation == _generation) connection.HoldForReader();
+    }
+
+    /// <summary>The reader wants more: what is unread comes again, or it is skipped. Any thread. After the end nothing happens.</summary>
+    internal void OfferAgain()
+    {
+        if (RunningStrand is { } strand)
+        {
+            _intake?.OffersAgain();
+            strand.OfferAgain();
+        }
+        else if (_connection is not { } connection)
+        {
+            // It has ended, or was handed over.
+        }
+        else if (connection.Strand is not null || !connection.Loop.IsCurrent)
+        {
+            PostCall(s_offerAgain, this);
+        }
+        else if (connection.Generation == _generation)
+        {
+            _intake?.OffersAgain();
+            connection.OfferAgain();
+        }
+    }
+
+    private static readonly Action<object?> s_offerAgain = static session => ((Session)session!).OfferAgain();
+}

@@ -1,0 +1,22 @@
+using Whimbrel.Engines;
+
+namespace Whimbrel.Streams;
+
+/// <summary>A session gives its connection to a stream. When it ends by anything else first, whoever waits for the stream is told.</summary>
+internal sealed class TakeOverIntake(Completion<ConnectionStream> taken) : Intake
+{
+    internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnUnread(unread);
+
+    internal override void Offered(Session session, int left)
+    {
+    }
+
+    internal override void OffersAgain()
+    {
+    }
+
+    internal override void End(CloseReason reason)
+    {
+        if (reason.Cause != CloseCause.HandedOver) taken.SetException(StreamSession.EndOf("take over", reason));
+    }
+}
