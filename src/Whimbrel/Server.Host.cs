@@ -247,29 +247,47 @@ public partial class Server
 
         internal void Begin(Loop loop, RawSocket socket, PeerAddress peer, EndPoint local)
         {
-            Session session;
-            loop.EnterWork("The factory of the server", (object?)_owner._factory ?? _owner._contextFactory);
-            try
+            Exception? thrown = null;
+            // A factory that looks at the connection is asked when there is all to see.
+            Session? session = Tls is not null && _owner._factory is null ? new Newcomer() : CallFactory(loop, local, peer.ToEndPoint(), null, out thrown);
+            if (session is null)
             {
-                session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()));
-                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
-            }
-            catch (Exception e)
-            {
-                TellThrown("The factory of the server", e);
                 loop.Discard(socket);
+                TellConnectFailed(new SessionContext(_owner, null, loop, local, peer.ToEndPoint()), new CloseReason(CloseCause.UserException, 0, thrown));
                 LeaveOne();
                 return;
-            }
-            finally
-            {
-                loop.LeaveWork();
             }
 
             Connection connection = loop.TakeConnection();
             connection.Begin(ShardOf(loop), session, Engine.NextConnectionId(), local, peer);
             if (_isAborting) session.CloseWith(new CloseReason(CloseCause.ServerStopped));
             connection.Connecting(socket);
+        }
+
+        internal override Session? MakeSession(Newcomer newcomer, TlsInfo tls, out Exception? thrown) =>
+            CallFactory(newcomer.Loop, newcomer.LocalEndPoint, newcomer.RemoteEndPoint, tls, out thrown);
+
+        /// <summary>The user's factory, fenced. Null when it threw, or gave no new session.</summary>
+        private Session? CallFactory(Loop loop, EndPoint? local, EndPoint? remote, TlsInfo? tls, out Exception? thrown)
+        {
+            thrown = null;
+            loop.EnterWork("The factory of the server", (object?)_owner._factory ?? _owner._contextFactory);
+            try
+            {
+                Session session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, remote, tls));
+                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
+                return session;
+            }
+            catch (Exception e)
+            {
+                thrown = e;
+                TellThrown("The factory of the server", e);
+                return null;
+            }
+            finally
+            {
+                loop.LeaveWork();
+            }
         }
 
         internal override void SessionBegan(Session session) => Tell(session, static (owner, s) => owner.OnConnecting(s));
@@ -347,8 +365,11 @@ public partial class Server
         internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected)
         {
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
+            else if (session is Newcomer) TellConnectFailed(new SessionContext(_owner, null, session.Loop, session.LocalEndPoint, session.RemoteEndPoint, session.Tls), reason);
             LeaveOne();
         }
+
+        private void TellConnectFailed(SessionContext connection, CloseReason reason) => Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));
 
         /// <summary>Runs one event of the server, fenced.</summary>
         internal void Tell<T>(T argument, Action<Server, T> call)

@@ -37,7 +37,11 @@ public partial class Server : IAsyncDisposable
         _factory = factory;
     }
 
-    /// <summary>Makes a server whose factory sees the connection; nothing is opened before <see cref="StartAsync(CancellationToken)"/>.</summary>
+    /// <summary>
+    /// Makes a server whose factory sees the connection; nothing is opened before <see cref="StartAsync(CancellationToken)"/>. With
+    /// <see cref="ServerOptions.Tls"/> the factory is called when the handshake is done (<see cref="SessionContext.Tls"/>), so that it can choose by
+    /// application protocol, name or certificate; a connection that ends before has no session, and <see cref="OnConnectFailed"/> tells.
+    /// </summary>
     /// <param name="options">Copied and validated at start.</param>
     /// <param name="factory">Makes the session of an accepted connection, on the connection's loop. If it throws, that connection is closed.</param>
     public Server(ServerOptions options, Func<SessionContext, Session> factory)
@@ -593,6 +597,16 @@ public partial class Server : IAsyncDisposable
     /// <param name="session">The session.</param>
     /// <param name="reason">Why.</param>
     protected virtual void OnDisconnected(Session session, CloseReason reason)
+    {
+    }
+
+    /// <summary>
+    /// An accepted connection ended before it had a session: the factory threw; or, with TLS and a factory that sees the connection, the handshake
+    /// failed or the server stopped. (Of one that has a session the session is told.) On its loop.
+    /// </summary>
+    /// <param name="connection">As the factory would have seen it; with <see cref="SessionContext.Tls"/> where the handshake had been done.</param>
+    /// <param name="reason">Why.</param>
+    protected virtual void OnConnectFailed(SessionContext connection, CloseReason reason)
     {
     }
 

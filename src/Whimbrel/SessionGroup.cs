@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.Runtime.CompilerServices;
 using System.Text;
 using Whimbrel.Buffers;
@@ -19,6 +20,9 @@ namespace Whimbrel;
 /// </remarks>
 public class SessionGroup
 {
+    /// <summary>Classes of members that there may be: 0 up to 15.</summary>
+    internal const int MemberClasses = 16;
+
     private readonly Lock _gate = new();
     private readonly bool _isHost;
     private GroupShard[] _shards = [];
@@ -26,6 +30,7 @@ public class SessionGroup
 
     // What makes it last in a directory: its members, and the joins under way to them. With the two flags under the gate.
     private int _holds;
+    private int[]? _holdsOfClass; // of those above 0, once there is one
     private NamedGroups? _directory;
     private bool _isListed;
     private bool _isKept;
@@ -63,15 +68,24 @@ public class SessionGroup
 
     /// <summary>Adds a session. Nothing happens when it is a member already, is not connected yet, or has ended.</summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
-    public void Join(Session session)
+    public void Join(Session session) => Join(session, 0);
+
+    /// <summary>
+    /// The same as a member of a class, for broadcasts that have a form for each of them
+    /// (<see cref="Broadcast{TState}(TState, BroadcastEncoder{TState}, Session)"/>). To change it, leave and join.
+    /// </summary>
+    /// <param name="session">A connected session of any server, client or engine.</param>
+    /// <param name="memberClass">0 up to 15: whatever the protocol means by it. 0 is that of <see cref="Join(Session)"/> and of <see cref="Server.Sessions"/>.</param>
+    public void Join(Session session, int memberClass)
     {
         CheckChange(session);
+        if ((uint)memberClass >= MemberClasses) Throw.OutOfRange(nameof(memberClass), memberClass, $"between 0 and {MemberClasses - 1}");
         if (session.Connection is not { } connection) return;
-        // Held from here on: between this call and the loop's turn nobody else's leave drops the group.
-        SessionGroup group = Hold();
+        // Held from here on: between this call and the loop's turn nobody else's leave drops the group, and broadcasts are written for this class.
+        SessionGroup group = Hold(memberClass);
         GroupShard shard = group.ShardOf(connection.Loop);
-        if (connection.Loop.IsCurrent) shard.DrainJoin(connection, session.Generation);
-        else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard)) group.Release();
+        if (connection.Loop.IsCurrent) shard.DrainJoin(connection, session.Generation, memberClass);
+        else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard, memberClass == 0 ? null : memberClass)) group.Release(memberClass);
     }
 
     /// <summary>Removes a session. Nothing happens when it is no member.</summary>
@@ -157,7 +171,7 @@ public class SessionGroup
     /// a loop that has ended has no members, and counts for nothing.
     /// </returns>
     [OverloadResolutionPriority(1)]
-    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => Broadcast(data, except, null);
+    public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => SendToAll(new BroadcastData(data), except, null);
 
     /// <summary>Sends the bytes to the members that match; in all else the same.</summary>
     /// <param name="data">What to send. Free to be reused at once.</param>
@@ -168,12 +182,79 @@ public class SessionGroup
     public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate)
     {
         ArgumentNullException.ThrowIfNull(predicate);
-        return Broadcast(data, null, predicate);
+        return SendToAll(new BroadcastData(data), null, predicate);
     }
 
-    private SendResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate)
+    /// <summary>
+    /// Sends a message that has a form for each class of members (<see cref="Join(Session, int)"/>): the encoder is called on this thread,
+    /// inside this call, once for each class that has members, and the members of a class share what it wrote. In all else the same as
+    /// with bytes. The forms together are what must find room.
+    /// </summary>
+    /// <remarks>A session that joins meanwhile, in a class that had no member when this was called, does not get it.</remarks>
+    /// <typeparam name="TState">A type of yours; may be a span.</typeparam>
+    /// <param name="state">Handed on to the encoder. Free to be reused when this returns.</param>
+    /// <param name="encoder">Writes one form. What it throws, this throws, and nobody gets anything.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    public SendResult Broadcast<TState>(TState state, BroadcastEncoder<TState> encoder, Session? except = null)
+        where TState : allows ref struct => BroadcastFormed(state, encoder, except, null);
+
+    /// <summary>Sends a message that has a form for each class to the members that match; in all else the same.</summary>
+    /// <typeparam name="TState">A type of yours; may be a span.</typeparam>
+    /// <param name="state">Handed on to the encoder.</param>
+    /// <param name="encoder">Writes one form.</param>
+    /// <param name="predicate">Chooses members, as in the form with bytes.</param>
+    public SendResult Broadcast<TState>(TState state, BroadcastEncoder<TState> encoder, Func<Session, bool> predicate)
+        where TState : allows ref struct
     {
-        if (data.IsEmpty) return SendResult.Queued;
+        ArgumentNullException.ThrowIfNull(predicate);
+        return BroadcastFormed(state, encoder, null, predicate);
+    }
+
+    /// <summary>
+    /// Sends a part of shared bytes; from 16 KiB on without a copy, on no loop and for no member. The caller keeps its reference, whatever the
+    /// result. In all else the same as with bytes.
+    /// </summary>
+    /// <param name="bytes">The bytes.</param>
+    /// <param name="offset">Where those to send begin.</param>
+    /// <param name="length">How many they are.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    public SendResult Broadcast(SharedBytes bytes, int offset, int length, Session? except = null)
+    {
+        BroadcastSource source = SourceOf(bytes, offset, length);
+        using IMemoryOwner<byte> loan = bytes.Lend();
+        return SendToAll(source.Data, except, null);
+    }
+
+    private SendResult BroadcastFormed<TState>(TState state, BroadcastEncoder<TState> encoder, Session? except, Func<Session, bool>? predicate)
+        where TState : allows ref struct
+    {
+        ArgumentNullException.ThrowIfNull(encoder);
+        BroadcastForms forms = BroadcastForms.Take();
+        try
+        {
+            forms.Write(Target.ClassesHeld(), state, encoder);
+            return SendToAll(new BroadcastData(forms.Written.Span, forms.Lengths), except, predicate);
+        }
+        finally
+        {
+            forms.Return();
+        }
+    }
+
+    private static BroadcastSource SourceOf(SharedBytes bytes, int offset, int length)
+    {
+        ArgumentNullException.ThrowIfNull(bytes);
+        ReadOnlyMemory<byte> memory = bytes.Memory;
+        if ((uint)offset > (uint)memory.Length) Throw.OutOfRange(nameof(offset), offset, $"between 0 and {memory.Length}");
+        if ((uint)length > (uint)(memory.Length - offset)) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length - offset}");
+        // A short one is copied as others are, and joins what was broadcast before it.
+        return new BroadcastSource(memory.Slice(offset, length), null, length < Connection.ByReferenceBytes ? null : bytes, offset);
+    }
+
+    private SendResult SendToAll(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
+    {
+        if (data.Length == 0) return SendResult.Queued;
         Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
         if (Reserve(shards, data.Length) is { } full)
@@ -183,6 +264,7 @@ public class SessionGroup
         }
 
         object? extra = predicate ?? (object?)except;
+        if (data.Shared is { } shared && HasOthers(shards)) extra = new SharedBroadcast(shared, extra);
         foreach (GroupShard shard in shards)
         {
             if (shard.Loop.IsCurrent) shard.Broadcast(data, except, predicate);
@@ -190,6 +272,17 @@ public class SessionGroup
         }
 
         return SendResult.Queued;
+    }
+
+    /// <summary>Loops other than the caller's own.</summary>
+    private static bool HasOthers(GroupShard[] shards)
+    {
+        foreach (GroupShard shard in shards)
+        {
+            if (!shard.Loop.IsCurrent) return true;
+        }
+
+        return false;
     }
 
     /// <summary>Room on all loops but the caller's own, which needs none, or on no loop: then it gives the first that had none.</summary>
@@ -247,24 +340,110 @@ public class SessionGroup
         Session? except = null,
         Func<Session, bool>? predicate = null,
         CancellationToken cancellationToken = default) =>
-        SessionOrder.Keep(SessionOrder.Leave(), SendToAllAsync(data, timeout, except, predicate, cancellationToken));
+        SessionOrder.Keep(SessionOrder.Leave(), SendToAllAsync(new BroadcastSource(data), timeout, except, predicate, cancellationToken));
 
-    private async ValueTask<BroadcastResult> SendToAllAsync(ReadOnlyMemory<byte> data, TimeSpan timeout, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    /// <summary>Sends a message that has a form for each class of members to all that match, waiting for room on all loops, and counts. The encoder is called inside this call, as by the other <c>Broadcast</c> with one.</summary>
+    /// <typeparam name="TState">A type of yours; may be a span.</typeparam>
+    /// <param name="state">Handed on to the encoder. Free to be reused when this returns.</param>
+    /// <param name="encoder">Writes one form. What it throws, this throws.</param>
+    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">Gives up waiting: for room, then nobody gets it; or for the counts, when all loops have it.</param>
+    public ValueTask<BroadcastResult> BroadcastAsync<TState>(
+        TState state,
+        BroadcastEncoder<TState> encoder,
+        TimeSpan timeout,
+        Session? except = null,
+        Func<Session, bool>? predicate = null,
+        CancellationToken cancellationToken = default)
+        where TState : allows ref struct
+    {
+        ArgumentNullException.ThrowIfNull(encoder);
+        BroadcastForms forms = BroadcastForms.Take();
+        try
+        {
+            forms.Write(Target.ClassesHeld(), state, encoder);
+        }
+        catch
+        {
+            forms.Return();
+            throw;
+        }
+
+        return SessionOrder.Keep(SessionOrder.Leave(), SendFormsAsync(forms, timeout, except, predicate, cancellationToken));
+    }
+
+    private async ValueTask<BroadcastResult> SendFormsAsync(BroadcastForms forms, TimeSpan timeout, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await SendToAllAsync(new BroadcastSource(forms.Written, forms.Lengths), timeout, except, predicate, cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            forms.Return();
+        }
+    }
+
+    /// <summary>Sends a part of shared bytes to all members that match, waiting for room on all loops, and counts; from 16 KiB on without a copy. The caller keeps its reference, and may give it back at once.</summary>
+    /// <param name="bytes">The bytes.</param>
+    /// <param name="offset">Where those to send begin.</param>
+    /// <param name="length">How many they are.</param>
+    /// <param name="timeout">How long to wait for room; zero only tries, <see cref="Timeout.InfiniteTimeSpan"/> has no limit.</param>
+    /// <param name="except">A session that does not get it, or null.</param>
+    /// <param name="predicate">Chooses members; called on the member's loop. Null takes all.</param>
+    /// <param name="cancellationToken">As above.</param>
+    /// <exception cref="ObjectDisposedException">All references were given back.</exception>
+    public ValueTask<BroadcastResult> BroadcastAsync(
+        SharedBytes bytes,
+        int offset,
+        int length,
+        TimeSpan timeout,
+        Session? except = null,
+        Func<Session, bool>? predicate = null,
+        CancellationToken cancellationToken = default)
+    {
+        BroadcastSource source = SourceOf(bytes, offset, length);
+        IMemoryOwner<byte> loan = bytes.Lend();
+        return SessionOrder.Keep(SessionOrder.Leave(), SendLentAsync(source, loan, timeout, except, predicate, cancellationToken));
+    }
+
+    private async ValueTask<BroadcastResult> SendLentAsync(
+        BroadcastSource source,
+        IMemoryOwner<byte> loan,
+        TimeSpan timeout,
+        Session? except,
+        Func<Session, bool>? predicate,
+        CancellationToken cancellationToken)
+    {
+        try
+        {
+            return await SendToAllAsync(source, timeout, except, predicate, cancellationToken).ConfigureAwait(false);
+        }
+        finally
+        {
+            loan.Dispose();
+        }
+    }
+
+    private async ValueTask<BroadcastResult> SendToAllAsync(BroadcastSource source, TimeSpan timeout, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
     {
         if (timeout < TimeSpan.Zero && timeout != Timeout.InfiniteTimeSpan) Throw.OutOfRange(nameof(timeout), timeout, "zero, positive, or Timeout.InfiniteTimeSpan");
         cancellationToken.ThrowIfCancellationRequested();
-        if (data.IsEmpty) return default;
+        int length = source.Bytes.Length;
+        if (length == 0) return default;
         Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
         long? beganMs = null;
-        while (Reserve(shards, data.Length) is { } full)
+        while (Reserve(shards, length) is { } full)
         {
             long nowMs = full.Loop.Engine.NowMs;
             beganMs ??= nowMs;
             bool isLimited = timeout != Timeout.InfiniteTimeSpan;
             TimeSpan rest = isLimited ? timeout - TimeSpan.FromMilliseconds(nowMs - beganMs.Value) : timeout;
             // A limit that has passed by a millisecond looks like none: what was asked for decides.
-            if ((isLimited && rest <= TimeSpan.Zero) || !await full.Loop.Mailbox.WaitForRoom(data.Length, rest, cancellationToken).ConfigureAwait(false))
+            if ((isLimited && rest <= TimeSpan.Zero) || !await full.Loop.Mailbox.WaitForRoom(length, rest, cancellationToken).ConfigureAwait(false))
             {
                 full.Loop.Engine.CountRefusedBroadcast();
                 return new BroadcastResult(0, 0, SendResult.Full);
@@ -275,18 +454,19 @@ public class SessionGroup
         }
 
         if (shards.Length == 0) return default;
-        return await PostCounted(shards, data, except, predicate, cancellationToken).ConfigureAwait(false);
+        return await PostCounted(shards, source, except, predicate, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Room was reserved.</summary>
-    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, ReadOnlyMemory<byte> data, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
     {
         BroadcastOperation operation = new(shards[0].Loop.Engine, except, predicate);
+        object extra = source.Shared is { } shared ? new SharedBroadcast(shared, operation) : operation;
         foreach (GroupShard shard in shards)
         {
             operation.Expect();
-            if (shard.Loop.IsCurrent) operation.Count(shard.Broadcast(data.Span, except, predicate));
-            else if (!shard.Loop.Mailbox.PostBroadcast(shard, data.Span, operation)) operation.Count(default);
+            if (shard.Loop.IsCurrent) operation.Count(shard.Broadcast(source.Data, except, predicate));
+            else if (!shard.Loop.Mailbox.PostBroadcast(shard, source.Data, extra)) operation.Count(default);
         }
 
         operation.Count(default);
@@ -352,10 +532,10 @@ public class SessionGroup
         if (Interlocked.Increment(ref _count) == 1) Tell(true);
     }
 
-    internal void MemberRemoved()
+    internal void MemberRemoved(int memberClass)
     {
         if (Interlocked.Decrement(ref _count) == 0) Tell(false);
-        Release();
+        Release(memberClass);
     }
 
     private void Tell(bool isOccupied)
@@ -435,7 +615,7 @@ public class SessionGroup
     }
 
     /// <summary>One more hold on the object that has the name, listing this one when there is none. Pairs with <see cref="Release"/>.</summary>
-    private SessionGroup Hold()
+    private SessionGroup Hold(int memberClass)
     {
         SessionGroup group = this;
         while (true)
@@ -448,6 +628,7 @@ public class SessionGroup
                 {
                     if (group._directory is not null) Volatile.Write(ref group._isListed, true);
                     group._holds++;
+                    if (memberClass > 0) (group._holdsOfClass ??= new int[MemberClasses])[memberClass]++;
                     return group;
                 }
             }
@@ -457,13 +638,33 @@ public class SessionGroup
     }
 
     /// <summary>A member has left, or a join came to nothing.</summary>
-    internal void Release()
+    internal void Release(int memberClass)
     {
         if (_isHost) return;
         lock (_gate)
         {
             _holds--;
+            if (memberClass > 0) _holdsOfClass![memberClass]--;
             DropIfUnused();
+        }
+    }
+
+    /// <summary>A bit for each class that somebody is in, or is on its way to.</summary>
+    private int ClassesHeld()
+    {
+        if (_isHost) return Volatile.Read(ref _count) > 0 ? 1 : 0;
+        lock (_gate)
+        {
+            if (_holdsOfClass is not { } holds) return _holds > 0 ? 1 : 0;
+            int classes = 0;
+            int others = 0;
+            for (int i = 1; i < holds.Length; i++)
+            {
+                others += holds[i];
+                if (holds[i] > 0) classes |= 1 << i;
+            }
+
+            return _holds > others ? classes | 1 : classes;
         }
     }
 

@@ -14,4 +14,7 @@ internal enum SessionHooks : byte
 
     /// <summary><c>OnSending</c>.</summary>
     Sending = 4,
+
+    /// <summary><c>OnHandshaking</c>.</summary>
+    Handshaking = 8,
 }

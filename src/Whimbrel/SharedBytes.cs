@@ -15,7 +15,7 @@ public sealed class SharedBytes : IDisposable
 
     private readonly Memory<byte> _memory;
     private readonly IMemoryOwner<byte>? _owner;
-    private readonly Loan _loan;
+    private readonly QueuedLoan _loan;
 
     /// <summary>References of users in the lower half, queued sends in the upper: nobody gives back what is not his.</summary>
     private long _counts = 1;
@@ -27,7 +27,7 @@ public sealed class SharedBytes : IDisposable
         byte[] copy = GC.AllocateUninitializedArray<byte>(bytes.Length, pinned: true);
         bytes.CopyTo(copy);
         _memory = MemoryMarshal.CreateFromPinnedArray(copy, 0, copy.Length);
-        _loan = new Loan(this);
+        _loan = new QueuedLoan(this);
     }
 
     /// <summary>Takes over memory without copying it: it is disposed when the last reference is back and nothing of it is queued, on any thread.</summary>
@@ -40,7 +40,7 @@ public sealed class SharedBytes : IDisposable
         if ((uint)length > (uint)memory.Length) Throw.OutOfRange(nameof(length), length, $"between 0 and {memory.Length}");
         _memory = memory[..length];
         _owner = owner;
-        _loan = new Loan(this);
+        _loan = new QueuedLoan(this);
     }
 
     /// <summary>How many bytes there are.</summary>
@@ -86,6 +86,16 @@ public sealed class SharedBytes : IDisposable
         return _loan;
     }
 
+    /// <summary>One more, while there is one: for each loop of a broadcast.</summary>
+    internal IMemoryOwner<byte> LendMore()
+    {
+        Interlocked.Add(ref _counts, Lending);
+        return _loan;
+    }
+
+    /// <summary>What <see cref="LendMore"/> gave, on its way.</summary>
+    internal IMemoryOwner<byte> Loan => _loan;
+
     private void Take(long what)
     {
         while (true)
@@ -97,7 +107,7 @@ public sealed class SharedBytes : IDisposable
     }
 
     /// <summary>What queues have of it. One object for all of them: each counts once, and gives back once.</summary>
-    private sealed class Loan(SharedBytes bytes) : IMemoryOwner<byte>
+    private sealed class QueuedLoan(SharedBytes bytes) : IMemoryOwner<byte>
     {
         Memory<byte> IMemoryOwner<byte>.Memory => bytes._memory;
 

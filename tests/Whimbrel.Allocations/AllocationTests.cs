@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.Globalization;
 using System.Net.Sockets;
 using System.Runtime.CompilerServices;
@@ -142,27 +143,39 @@ public sealed class AllocationTests
     }
 
     [Theory]
-    [InlineData(false)]
-    [InlineData(true)]
-    public void A_broadcast_allocates_nothing(bool isElsewhere)
+    [InlineData(false, "bytes")]
+    [InlineData(true, "bytes")]
+    [InlineData(false, "forms")]
+    [InlineData(true, "forms")]
+    [InlineData(false, "shared bytes")]
+    [InlineData(true, "shared bytes")]
+    public void A_broadcast_allocates_nothing(bool isElsewhere, string what)
     {
         const int members = 4;
         SessionGroup group = new("all");
-        byte[] message = new byte[200];
+        byte[] message = new byte[what == "shared bytes" ? 20_000 : 200];
+        SharedBytes shared = new(message);
+        Action broadcast = what switch
+        {
+            "forms" => () => group.Broadcast<ReadOnlySpan<byte>>(message, static (bytes, _, output) => output.Write(bytes)),
+            "shared bytes" => () => group.Broadcast(shared, 0, shared.Length),
+            _ => () => group.Broadcast(message),
+        };
         ScriptedSession.Unread onUnread = isElsewhere
             ? static (_, unread) => All(unread)
             : (_, unread) =>
             {
-                group.Broadcast(message);
+                broadcast();
                 return unread.Length;
             };
-        using Rig rig = new("epoll", () => new ScriptedSession(onUnread, group.Join));
+        int joined = 0;
+        using Rig rig = new("epoll", () => new ScriptedSession(onUnread, session => group.Join(session, joined++ % 2)));
         Socket[] clients = [.. Enumerable.Range(0, members).Select(_ => rig.Connect())];
         Assert.True(SpinWait.SpinUntil(() => group.Count == members, LoopMeter.Patience));
         byte[] start = [1];
-        rig.Meter.ExpectNone($"broadcast to {members} from {(isElsewhere ? "another thread" : "the loop")}", Rounds, () =>
+        rig.Meter.ExpectNone($"broadcast of {what} to {members} from {(isElsewhere ? "another thread" : "the loop")}", Rounds, () =>
         {
-            if (isElsewhere) group.Broadcast(message);
+            if (isElsewhere) broadcast();
             else clients[0].Send(start);
             foreach (Socket client in clients) rig.Read(client, message.Length);
         });

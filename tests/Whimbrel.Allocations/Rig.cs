@@ -12,18 +12,22 @@ internal sealed class Rig : IDisposable
     private readonly int _socketBytes;
 
     internal Rig(string engine, Func<Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0, Scheduling scheduling = Scheduling.Inline, TlsOptions? tls = null)
-        : this(engine, _ => factory(), sendLimitBytes, socketBytes, scheduling, tls)
+        : this(engine, options => new Server(options, factory), sendLimitBytes, socketBytes, scheduling, tls)
     {
     }
 
     internal Rig(string engine, Func<SessionContext, Session> factory, int sendLimitBytes = 1024 * 1024, int socketBytes = 0, Scheduling scheduling = Scheduling.Inline, TlsOptions? tls = null)
+        : this(engine, options => new Server(options, factory), sendLimitBytes, socketBytes, scheduling, tls)
+    {
+    }
+
+    private Rig(string engine, Func<ServerOptions, Server> makeServer, int sendLimitBytes, int socketBytes, Scheduling scheduling, TlsOptions? tls)
     {
         _socketBytes = socketBytes;
         if (engine == "uring") Assert.SkipUnless(Whimbrel.Engines.Uring.UringProbe.Here.IsOffered, Whimbrel.Engines.Uring.UringProbe.Here.Reason);
         Engine = new Engine(new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1, BlockedLoopMs = 60_000 });
-        Server = new Server(
-            new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait, SendBufferBytes = socketBytes, Scheduling = scheduling, Tls = tls },
-            factory);
+        Server = makeServer(
+            new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = sendLimitBytes, SlowConsumer = SlowConsumer.Wait, SendBufferBytes = socketBytes, Scheduling = scheduling, Tls = tls });
         Wait(Server.StartAsync().AsTask());
         Meter = new LoopMeter(Engine.GetLoop(0));
     }

@@ -177,8 +177,8 @@ public sealed class MailboxTests
         Assert.True(_mailbox.TryReserveRun(Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)));
         Assert.True(_mailbox.TryReserveRun(1));
         Assert.False(_mailbox.TryReserveRun(1));
-        Assert.True(_mailbox.PostBroadcast(shard, new byte[Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)], null));
-        Assert.True(_mailbox.PostBroadcast(shard, new byte[1], null));
+        Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[Mailbox.RunLimitBytes - 1 - (2 * Mailbox.MessageBytes)]), null));
+        Assert.True(_mailbox.PostBroadcast(shard, new BroadcastData(new byte[1]), null));
         Assert.False(_mailbox.TryReserveRun(1));
         ValueTask<bool> room = _mailbox.WaitForRoom(1, default);
         Assert.False(room.IsCompleted);
@@ -219,7 +219,7 @@ public sealed class MailboxTests
         for (int i = 0; i < 100; i++)
         {
             Assert.True(mailbox.TryReserveRun(2_000));
-            Assert.True(mailbox.PostBroadcast(shard, new byte[2_000], null));
+            Assert.True(mailbox.PostBroadcast(shard, new BroadcastData(new byte[2_000]), null));
         }
 
         // 200,000 bytes: chunks of 64, 64 and 128 KiB, of which a run takes at most 64.
@@ -283,7 +283,7 @@ public sealed class MailboxTests
         Assert.False(_mailbox.PostItem(DataKind.Close, _connection, Nobody));
         Assert.Equal(SendResult.Closed, _mailbox.PostSend(_connection, Nobody, [1], default));
         Assert.True(_mailbox.TryReserveRun(1));
-        Assert.False(_mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), [1], null));
+        Assert.False(_mailbox.PostBroadcast(new SessionGroup().ShardOf(_loop), new BroadcastData([1]), null));
         Assert.Equal(1, runs);
     }
 

@@ -190,7 +190,7 @@ public sealed class RecycledConnectionTests
         engine.RunUntilIdle();
         second.Loop.Post(() => others.ShardOf(second.Loop).DrainLeave(connection, connection.Generation));
         engine.RunUntilIdle();
-        second.Loop.Post(() => others.ShardOf(second.Loop).DrainJoin(connection, late));
+        second.Loop.Post(() => others.ShardOf(second.Loop).DrainJoin(connection, late, 0));
         engine.RunUntilIdle();
         Assert.False(others.ShardOf(second.Loop).Contains(connection));
 

@@ -26,6 +26,8 @@ internal sealed unsafe class BlockPool
     private int _created;
     private Run? _freeRun;
     private int _freeRunCount;
+    private Run? _freeSharedRun;
+    private int _freeSharedRunCount;
     private readonly List<Run> _idleRuns = [];
 
     /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
@@ -126,10 +128,10 @@ internal sealed unsafe class BlockPool
                 NativeMemory.Free(block.Memory);
                 break;
             case BlockKind.Owned:
-                thrown = GiveBack(block);
+                thrown = GiveBack(ref block.Pin, ref block.Owner);
                 break;
             case BlockKind.Run:
-                Release(block.Run!);
+                thrown = Release(block.Run!);
                 block.Run = null;
                 break;
         }
@@ -147,29 +149,29 @@ internal sealed unsafe class BlockPool
     }
 
     /// <summary>Unpins and disposes the user's memory: both are user code.</summary>
-    private static Exception? GiveBack(Block block)
+    private static Exception? GiveBack(ref MemoryHandle pin, ref IMemoryOwner<byte>? owner)
     {
         Exception? thrown = null;
         try
         {
-            block.Pin.Dispose();
+            pin.Dispose();
         }
         catch (Exception e)
         {
             thrown = e;
         }
 
-        block.Pin = default;
+        pin = default;
         try
         {
-            block.Owner!.Dispose();
+            owner!.Dispose();
         }
         catch (Exception e)
         {
             thrown ??= e;
         }
 
-        block.Owner = null;
+        owner = null;
         return thrown;
     }
 
@@ -231,28 +233,69 @@ internal sealed unsafe class BlockPool
         _idleRuns.Clear();
     }
 
-    /// <summary>Gives one reference back.</summary>
-    internal void Release(Run run)
+    /// <summary>
+    /// A full run over the user's memory, pinned, with one reference, the caller's. The user's memory may throw: then nothing was taken.
+    /// With the last reference it is given back.
+    /// </summary>
+    internal Run TakeSharedRun(IMemoryOwner<byte> owner, int offset, int length)
+    {
+        MemoryHandle pin = owner.Memory.Slice(offset, length).Pin();
+        Run? run = _freeSharedRun;
+        if (run is null)
+        {
+            run = new Run();
+        }
+        else
+        {
+            _freeSharedRun = run.Next;
+            _freeSharedRunCount--;
+            run.Next = null;
+        }
+
+        run.Owner = owner;
+        run.Pin = pin;
+        run.Memory = (byte*)pin.Pointer;
+        run.Capacity = length;
+        run.Length = length;
+        run.References = 1;
+        return run;
+    }
+
+    /// <summary>Gives one reference back. What the user's memory threw when that was the last one of a shared run, for the caller to tell; null otherwise.</summary>
+    internal Exception? Release(Run run)
     {
         if (--run.References > 0)
         {
-            if (run.References > 1 || !run.IsOpen || run.IsNotedIdle) return;
+            if (run.References > 1 || !run.IsOpen || run.IsNotedIdle) return null;
             run.IsNotedIdle = true;
             _idleRuns.Add(run);
-            return;
+            return null;
         }
 
         Debug.Assert(run.References == 0, "a run was released twice");
+        if (run.Owner is not null) return ReleaseShared(run);
         if (run.Capacity != Run.FixedCapacity || _freeRunCount >= MaxFreeRuns)
         {
             run.Free();
             RunCount--;
-            return;
+            return null;
         }
 
         run.Next = _freeRun;
         _freeRun = run;
         _freeRunCount++;
+        return null;
+    }
+
+    private Exception? ReleaseShared(Run run)
+    {
+        run.Memory = null;
+        Exception? thrown = GiveBack(ref run.Pin, ref run.Owner);
+        if (_freeSharedRunCount >= MaxFreeRuns) return thrown;
+        run.Next = _freeSharedRun;
+        _freeSharedRun = run;
+        _freeSharedRunCount++;
+        return thrown;
     }
 
     // Safe: only pooled blocks have an Origin, and a free block is in no queue.
@@ -271,6 +314,8 @@ internal sealed unsafe class BlockPool
         for (Run? run = _freeRun; run is not null; run = run.Next) run.Free();
         _freeRun = null;
         _freeRunCount = 0;
+        _freeSharedRun = null;
+        _freeSharedRunCount = 0;
         _idleRuns.Clear();
         _freeHeaders = null;
         _freeCount = 0;

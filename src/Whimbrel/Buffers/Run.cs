@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.Runtime.InteropServices;
 
 namespace Whimbrel.Buffers;
@@ -28,11 +29,20 @@ internal sealed unsafe class Run
     /// <summary>Noted for <see cref="BlockPool.CloseIdleRuns"/>.</summary>
     internal bool IsNotedIdle;
 
+    /// <summary>Whose memory it is, when it is not its own: pinned while somebody refers to the run, then given back.</summary>
+    internal IMemoryOwner<byte>? Owner;
+    internal MemoryHandle Pin;
+
     // Safe: freed exactly once, by the pool that allocated it, when nobody refers to it.
     internal Run(int capacity)
     {
         Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
         Capacity = capacity;
+    }
+
+    /// <summary>Without memory of its own.</summary>
+    internal Run()
+    {
     }
 
     internal int Room => Capacity - Length;

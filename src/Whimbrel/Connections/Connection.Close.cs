@@ -288,7 +288,7 @@ internal sealed partial class Connection
         CallLast(session, reason, wasConnected);
         session.DetachForGood(_bytesReceived, _bytesSent);
         Recycle();
-        Loop.Engine.SessionEnded(session, reason);
+        if (session is not Newcomer) Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
         session.TellEnded(reason);
     }

@@ -32,7 +32,7 @@ internal sealed unsafe partial class Connection
         {
             _queue.Count(-length);
             if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
-            Loop.Blocks.Release(run);
+            Release(run);
         }
 
         held.Clear();
@@ -142,7 +142,12 @@ internal sealed unsafe partial class Connection
     private void DropHeldRuns()
     {
         if (_heldRuns is null) return;
-        foreach ((Run run, _, _) in _heldRuns) Loop.Blocks.Release(run);
+        foreach ((Run run, _, _) in _heldRuns) Release(run);
         _heldRuns.Clear();
+    }
+
+    private void Release(Run run)
+    {
+        if (Loop.Blocks.Release(run) is { } thrown) MemoryThrew(thrown);
     }
 }

@@ -6,9 +6,20 @@ internal sealed partial class Connection
     /// <summary>OnConnecting has returned.</summary>
     internal void StrandConnecting(uint generation, bool hasEnded)
     {
-        if (generation != Generation || _state != ConnectionState.Connecting) return;
+        if (generation != Generation || _state is not (ConnectionState.Connecting or ConnectionState.Handshaking)) return;
+        bool isShaken = _state == ConnectionState.Handshaking; // its session was made after the handshake
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
-        ConnectingReturned();
+        if (!isShaken) ConnectingReturned();
+        else if (_state == ConnectionState.Handshaking) Greet();
+    }
+
+    /// <summary>OnHandshaking has returned.</summary>
+    internal void StrandHandshaking(uint generation, bool hasEnded)
+    {
+        if (generation != Generation || _tls is not { IsCounted: true, HasBegun: false } tls) return;
+        // In an upgrade its Close goes behind what it has sent.
+        if (hasEnded && _state == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
+        BeginShaking(tls);
     }
 
     /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>

@@ -46,18 +46,47 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         _state = ConnectionState.Handshaking;
         StartShaking(new TlsLink(profile, profile.IsServer ? null : profile.Options.HostName ?? DialledHost, isUpgrade: false));
-        UpdateReceiving();
     }
 
     private void StartShaking(TlsLink tls)
     {
         _tls = tls;
-        tls.HasBegun = true;
         tls.IsCounted = true;
         _shard.Shaking.Add(this);
+        if ((_hooks & SessionHooks.Handshaking) == 0 || TellHandshaking()) BeginShaking(tls);
+    }
+
+    /// <summary>OnHandshaking. False on the pool: <see cref="StrandHandshaking"/> goes on when it has returned.</summary>
+    private bool TellHandshaking()
+    {
+        if (_state == ConnectionState.Concluding) return true;
+        if (_strand is { } strand)
+        {
+            strand.PostHandshaking();
+            return false;
+        }
+
+        Call("OnHandshaking", static session => session.CallHandshaking());
+        AfterCallback();
+        return true;
+    }
+
+    /// <summary>The first byte may go out, or be looked at, unless the session has ended it in OnHandshaking.</summary>
+    private void BeginShaking(TlsLink tls)
+    {
+        if (!IsAlive(tls)) return;
+        tls.HasBegun = true;
         StartDeadline(tls.Profile.Options.HandshakeTimeout);
         if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
         else if (!tls.IsUpgrade) StartSilence();
+        if (IsAlive(tls) && (tls.Held.Length > 0 || tls.InputEnded)) RunHeld(tls);
+        if ((_heldFinish || _peerFinished) && IsAlive(tls))
+        {
+            _heldFinish = false;
+            CipherFinished(tls);
+        }
+
+        if (IsAlive(tls)) UpdateReceiving();
     }
 
     /// <summary>Accepted, and nothing has been heard yet. There is room for so many of these; who has been silent for longest makes room for the next.</summary>
@@ -364,25 +393,48 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void HandshakeDone(TlsLink tls)
     {
         tls.Phase = TlsPhase.Open;
-        // On the pool a handshake counts until OnHandshaked has returned: whoever ends all of them must find it.
-        if (tls.IsUpgrade || _strand is null) LeaveHandshake(tls);
         _shard.Handshakes++;
         TlsInfo info = tls.Layer!.Info;
         if (info.IsResumed) _shard.HandshakesResumed++;
         _session.SetTls(info);
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
-        if (!tls.IsUpgrade)
+        bool isNew = IsNewcomer;
+        if (isNew && !MakeSession(info)) return;
+        // On the pool a handshake counts until OnHandshaked has returned: whoever ends all of them must find it.
+        if (tls.IsUpgrade || _strand is null) LeaveHandshake(tls);
+        if (tls.IsUpgrade) UpgradeDone(info);
+        else if (!isNew) Greet();
+        else if (SayConnecting() && _state == ConnectionState.Handshaking) Greet();
+    }
+
+    /// <summary>The factory wanted to see what was agreed on. False when it gave no session: the connection has ended.</summary>
+    private bool MakeSession(TlsInfo info)
+    {
+        Newcomer newcomer = (Newcomer)_session;
+        if (_shard.Host.MakeSession(newcomer, info, out Exception? thrown) is not { } session)
         {
-            TakeSends();
-            TellHandshaked(info);
-            // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
-            if (_strand is not null) return;
-            AfterCallback();
-            if (_state == ConnectionState.Open) Opened();
-            return;
+            AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
+            return false;
         }
 
-        UpgradeDone(info);
+        newcomer.DetachForHandOver();
+        session.AttachByHandOver(this, newcomer);
+        _session = session;
+        ChangeHooks(session);
+        GiveStrand(session);
+        Loop.Engine.SessionBegan(session);
+        return true;
+    }
+
+    /// <summary>After the handshake of a connection that begins with TLS: the session hears of it, then that it is connected.</summary>
+    private void Greet()
+    {
+        TakeSends();
+        TellHandshaked(_session.Tls!);
+        // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
+        if (_strand is not null) return;
+        AfterCallback();
+        if (_state == ConnectionState.Open) Opened();
     }
 
     private void UpgradeDone(TlsInfo info)
@@ -554,7 +606,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         TlsUpgrade upgrade = _upgrade!;
         TlsLink tls = upgrade.Link!;
-        if (tls.HasBegun || _state is not (ConnectionState.Open or ConnectionState.Concluding)) return;
+        if (tls.IsCounted || tls.HasBegun || _state is not (ConnectionState.Open or ConnectionState.Concluding)) return;
         _offerPending = false;
         if (_unread.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
         {
@@ -562,21 +614,12 @@ internal sealed unsafe partial class Connection : IPlainSink
             return;
         }
 
-        StartShaking(tls);
-        if (!IsAlive(tls)) return;
         // In front of what has arrived since.
         _unread.Append(tls.Held.Span);
         tls.Held.Clear();
         tls.Held = _unread;
         _unread = default;
-        if (tls.Held.Length > 0 || tls.InputEnded) RunHeld(tls);
-        if ((_heldFinish || _peerFinished) && IsAlive(tls))
-        {
-            _heldFinish = false;
-            CipherFinished(tls);
-        }
-
-        if (IsAlive(tls)) UpdateReceiving();
+        StartShaking(tls);
     }
 
     // ------------------------------------------------------------------ failure

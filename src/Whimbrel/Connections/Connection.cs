@@ -86,8 +86,13 @@ internal sealed partial class Connection : Resident
         _queue.Foreign.Begin(Generation, isClosed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
-        if (shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
-        Loop.Engine.SessionBegan(session);
+        GiveStrand(session);
+        if (!IsNewcomer) Loop.Engine.SessionBegan(session);
+    }
+
+    private void GiveStrand(Session session)
+    {
+        if (_shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
     }
 
     /// <summary>
@@ -99,16 +104,25 @@ internal sealed partial class Connection : Resident
         _holdsSocket = accepted is not null && _state == ConnectionState.Connecting;
         if (_holdsSocket) AdoptedSocket = accepted.GetValueOrDefault();
         else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
+        if (IsNewcomer || SayConnecting()) ConnectingReturned();
+    }
+
+    /// <summary>Its session is made when the handshake is done.</summary>
+    private bool IsNewcomer => _session is Newcomer;
+
+    /// <summary>OnConnecting. False on the pool: <see cref="StrandConnecting"/> goes on when it has returned.</summary>
+    private bool SayConnecting()
+    {
         if (_strand is { } strand)
         {
             strand.PostConnecting();
-            return;
+            return false;
         }
 
         Call("OnConnecting", static session => session.CallConnecting());
-        if (_state == ConnectionState.Connecting) _shard.Host.SessionBegan(_session);
+        if (_state is ConnectionState.Connecting or ConnectionState.Handshaking) _shard.Host.SessionBegan(_session);
         AfterCallback();
-        ConnectingReturned();
+        return true;
     }
 
     private void ConnectingReturned()

@@ -132,6 +132,16 @@ internal abstract class ConnectionHost
     /// <summary>Something about one of its sessions that an operator should know.</summary>
     internal abstract void NoteSession(Notice notice);
 
+    /// <summary>
+    /// The handshake of a <see cref="Newcomer"/> is done: the session it gets, or null when none could be made, which was told. What it threw
+    /// is given for the reason.
+    /// </summary>
+    internal virtual Session? MakeSession(Newcomer newcomer, TlsInfo tls, out Exception? thrown)
+    {
+        thrown = null;
+        return null;
+    }
+
     /// <summary>After the session's own OnConnecting, where that ran; the session may be closed here.</summary>
     internal virtual void SessionBegan(Session session)
     {

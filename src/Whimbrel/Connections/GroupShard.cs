@@ -1,3 +1,4 @@
+using System.Buffers;
 using Whimbrel.Buffers;
 using Whimbrel.Engines;
 
@@ -10,6 +11,7 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed class GroupShard
 {
+    private const string SharedText = "memory that was broadcast";
     private const int SmallBroadcast = 16 * 1024;
     private const long BacklogMark = 32 * 1024;
     private const long BacklogClip = 2 * BacklogMark;
@@ -18,6 +20,7 @@ internal sealed class GroupShard
 
     // The first _end places; one that was left during a walk is empty until the outermost walk has ended.
     private Connection?[] _members = [];
+    private byte[] _classes = []; // of the same places; shorter, all behind it are of class 0
     private int _end;
     private int _count;
     private int _walks;
@@ -97,11 +100,12 @@ internal sealed class GroupShard
         if (index >= 0) memberships.Add((this, index));
     }
 
-    internal void Add(Connection connection)
+    internal void Add(Connection connection, int memberClass = 0)
     {
         if (Contains(connection)) return;
         if (_end == _members.Length) Array.Resize(ref _members, Math.Max(4, _end * 2));
         SetIndex(connection, _end);
+        SetClass(_end, memberClass);
         _members[_end++] = connection;
         Volatile.Write(ref _count, _count + 1);
         Group.MemberAdded();
@@ -111,13 +115,14 @@ internal sealed class GroupShard
     {
         int index = IndexOf(connection);
         if (index < 0) return;
+        int memberClass = ClassAt(index);
         _members[index] = null;
         // In a walk nobody is moved: whoever was moved would be served twice, or not at all.
         if (_walks == 0) FillPlace(index);
         SetIndex(connection, -1);
         Volatile.Write(ref _count, _count - 1);
         if (_count == 0) CloseRun();
-        Group.MemberRemoved();
+        Group.MemberRemoved(memberClass);
     }
 
     /// <summary>The last member moves to an empty place; with it go the empty ones at the end.</summary>
@@ -128,7 +133,21 @@ internal sealed class GroupShard
         Connection last = _members[--_end]!;
         _members[_end] = null;
         _members[index] = last;
+        SetClass(index, ClassAt(_end));
         SetIndex(last, index);
+    }
+
+    private int ClassAt(int index) => index < _classes.Length ? _classes[index] : 0;
+
+    private void SetClass(int index, int memberClass)
+    {
+        if (index >= _classes.Length)
+        {
+            if (memberClass == 0) return;
+            Array.Resize(ref _classes, _members.Length);
+        }
+
+        _classes[index] = (byte)memberClass;
     }
 
     /// <summary>The places that were left during a walk are filled when the outermost one has ended.</summary>
@@ -142,10 +161,10 @@ internal sealed class GroupShard
     }
 
     /// <summary>The group was held for this join: it has a member more, or the hold is given back.</summary>
-    internal void DrainJoin(Connection connection, uint generation)
+    internal void DrainJoin(Connection connection, uint generation, int memberClass)
     {
-        if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection)) Add(connection);
-        else Group.Release();
+        if (connection.Generation == generation && connection.State == ConnectionState.Open && !Contains(connection)) Add(connection, memberClass);
+        else Group.Release(memberClass);
     }
 
     internal void DrainLeave(Connection connection, uint generation)
@@ -168,10 +187,19 @@ internal sealed class GroupShard
     // ------------------------------------------------------------------ broadcasts
 
     /// <summary>A broadcast from this loop's own thread: served at once.</summary>
-    internal BroadcastResult Broadcast(ReadOnlySpan<byte> data, Session? except, Func<Session, bool>? predicate) =>
-        Broadcast(data, [data.Length], except, predicate);
+    internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
+    {
+        if (data.Shared is { } shared) return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
+        if (data.Forms.Length > 0) return Broadcast(data.Bytes, data.Forms, isByClass: true, except, predicate);
+        return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);
+    }
 
-    private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, Session? except, Func<Session, bool>? predicate)
+    /// <param name="data">The bytes of all messages.</param>
+    /// <param name="messages">The lengths of joined messages, which all go to everybody; or of one message's forms, by class.</param>
+    /// <param name="isByClass">Which of the two.</param>
+    /// <param name="except">Does not get it.</param>
+    /// <param name="predicate">Chooses.</param>
+    private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
     {
         if (_count == 0 || data.IsEmpty) return default;
         Run run = RunFor(data.Length);
@@ -179,33 +207,70 @@ internal sealed class GroupShard
         run.Append(data);
         // A predicate or a notice may broadcast or leave in the middle: held, the run is neither begun again nor given back.
         if (ReferenceEquals(run, _run)) run.References++;
-        BroadcastResult result = Distribute(run, start, data.Length, messages, except, predicate);
+        BroadcastResult result = Distribute(run, start, data.Length, messages, isByClass, except, predicate);
         Loop.Blocks.Release(run);
         return result;
     }
 
-    /// <summary>Broadcasts that came through the mailbox, joined.</summary>
-    /// <param name="data">Their bytes.</param>
-    /// <param name="messages">Their lengths.</param>
-    /// <param name="extra">The session that does not get them, a predicate, or the operation of somebody who waits; or null.</param>
-    internal void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, object? extra)
+    /// <summary>Queues the user's memory itself. The loan is given back when the last member has sent it.</summary>
+    private BroadcastResult BroadcastShared(IMemoryOwner<byte> loan, int offset, int length, Session? except, Func<Session, bool>? predicate)
     {
-        switch (extra)
+        Run run;
+        try
         {
-            case BroadcastOperation operation:
-                operation.Count(Broadcast(data, messages, operation.Except, operation.Predicate));
-                break;
-            case Func<Session, bool> predicate:
-                Broadcast(data, messages, null, predicate);
-                break;
-            default:
-                Broadcast(data, messages, (Session?)extra, null);
-                break;
+            run = Loop.Blocks.TakeSharedRun(loan, offset, length);
+        }
+        catch (Exception e)
+        {
+            // The user's memory could not be pinned: as with a predicate that throws, the members go without.
+            Loop.Engine.NoteException(SharedText, e);
+            GiveBack(loan);
+            return default;
+        }
+
+        BroadcastResult result = Distribute(run, 0, length, [length], isByClass: false, except, predicate);
+        if (Loop.Blocks.Release(run) is { } thrown) Loop.Engine.NoteException(SharedText, thrown);
+        return result;
+    }
+
+    private void GiveBack(IMemoryOwner<byte> loan)
+    {
+        try
+        {
+            loan.Dispose();
+        }
+        catch (Exception e)
+        {
+            Loop.Engine.NoteException(SharedText, e);
         }
     }
 
-    private BroadcastResult Distribute(Run run, int start, int length, ReadOnlySpan<int> messages, Session? except, Func<Session, bool>? predicate)
+    /// <summary>Broadcasts that came through the mailbox, joined; or one in the forms of several classes.</summary>
+    /// <param name="data">Their bytes.</param>
+    /// <param name="messages">Their lengths, or those of the forms.</param>
+    /// <param name="isByClass">Which of the two.</param>
+    /// <param name="extra">The session that does not get them, a predicate, or the operation of somebody who waits; or null.</param>
+    internal void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, object? extra)
     {
+        BroadcastOperation? operation = extra as BroadcastOperation;
+        BroadcastResult result = Broadcast(data, messages, isByClass, operation?.Except ?? extra as Session, operation?.Predicate ?? extra as Func<Session, bool>);
+        operation?.Count(result);
+    }
+
+    /// <summary>One of shared bytes; their loan is this loop's.</summary>
+    internal void DrainShared(SharedBroadcast broadcast, int offset, int length)
+    {
+        BroadcastOperation? operation = broadcast.Extra as BroadcastOperation;
+        Session? except = operation?.Except ?? broadcast.Extra as Session;
+        BroadcastResult result = BroadcastShared(broadcast.Bytes.Loan, offset, length, except, operation?.Predicate ?? broadcast.Extra as Func<Session, bool>);
+        operation?.Count(result);
+    }
+
+    private BroadcastResult Distribute(Run run, int start, int length, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
+    {
+        int first = start;
+        ReadOnlySpan<int> forms = isByClass ? messages : [];
+        int formOf = -1; // start, length and messages are those of this class now
         int queued = 0;
         int skipped = 0;
         long backlog = 0;
@@ -216,6 +281,19 @@ internal sealed class GroupShard
         {
             if (_members[i] is not { } member) continue;
             if (except is not null && ReferenceEquals(member.Session, except)) continue;
+            if (isByClass)
+            {
+                int memberClass = ClassAt(i);
+                if (memberClass >= forms.Length || forms[memberClass] == 0) continue;
+                if (memberClass != formOf)
+                {
+                    formOf = memberClass;
+                    start = first + Sum(forms[..memberClass]);
+                    length = forms[memberClass];
+                    messages = forms.Slice(memberClass, 1);
+                }
+            }
+
             if (predicate is not null && !Matches(predicate, member)) continue;
             // Before the append: what this turn's flush has not seen yet says nothing about how fast the member reads.
             backlog += Math.Min(member.BytesPending, BacklogClip);
@@ -227,6 +305,13 @@ internal sealed class GroupShard
         EndWalk();
         if (_count > 0 && backlog / _count > BacklogMark) Congest();
         return new BroadcastResult(queued, skipped);
+    }
+
+    private static int Sum(ReadOnlySpan<int> lengths)
+    {
+        int sum = 0;
+        foreach (int length in lengths) sum += length;
+        return sum;
     }
 
     private bool Matches(Func<Session, bool> predicate, Connection member)

@@ -142,6 +142,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     internal void PostConnected(Session session) => Post(new StrandEvent(StrandEventKind.Connected, null, null), session);
 
+    internal void PostHandshaking() => Post(new StrandEvent(StrandEventKind.Handshaking, null, null));
+
     internal void PostHandshaked(TlsInfo info) => Post(new StrandEvent(StrandEventKind.Handshaked, info, null));
 
     /// <summary>The loop takes what it receives for cipher text from now on.</summary>
@@ -441,6 +443,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         {
             StrandEventKind.Connecting => "OnConnecting",
             StrandEventKind.Connected or StrandEventKind.HandedOver => "OnConnected",
+            StrandEventKind.Handshaking => "OnHandshaking",
             StrandEventKind.Handshaked => "OnHandshaked",
             StrandEventKind.Timer => "OnTimer",
             StrandEventKind.ServerStopping => "OnServerStopping",
@@ -526,6 +529,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 _host.SessionConnected(_session);
                 if (thrown is not null) FailWith(thrown);
                 else CallReturned();
+                break;
+            case StrandEventKind.Handshaking:
+                if (!_isEnded) Call(static (s, _) => s.CallHandshaking());
+                _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandHandshaking((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
                 break;
             case StrandEventKind.Handshaked:
                 if (!_isEnded) Call(static (s, _) => s.CallHandshaked());

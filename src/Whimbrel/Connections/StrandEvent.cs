@@ -5,6 +5,7 @@ internal enum StrandEventKind : byte
 {
     Connecting,
     Connected,
+    Handshaking,
     Handshaked,
     Upgrading,
     Timer,

@@ -50,7 +50,7 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Cipher text not consumed yet.</summary>
     internal UnreadStore Held;
 
-    /// <summary>The handshake may run: an upgrade waits for the end of the callback that asked for it.</summary>
+    /// <summary>The handshake may run: an upgrade waits for the end of the callback that asked for it, and OnHandshaking has returned.</summary>
     internal bool HasBegun;
 
     /// <summary>The layer runs now, on this thread: nothing else may call it.</summary>

@@ -20,6 +20,8 @@ internal enum DataKind : byte
     Leave,
     LeaveAll,
     Broadcast,
+    FormedBroadcast,
+    SharedBroadcast,
     BroadcastGate,
     Upgrade,
     Datagrams,
@@ -42,8 +44,8 @@ internal struct DataItem
     internal object? Extra;
 
     /// <summary>
-    /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013). Of datagrams: bytes of each. Of
-    /// owned memory: bytes of its head, which are in the arena, and where the rest begins in the memory.
+    /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013); or of its forms, by class. Of
+    /// shared bytes: where the part of them begins. Of datagrams: bytes of each. Of owned memory: bytes of its head, which are in the arena, and where the rest begins in the memory.
     /// </summary>
     internal int FirstMessage;
     internal int Messages;
@@ -452,9 +454,10 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     /// <summary>Joins the run of the previous item if it is the same group's, else starts one. Room was reserved. False: the loop has ended, and has no members.</summary>
     /// <param name="shard">The members.</param>
     /// <param name="data">One message.</param>
-    /// <param name="extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null.</param>
-    internal bool PostBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
+    /// <param name="extra">The session that does not get it, a predicate, or the operation of somebody who waits; or null. Of shared bytes that within a <see cref="SharedBroadcast"/>.</param>
+    internal bool PostBroadcast(GroupShard shard, in BroadcastData data, object? extra)
     {
+        IMemoryOwner<byte>? loan = data.Shared?.LendMore();
         Loop? caller = Loop.Current;
         bool above = false;
         bool isClosed;
@@ -463,7 +466,9 @@ internal sealed class Mailbox : IThreadPoolWorkItem
             isClosed = _isClosed;
             if (!isClosed)
             {
-                AppendBroadcast(shard, data, extra);
+                if (loan is not null) Add() = new DataItem { Kind = DataKind.SharedBroadcast, Payload = shard, Extra = extra, Length = data.Length, FirstMessage = data.Offset };
+                else if (data.Forms.Length > 0) AppendFormed(shard, data, extra);
+                else AppendBroadcast(shard, data.Bytes, extra);
                 _runBytesPosted += RunCost(data.Length);
                 above = caller is not null && _runBytesPosted > RunLimitBytes;
                 if (above) Overcommit(caller!);
@@ -473,6 +478,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         if (isClosed)
         {
             GiveBackRun(data.Length);
+            loan?.Dispose();
             return false;
         }
 
@@ -481,11 +487,25 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         return true;
     }
 
+    /// <summary>Its forms lie one behind the other. Joins nothing: the forms of one class would not lie side by side.</summary>
+    private void AppendFormed(GroupShard shard, in BroadcastData data, object? extra)
+    {
+        (int chunk, int offset) = _arena.Append(data.Bytes, default);
+        int first = _messageCount;
+        foreach (int length in data.Forms) AddMessage(length);
+        Add() = new DataItem { Kind = DataKind.FormedBroadcast, Payload = shard, Extra = extra, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = first, Messages = data.Forms.Length };
+    }
+
+    private void AddMessage(int length)
+    {
+        if (_messageCount == _messageLengths.Length) Array.Resize(ref _messageLengths, Math.Max(64, _messageCount * 2));
+        _messageLengths[_messageCount++] = length;
+    }
+
     private void AppendBroadcast(GroupShard shard, ReadOnlySpan<byte> data, object? extra)
     {
         (int chunk, int offset) = _arena.Append(data, default);
-        if (_messageCount == _messageLengths.Length) Array.Resize(ref _messageLengths, Math.Max(64, _messageCount * 2));
-        _messageLengths[_messageCount++] = data.Length;
+        AddMessage(data.Length);
         if (_data.Count > 0)
         {
             // An operation counts for itself: it is a new object each time, and so never joins.
@@ -684,16 +704,20 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 item.Connection!.DrainFinishSending(item.Generation);
                 break;
             case DataKind.Join:
-                ((GroupShard)item.Payload!).DrainJoin(item.Connection!, item.Generation);
+                ((GroupShard)item.Payload!).DrainJoin(item.Connection!, item.Generation, item.Extra is int memberClass ? memberClass : 0);
                 break;
             case DataKind.Leave:
                 ((GroupShard)item.Payload!).DrainLeave(item.Connection!, item.Generation);
                 break;
-            case DataKind.Broadcast:
+            case DataKind.Broadcast or DataKind.FormedBroadcast:
                 ((GroupShard)item.Payload!).DrainBroadcast(
                     _arenaDraining.Slice(item.Chunk, item.Offset, item.Length),
                     _messageLengthsDraining.AsSpan(item.FirstMessage, item.Messages),
+                    item.Kind == DataKind.FormedBroadcast,
                     item.Extra);
+                break;
+            case DataKind.SharedBroadcast:
+                ((GroupShard)item.Payload!).DrainShared((SharedBroadcast)item.Extra!, item.FirstMessage, item.Length);
                 break;
             case DataKind.LeaveAll:
                 ((GroupShard)item.Payload!).DrainLeaveAll();

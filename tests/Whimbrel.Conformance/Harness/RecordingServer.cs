@@ -15,7 +15,15 @@ public sealed class RecordingServer : Server
     {
     }
 
-    /// <summary>With a factory of the test's own.</summary>
+    /// <summary>With a factory of the test's own, which is asked at the accept.</summary>
+    public RecordingServer(Rig rig, ServerOptions options, Func<Session> factory)
+        : base(rig.Scheduled(options), factory)
+    {
+        _rig = rig;
+        _made = new ConcurrentQueue<RecordingSession>();
+    }
+
+    /// <summary>With a factory of the test's own, which sees the connection, with TLS after the handshake.</summary>
     public RecordingServer(Rig rig, ServerOptions options, Func<SessionContext, Session> factory)
         : base(rig.Scheduled(options), factory)
     {
@@ -95,6 +103,13 @@ public sealed class RecordingServer : Server
     protected override void OnConnected(Session session) => Record("connected");
 
     protected override void OnDisconnected(Session session, CloseReason reason) => Record($"disconnected {reason.Cause}");
+
+    protected override void OnConnectFailed(SessionContext connection, CloseReason reason)
+    {
+        ArgumentNullException.ThrowIfNull(connection);
+        if (!ReferenceEquals(connection.Server, this)) throw new InvalidOperationException("the context of another server");
+        Record($"connect failed {reason.Cause}");
+    }
 
     protected override void OnError(Exception exception)
     {

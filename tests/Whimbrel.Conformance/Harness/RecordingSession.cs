@@ -43,6 +43,9 @@ public sealed class RecordingSession : Session
 
     public Action<RecordingSession>? AtConnected { get; set; }
 
+    /// <summary>Also makes it an event, "handshaking".</summary>
+    public Action<RecordingSession>? AtHandshaking { get; set; }
+
     /// <summary>Also makes it an event, "handshaked".</summary>
     public Action<RecordingSession, TlsInfo>? AtHandshaked { get; set; }
 
@@ -162,7 +165,7 @@ public sealed class RecordingSession : Session
         IReadOnlyList<string> events = Events;
         if (events.Count == 0) return;
         // A successor that took over before the connection was open begins with what was still to come.
-        bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaked" || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
+        bool beginsWell = IsSuccessor ? events[0] is "connected" or "handshaking" or "handshaked" || events[0].StartsWith("connect failed", StringComparison.Ordinal) : events[0] == "connecting";
         Assert.True(beginsWell, $"the first callback was {events[0]}: {Life}");
         int ends = events.Count(static e => e.StartsWith("disconnected", StringComparison.Ordinal) || e.StartsWith("connect failed", StringComparison.Ordinal));
         Assert.True(ends == 1, $"{ends} last callbacks: {Life}");
@@ -215,6 +218,13 @@ public sealed class RecordingSession : Session
     {
         using Callback callback = new(this, "connecting");
         AtConnecting?.Invoke(this);
+    }
+
+    protected override void OnHandshaking()
+    {
+        if (Tls is not null) _rig.Violation($"handshaking came after the handshake: {Life}");
+        using Callback callback = new(this, AtHandshaking is null ? null : "handshaking");
+        AtHandshaking?.Invoke(this);
     }
 
     protected override void OnHandshaked(TlsInfo info)

@@ -107,7 +107,7 @@ public abstract class HandOverPointSuite(Transport transport) : Suite(transport)
 
     private static Peer Dial(Rig rig, Giver giver, TlsOptions? tls)
     {
-        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls }, _ => giver));
+        RecordingServer server = rig.Keep(new RecordingServer(rig, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = tls }, () => giver));
         rig.Await(server.StartAsync());
         return rig.Dial(server.EndPoint!);
     }

@@ -412,18 +412,4 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
             Assert.Equal("after", peer.ReadText(5));
         },
         loops: 1);
-
-    private static (RecordingServer Server, List<(RecordingSession Session, Peer Peer)> Pairs) Several(Rig rig, int count, ServerOptions? options = null)
-    {
-        RecordingServer server = rig.Serve(null, options);
-        List<(RecordingSession, Peer)> pairs = [];
-        for (int i = 0; i < count; i++)
-        {
-            Peer peer = rig.Dial(server.EndPoint!);
-            pairs.Add((server.Connected(i), peer));
-        }
-
-        rig.Until(() => server.Sessions.Count == count, "all to be members");
-        return (server, pairs);
-    }
 }

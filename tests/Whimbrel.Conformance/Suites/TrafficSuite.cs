@@ -131,6 +131,22 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task.GetAwaiter().GetResult();
     }
 
+    /// <summary>A server with so many sessions, and their peers.</summary>
+    protected static (RecordingServer Server, List<(RecordingSession Session, Peer Peer)> Pairs) Several(Rig rig, int count, ServerOptions? options = null)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        RecordingServer server = rig.Serve(null, options);
+        List<(RecordingSession, Peer)> pairs = [];
+        for (int i = 0; i < count; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            pairs.Add((server.Connected(i), peer));
+        }
+
+        rig.Until(() => server.Sessions.Count == count, "all to be members");
+        return (server, pairs);
+    }
+
     protected static byte[] Filled(char letter, int length)
     {
         byte[] bytes = new byte[length];

@@ -1,0 +1,160 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>OnHandshaking: the socket is connected, and TLS begins.</summary>
+public abstract class HandshakingSuite(Transport transport) : Suite(transport)
+{
+    private static RecordingServer Serve(Rig rig, Action<RecordingSession> setUp) =>
+        rig.Serve(setUp, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = TestCertificates.ServerOptions });
+
+    private static TlsPeer Dial(Rig rig, Server server) => rig.Secure(rig.Dial(server.EndPoint!), isAccepted: false, TestCertificates.ClientOptions);
+
+    [Fact, Contract(1)]
+    public void OnHandshaking_comes_before_the_first_byte_of_an_accepted_connection() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, static s =>
+        {
+            s.AtHandshaking = static x => Assert.Equal(SendResult.Closed, x.Send("too early"));
+            s.AtHandshaked = static (_, _) => { };
+            s.AtReceived = static (x, data) => x.Send(data);
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Session();
+        session.Until("handshaking");
+        rig.Settle();
+        Assert.Equal("connecting, handshaking", session.Life);
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, TestCertificates.ClientOptions);
+        peer.Write("hello");
+        Assert.Equal("hello", peer.ReadText(5));
+        Assert.Equal("connecting, handshaking, handshaked, connected, received 5", session.Life);
+        peer.Close();
+        session.End();
+    });
+
+    [Fact, Contract(1)]
+    public void OnHandshaking_of_a_dialled_connection_comes_when_it_is_connected_and_knows_the_peer() => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        System.Net.EndPoint? remote = null, local = null;
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = listener.EndPoint, Tls = TestCertificates.ClientOptions }, s =>
+        {
+            s.AtHandshaking = x => (remote, local) = (x.RemoteEndPoint, x.LocalEndPoint);
+            s.AtHandshaked = static (_, _) => { };
+        });
+        ValueTask<Session> connecting = client.ConnectAsync();
+        TlsPeer peer = rig.Secure(listener.Accept(), isAccepted: true, TestCertificates.ServerOptions);
+        RecordingSession session = (RecordingSession)rig.Await(connecting);
+        Assert.Equal("connecting, handshaking, handshaked, connected", session.Life);
+        Assert.Equal(listener.EndPoint, remote);
+        Assert.Equal(session.LocalEndPoint, local);
+        peer.Close();
+        session.End();
+    });
+
+    [Fact, Contract(1)]
+    public void A_dial_that_fails_before_it_is_connected_has_no_OnHandshaking() => Run(rig =>
+    {
+        RecordingClient client = rig.MakeClient(
+            new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Tls = new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots } },
+            static s => s.AtHandshaking = static _ => { });
+        Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+        Assert.False(client.Made[0].Saw("handshaking"));
+    });
+
+    [Fact, Contract(1)]
+    public void A_handshake_that_fails_is_told_behind_OnHandshaking() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, static s => s.AtHandshaking = static _ => { });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("this is no TLS at all");
+        rig.Until(() => server.ReadCounters().TlsFailed == 1, "the failure to be counted");
+        peer.Close();
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.TlsHandshake, session.End());
+        Assert.Equal("connecting, handshaking, connect failed TlsHandshake", session.Life);
+    });
+
+    [Theory, Contract(1, 12)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_close_or_an_exception_in_OnHandshaking_ends_it_before_it_was_connected(bool throws) => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, s => s.AtHandshaking = x =>
+        {
+            if (throws) throw new InvalidDataException("no");
+            x.Close();
+        });
+        TlsPeer peer = Dial(rig, server);
+        RecordingSession session = server.Session();
+        Assert.Equal(throws ? CloseCause.UserException : CloseCause.LocalClose, session.End());
+        Assert.Equal(throws ? "connecting, handshaking, error InvalidDataException, connect failed UserException" : "connecting, handshaking, connect failed LocalClose", session.Life);
+        Assert.Equal(0, server.ReadCounters().TlsHandshakes);
+        peer.Close();
+    });
+
+    [Fact, Contract(15)]
+    public void A_session_may_hand_over_in_OnHandshaking() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true, AtHandshaked = static (_, _) => { }, AtReceived = static (x, data) => x.Send(data) };
+        RecordingServer server = Serve(rig, s => s.AtHandshaking = x => x.CallHandOver(next));
+        TlsPeer peer = Dial(rig, server);
+        peer.Write("hello");
+        Assert.Equal("hello", peer.ReadText(5));
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.HandedOver, session.End());
+        Assert.Equal("connecting, handshaking, connect failed HandedOver", session.Life);
+        Assert.Equal("handshaked, connected, received 5", next.Life);
+        peer.Close();
+        next.End();
+    });
+
+    [Fact, Contract(16)]
+    public void An_upgrade_begins_with_OnHandshaking_and_what_is_sent_there_is_encrypted() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtReceived = (x, _) =>
+            {
+                if (x.ReceivedCount < 8) return;
+                x.Send("go ahead"u8);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            };
+            s.AtHandshaking = static x => Assert.Equal(SendResult.Queued, x.Send("first "));
+            s.AtHandshaked = static (x, _) => x.Send("second");
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        server.Session().Until("handshaking");
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, TestCertificates.ClientOptions);
+        Assert.Equal("first second", peer.ReadText(12));
+        Assert.Equal("connecting, connected, received 8, handshaking, handshaked", server.Session().Life);
+        peer.Close();
+        server.Session().End();
+    });
+
+    [Fact, Contract(12, 16)]
+    public void A_close_in_OnHandshaking_of_an_upgrade_sends_what_was_sent_before_it() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtReceived = (x, _) =>
+            {
+                if (x.ReceivedCount < 8) return;
+                x.Send("go ahead"u8);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            };
+            s.AtHandshaking = static x =>
+            {
+                x.Send("last");
+                x.Close();
+            };
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, TestCertificates.ClientOptions);
+        Assert.Equal("last", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+}
