@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using System.Threading.Tasks.Sources;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
@@ -64,6 +65,9 @@ public partial class Client : IAsyncDisposable
 
     /// <summary>The session that is connected or dialling, or null.</summary>
     public Session? Session => _current?.Session;
+
+    /// <summary>The Socket object of the connection: <see cref="Session.Socket"/>. Null without one.</summary>
+    public Socket? Socket => Session?.Socket;
 
     /// <summary>True while the policy is at work: from OnReconnecting until OnReconnected, OnGaveUp or a disconnect.</summary>
     public bool IsReconnecting => Volatile.Read(ref _pursuit) is { IsTrying: true };

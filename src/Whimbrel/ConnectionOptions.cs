@@ -1,3 +1,6 @@
+using System.Net;
+using System.Net.Sockets;
+
 namespace Whimbrel;
 
 /// <summary>What servers and clients have in common for each of their connections. Plain data, validated once, at start.</summary>
@@ -98,6 +101,15 @@ public abstract class ConnectionOptions
     /// by the memory engine. Null (the default) costs nothing.
     /// </summary>
     public Action<NewSocket>? OnSocketCreated { get; init; }
+
+    /// <summary>
+    /// Makes the sockets of listeners and of dials: called with the address that will be bound or dialled, it gives a new stream socket of that
+    /// family, neither bound nor connected, with options of its own. The options above are set on it as on any other. The object is
+    /// <see cref="Server.Socket"/> or <see cref="Session.Socket"/> afterwards, and disposed with its listener or connection. On a loop's
+    /// thread, must not block. What it throws, and a socket that cannot be used, fails the start or the dial with category
+    /// <see cref="ErrorCategory.User"/>. Not called by the memory engine. Null (the default): the library makes them.
+    /// </summary>
+    public Func<EndPoint, Socket>? CreateSocket { get; init; }
 
     /// <summary>Handed on to factories by <see cref="SessionContext.Services"/>. The library does not use it.</summary>
     public IServiceProvider? Services { get; init; }

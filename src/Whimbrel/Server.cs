@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Net;
+using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
@@ -89,6 +90,22 @@ public partial class Server : IAsyncDisposable
 
     /// <summary>All addresses it listens at, with the real ports. Empty before start.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; private set; } = [];
+
+    /// <summary>
+    /// A Socket object over the descriptor that listens at <see cref="EndPoint"/>, for what has no member here. Made by the first call (or by
+    /// <see cref="ConnectionOptions.CreateSocket"/>), on a duplicate, and disposed when that listener is closed. Who accepts by it takes connections
+    /// from this server. Null while nobody listens, and on the memory engine.
+    /// </summary>
+    /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
+    public Socket? Socket
+    {
+        get
+        {
+            Listener? first;
+            lock (_gate) first = _listeners.Count > 0 ? _listeners[0] : null;
+            return first?.ShareSocket();
+        }
+    }
 
     /// <summary>True from the end of start until accepting stops.</summary>
     public bool IsAccepting { get; private set; }

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Net;
+using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using System.Text;
 using Whimbrel.Buffers;
@@ -109,6 +110,15 @@ public abstract partial class Session : IConnection
 
     /// <summary>When it was connected, in UTC; after a hand-over, when its connection was. Null before. Stays readable after the end.</summary>
     public DateTimeOffset? ConnectedAt => _connectedAtTicks == 0 ? null : new DateTimeOffset(_connectedAtTicks, TimeSpan.Zero);
+
+    /// <summary>
+    /// A Socket object over the connection's descriptor, for what has no member here: reading an option, an address, a control call. Made
+    /// by the first call (or by <see cref="ConnectionOptions.CreateSocket"/>), on a duplicate of the descriptor, and disposed by the
+    /// connection when it ends. Who sends, receives or shuts down by it takes bytes from, or adds them to, what this session has. Null while there is no
+    /// connected socket, after the end, and on the memory engine. Any thread.
+    /// </summary>
+    /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
+    public Socket? Socket => _connection?.ShareSocket(_generation);
 
     /// <summary>True from OnConnected until the connection begins to end. Any thread; may have changed when it returns.</summary>
     public bool IsConnected => _connection is { IsOpen: true };

@@ -239,7 +239,12 @@ internal sealed partial class Connection
         if (_state != ConnectionState.Connecting) return;
         _state = ConnectionState.Closed;
         CancelSessionTimers();
-        if (_holdsSocket) Loop.Discard(AdoptedSocket);
+        if (_holdsSocket)
+        {
+            EndSharing();
+            Loop.Discard(AdoptedSocket);
+        }
+
         _holdsSocket = false;
         AdoptedSocket = default;
         Dial? dial = Dial;
@@ -362,6 +367,7 @@ internal sealed partial class Connection
         _sendInFlight = false;
         _drainEndsMs = 0;
         _saidAllAt = -1;
+        ForgetShare();
         _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
         if (_deadline is not null) Loop.Timers.Remove(_deadline);

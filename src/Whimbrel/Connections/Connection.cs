@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Buffers;
 
 namespace Whimbrel.Connections;
@@ -63,7 +64,14 @@ internal sealed partial class Connection : Resident
     internal Strand? Strand => _strand;
 
     /// <summary>Only user code that saw the descriptor can have made one.</summary>
-    internal override bool MayHaveDuplicate => _shard.Options.OnSocketCreated is not null;
+    internal override bool MayHaveDuplicate => WasShared || _shard.Options.OnSocketCreated is not null;
+
+    /// <summary>The Socket object of that tenant's connection, or null. Any thread.</summary>
+    internal Socket? ShareSocket(uint generation)
+    {
+        // tidy: allowed because user code asked; no tenant changes while its socket is shared
+        lock (Loop.SocketGate) return Generation == generation ? ShareSocket() : null;
+    }
 
     /// <summary>Index in the group of all connections of its host on this loop.</summary>
     internal int HostMemberIndex { get; set; } = -1;
@@ -102,7 +110,11 @@ internal sealed partial class Connection : Resident
     internal void Connecting(RawSocket? accepted)
     {
         _holdsSocket = accepted is not null && _state == ConnectionState.Connecting;
-        if (_holdsSocket) AdoptedSocket = accepted.GetValueOrDefault();
+        if (_holdsSocket)
+        {
+            AdoptedSocket = accepted.GetValueOrDefault();
+            BeginSharing(AdoptedSocket);
+        }
         else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
         if (IsNewcomer || SayConnecting()) ConnectingReturned();
     }
@@ -136,13 +148,14 @@ internal sealed partial class Connection : Resident
     internal void AdoptHeld()
     {
         _holdsSocket = false;
-        Adopt(AdoptedSocket);
+        Loop.Attach(this);
     }
 
     /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
     internal void Adopt(RawSocket socket)
     {
         AdoptedSocket = socket;
+        BeginSharing(socket);
         Loop.Attach(this);
     }
 

@@ -62,6 +62,13 @@ internal sealed class Connector : Resident
 
     internal override void CompleteClose() => Loop.Schedule(this);
 
+    private RawSocket ReleaseSocket()
+    {
+        RawSocket socket = Loop.Release(this) with { Made = Made };
+        Made = null;
+        return socket;
+    }
+
     internal override void RunScheduled()
     {
         // A failed one reports when its descriptor is closed: then its local port is free for the next.
@@ -71,6 +78,6 @@ internal sealed class Connector : Resident
             return;
         }
 
-        if (Slot >= 0) _dial.Connected(this, Loop.Release(this));
+        if (Slot >= 0) _dial.Connected(this, ReleaseSocket());
     }
 }

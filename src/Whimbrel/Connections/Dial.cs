@@ -216,6 +216,7 @@ internal sealed class Dial : Undertaking
         _connectors.Remove(connector);
         if (_isOver)
         {
+            socket.Made?.Dispose();
             Loop.Discard(socket);
             return;
         }

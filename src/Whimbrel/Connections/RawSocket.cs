@@ -9,6 +9,9 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal readonly record struct RawSocket(int Descriptor, object? Handle, bool IsDeferred = false)
 {
+    /// <summary>The user's own object, when CreateSocket made it: over the same socket, with a descriptor of its own.</summary>
+    internal Socket? Made { get; init; }
+
     /// <summary>The descriptor's number on systems that have one; also of an object.</summary>
     internal int Number => Handle is Socket socket ? (int)socket.Handle : Descriptor;
 }

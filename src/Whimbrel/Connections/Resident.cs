@@ -1,3 +1,5 @@
+using System.Net.Sockets;
+
 namespace Whimbrel.Connections;
 
 /// <summary>
@@ -7,6 +9,8 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal abstract class Resident
 {
+    private SocketShare _share;
+
     protected Resident(Loop loop) => Loop = loop;
 
     internal Loop Loop { get; }
@@ -26,10 +30,45 @@ internal abstract class Resident
     /// <summary>Somebody may have a duplicate of its descriptor: closing ours is not the end of what it stands for.</summary>
     internal virtual bool MayHaveDuplicate => true;
 
+    /// <summary>The user's own object of the socket that is being made for it, until it is shared or passed on.</summary>
+    internal Socket? Made { get; set; }
+
+    /// <summary>User code had a Socket object of it.</summary>
+    private protected bool WasShared => _share.WasUsed;
+
     internal bool IsScheduled { get; set; }
 
     /// <summary>The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.</summary>
     internal uint RoomOwedTo { get; set; }
+
+    /// <summary>It has its socket: from now on user code may have an object of it.</summary>
+    internal void BeginSharing(RawSocket socket)
+    {
+        if (Made is not null) socket = socket with { Made = Made };
+        Made = null;
+        // tidy: allowed because it runs once for each socket; user code of any thread asks for the object
+        lock (Loop.SocketGate) _share.Begin(socket);
+    }
+
+    /// <summary>The last moment before its descriptor is closed.</summary>
+    internal void EndSharing()
+    {
+        Made?.Dispose();
+        Made = null;
+        Socket? last;
+        // tidy: allowed because it runs once for each socket; user code of any thread asks for the object
+        lock (Loop.SocketGate) last = _share.End();
+        last?.Dispose();
+    }
+
+    private protected void ForgetShare() => _share.Forget();
+
+    /// <summary>The Socket object over its descriptor; null when it has none. Any thread.</summary>
+    internal Socket? ShareSocket()
+    {
+        // tidy: allowed because user code asked
+        lock (Loop.SocketGate) return _share.Get();
+    }
 
     /// <summary>The attach that the loop was asked for has ended; 0 or an error number.</summary>
     internal abstract void CompleteAttach(int error);

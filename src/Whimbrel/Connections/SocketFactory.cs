@@ -17,8 +17,9 @@ internal static unsafe class SocketFactory
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
         bound = endPoint;
-        int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
-        if (fd < 0) return -Syscall.LastError;
+        int fd = Open(listener, endPoint, SocketAbi.SOCK_STREAM, options.CreateSocket, out NetworkException? fault);
+        listener.Fault = fault;
+        if (fd < 0) return fd;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         uint length = AddressCodec.Encode(endPoint, address);
         int error = listener.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : 0;
@@ -46,7 +47,35 @@ internal static unsafe class SocketFactory
             return fd;
         }
 
+        listener.EndSharing();
         Syscall.Close(fd);
+        return -error;
+    }
+
+    /// <summary>
+    /// A descriptor that is bound to nothing yet and whose calls do not wait, or minus the error number. Where user code makes the sockets it is a
+    /// duplicate, and <paramref name="fault"/> says what was wrong with the user's.
+    /// </summary>
+    internal static int Open(Resident resident, EndPoint endPoint, int type, Func<EndPoint, Socket>? create, out NetworkException? fault)
+    {
+        fault = null;
+        if (create is null)
+        {
+            int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), type | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
+            return fd >= 0 ? fd : -Syscall.LastError;
+        }
+
+        if (SocketShare.Create(create, endPoint, type == SocketAbi.SOCK_STREAM ? SocketType.Stream : SocketType.Dgram, out fault) is not { } made) return -NumberOf(fault);
+        int duplicate = Syscall.Duplicate((int)made.Handle);
+        int error = duplicate < 0 ? -duplicate : Syscall.SetNonBlocking(duplicate, true);
+        if (error == 0)
+        {
+            resident.Made = made;
+            return duplicate;
+        }
+
+        if (duplicate >= 0) Syscall.Close(duplicate);
+        made.Dispose();
         return -error;
     }
 
@@ -66,6 +95,7 @@ internal static unsafe class SocketFactory
         // EINTR: the dial goes on in the kernel, as after EINPROGRESS.
         pending = error is Errno.EINPROGRESS or Errno.EINTR;
         if (pending) return fd;
+        connector.EndSharing();
         Syscall.Close(fd);
         return -error;
     }
@@ -74,12 +104,14 @@ internal static unsafe class SocketFactory
     // Safe: as in Listen.
     internal static int OpenToDial(Connector connector)
     {
-        int fd = Syscall.Socket(AddressCodec.FamilyOf(connector.Target), SocketAbi.SOCK_STREAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
-        if (fd < 0) return -Syscall.LastError;
+        int fd = Open(connector, connector.Target, SocketAbi.SOCK_STREAM, connector.Options.CreateSocket, out NetworkException? fault);
+        connector.Fault = fault;
+        if (fd < 0) return fd;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
         int error = connector.Loop.Engine.Descriptors.IsReached(fd) ? Errno.EMFILE : NumberOf(connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(fd, null)));
         if (error == 0 && connector.LocalEndPoint is { } local && Syscall.Bind(fd, address, AddressCodec.Encode(local, address)) != 0) error = Syscall.LastError;
         if (error == 0) return fd;
+        connector.EndSharing();
         Syscall.Close(fd);
         return -error;
     }
@@ -166,7 +198,9 @@ internal static unsafe class SocketFactory
     {
         EndPoint endPoint = listener.EndPoint;
         ServerOptions options = listener.Options;
-        Socket? socket = CreateSocket(endPoint, listener.Loop);
+        Socket? socket = CreateSocket(listener, endPoint, SocketType.Stream, options.CreateSocket, out NetworkException? fault);
+        listener.Fault = fault;
+        if (socket is null) return null;
         try
         {
             if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
@@ -180,6 +214,7 @@ internal static unsafe class SocketFactory
         }
         finally
         {
+            if (socket is not null) listener.EndSharing();
             socket?.Dispose();
         }
     }
@@ -206,7 +241,7 @@ internal static unsafe class SocketFactory
     internal static bool IsStale(EndPoint endPoint)
     {
         if (OperatingSystem.IsLinux() && !IsSocketFile(endPoint.ToString()!)) return false;
-        using Socket probe = CreateSocket(endPoint);
+        using Socket probe = CreateSocket(endPoint, SocketType.Stream);
         try
         {
             probe.Connect(endPoint);
@@ -218,8 +253,24 @@ internal static unsafe class SocketFactory
         }
     }
 
-    /// <summary>The same for the loop, within the margin of its engine: throws as if there were no descriptor.</summary>
-    internal static Socket CreateSocket(EndPoint endPoint, Loop loop) => Keep(CreateSocket(endPoint), loop);
+    /// <summary>As <see cref="Open"/>: within the margin of the engine; throws as if there were no descriptor. Elsewhere than on Linux the user's object is taken itself.</summary>
+    internal static Socket? CreateSocket(Resident resident, EndPoint endPoint, SocketType type, Func<EndPoint, Socket>? create, out NetworkException? fault)
+    {
+        fault = null;
+        if (create is null) return Keep(CreateSocket(endPoint, type), resident.Loop);
+        if (SocketShare.Create(create, endPoint, type, out fault) is not { } made) return null;
+        resident.Made = made;
+        if (!KernelProbe.IsLinux) return made;
+        try
+        {
+            return Keep(SocketShare.Duplicate(new RawSocket(0, made)), resident.Loop);
+        }
+        catch
+        {
+            resident.EndSharing();
+            throw;
+        }
+    }
 
     /// <summary>Closes it and throws when it is one too many for the engine's margin.</summary>
     internal static Socket Keep(Socket socket, Loop loop)
@@ -229,6 +280,6 @@ internal static unsafe class SocketFactory
         throw new SocketException((int)SocketError.TooManyOpenSockets);
     }
 
-    private static Socket CreateSocket(EndPoint endPoint) =>
-        new(endPoint.AddressFamily, SocketType.Stream, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : ProtocolType.Tcp);
+    private static Socket CreateSocket(EndPoint endPoint, SocketType type) =>
+        new(endPoint.AddressFamily, type, endPoint.AddressFamily == AddressFamily.Unix ? ProtocolType.Unspecified : type == SocketType.Stream ? ProtocolType.Tcp : ProtocolType.Udp);
 }

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 
 namespace Whimbrel;
 
@@ -53,6 +54,15 @@ public sealed class DatagramOptions
     public int AnswerLimit { get; init; }
 
     // ------------------------------------------------------------------ the socket
+
+    /// <summary>
+    /// Makes the sockets: called for each loop with the address that will be bound, it gives a new datagram socket of that family, neither bound
+    /// nor connected, with options of its own. The options here are set on it as on any other. The object is
+    /// <see cref="DatagramSocket.Socket"/> afterwards, and disposed at the stop. On a loop's thread, must not block. What it throws, and a
+    /// socket that cannot be used, fails the start with category <see cref="ErrorCategory.User"/>. Not called by the memory engine. Null
+    /// (the default): the library makes them.
+    /// </summary>
+    public Func<EndPoint, Socket>? CreateSocket { get; init; }
 
     /// <summary>For an IPv6 wildcard address: also IPv4. Default true.</summary>
     public bool DualMode { get; init; } = true;

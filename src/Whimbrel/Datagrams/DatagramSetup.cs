@@ -21,8 +21,9 @@ internal static unsafe class DatagramSetup
     internal static int Open(DatagramResident resident)
     {
         EndPoint endPoint = resident.EndPoint;
-        int fd = Syscall.Socket(AddressCodec.FamilyOf(endPoint), DatagramAbi.SOCK_DGRAM | SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC, 0);
-        if (fd < 0) return -Syscall.LastError;
+        int fd = SocketFactory.Open(resident, endPoint, DatagramAbi.SOCK_DGRAM, resident.Options.CreateSocket, out NetworkException? fault);
+        resident.Fault = fault;
+        if (fd < 0) return fd;
         RawSocket socket = new(fd, null);
         resident.Queue.KeepsRuns = true;
         byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
@@ -49,6 +50,7 @@ internal static unsafe class DatagramSetup
             return fd;
         }
 
+        resident.EndSharing();
         Syscall.Close(fd);
         return -error;
     }
@@ -57,7 +59,9 @@ internal static unsafe class DatagramSetup
     internal static Socket? Create(DatagramResident resident)
     {
         EndPoint endPoint = resident.EndPoint;
-        Socket? socket = SocketFactory.Keep(new Socket(endPoint.AddressFamily, SocketType.Dgram, endPoint is UnixDomainSocketEndPoint ? ProtocolType.Unspecified : ProtocolType.Udp), resident.Loop);
+        Socket? socket = SocketFactory.CreateSocket(resident, endPoint, SocketType.Dgram, resident.Options.CreateSocket, out NetworkException? fault);
+        resident.Fault = fault;
+        if (socket is null) return null;
         try
         {
             if (resident.IsV6) socket.DualMode = IsDual(resident);
@@ -82,6 +86,7 @@ internal static unsafe class DatagramSetup
         }
         finally
         {
+            if (socket is not null) resident.EndSharing();
             socket?.Dispose();
         }
     }

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
@@ -61,6 +62,14 @@ public sealed class DatagramSocket : IAsyncDisposable
 
     /// <summary>The address it receives at, with the real port. Null before the first start.</summary>
     public EndPoint? EndPoint { get; private set; }
+
+    /// <summary>
+    /// A Socket object over the descriptor of its first loop, for what has no member here. Made by the first call (or by
+    /// <see cref="DatagramOptions.CreateSocket"/>), on a duplicate, and disposed when the socket is closed. Who receives by it takes datagrams from this one.
+    /// Null when it is not open, and on the memory engine.
+    /// </summary>
+    /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
+    public Socket? Socket => Volatile.Read(ref _residents) is [{ } first, ..] ? first.ShareSocket() : null;
 
     /// <summary>True from the end of a start to the beginning of a stop.</summary>
     public bool IsStarted => _phase == Phase.Started;

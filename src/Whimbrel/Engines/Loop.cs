@@ -100,6 +100,9 @@ public abstract partial class Loop
     /// <summary>Monotonic milliseconds when the loop last stopped waiting, from a cheap clock that may be some milliseconds behind. The loop's thread only.</summary>
     public long TimeMs { get; private set; }
 
+    /// <summary>Guards the Socket objects that user code has of residents.</summary>
+    internal Lock SocketGate { get; } = new();
+
     internal Mailbox Mailbox { get; }
 
     internal Timers Timers { get; } = new();
@@ -588,7 +591,11 @@ public abstract partial class Loop
         if (_isStopping && resident.Slot == slot) Stop(resident);
     }
 
-    internal void Detach(Resident resident) => StartDetach(resident);
+    internal void Detach(Resident resident)
+    {
+        resident.EndSharing();
+        StartDetach(resident);
+    }
 
     /// <summary>Called by the engine as the last step of a detach or release: the slot may be reused.</summary>
     private protected void FreeSlot(Resident resident)

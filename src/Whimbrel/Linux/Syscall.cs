@@ -62,6 +62,18 @@ internal static unsafe class Syscall
     /// <summary>Whatever it returns, the descriptor is gone afterwards (on Linux also after EINTR): there is nothing to retry.</summary>
     internal static void Close(int fd) => _ = CloseDescriptor(fd);
 
+    // fcntl is variadic; on x64 and arm64 Linux its arguments travel like ordinary ones.
+    [DllImport("libc", EntryPoint = "fcntl")]
+    private static extern int FileControl(int fd, int command, nint argument);
+
+    /// <summary>Another descriptor for the same socket, or minus the error number.</summary>
+    internal static int Duplicate(int fd)
+    {
+        const int F_DUPFD_CLOEXEC = 1030;
+        int duplicate = FileControl(fd, F_DUPFD_CLOEXEC, 0);
+        return duplicate >= 0 ? duplicate : -LastError;
+    }
+
     [DllImport("libc", EntryPoint = "getsockname")]
     internal static extern int GetSocketName(int fd, byte* address, uint* length);
 

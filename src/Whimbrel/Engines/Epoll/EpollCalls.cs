@@ -19,11 +19,12 @@ internal abstract unsafe class EpollCalls
 
     internal virtual int Accept(int listener, byte* address, uint* length, int flags) => Syscall.Accept4(listener, address, length, flags);
 
-    internal virtual nint Receive(int fd, byte* buffer, nuint length) => Syscall.Receive(fd, buffer, length, 0);
+    // These never wait, also where user code that has a Socket object of the same socket has made it blocking.
+    internal virtual nint Receive(int fd, byte* buffer, nuint length) => Syscall.Receive(fd, buffer, length, SocketAbi.MSG_DONTWAIT);
 
-    internal virtual nint Send(int fd, byte* buffer, nuint length) => Syscall.Send(fd, buffer, length, SocketAbi.MSG_NOSIGNAL);
+    internal virtual nint Send(int fd, byte* buffer, nuint length) => Syscall.Send(fd, buffer, length, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
 
-    internal virtual nint SendMessage(int fd, MessageHeader* message) => Syscall.SendMessage(fd, message, SocketAbi.MSG_NOSIGNAL);
+    internal virtual nint SendMessage(int fd, MessageHeader* message) => Syscall.SendMessage(fd, message, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
 
     internal virtual int FinishSend(int fd) => Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
 

@@ -23,6 +23,7 @@ internal sealed unsafe partial class EpollLoop
         }
 
         slot.Fd = fd;
+        socket.BeginSharing(new RawSocket(fd, null));
         socket.CompleteAttach(0);
     }
 

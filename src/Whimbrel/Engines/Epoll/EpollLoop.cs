@@ -379,6 +379,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
 
         slot.Fd = fd;
+        listener.BeginSharing(new RawSocket(fd, null));
         listener.EndPoint = bound;
         listener.CompleteAttach(0);
     }

@@ -38,6 +38,7 @@ internal sealed unsafe partial class PortableLoop
         slot.Socket = socket;
         slot.Datagrams = datagrams;
         slot.Operation = datagrams.Receiving;
+        resident.BeginSharing(new RawSocket(0, socket));
         resident.CompleteAttach(0);
     }
 

@@ -292,6 +292,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         ref PortableSlot slot = ref _slots[listener.Slot];
         slot.Socket = socket;
         slot.Operation = new PortableOperation(_completions, OperationKind.Accept);
+        listener.BeginSharing(new RawSocket(0, socket));
         listener.EndPoint = socket.LocalEndPoint ?? listener.EndPoint;
         listener.CompleteAttach(0);
     }
@@ -302,7 +303,14 @@ internal sealed unsafe partial class PortableLoop : Loop
         PortableOperation operation = new(_completions, OperationKind.Connect) { RemoteEndPoint = connector.Target };
         try
         {
-            socket = SocketFactory.CreateSocket(connector.Target, this);
+            socket = SocketFactory.CreateSocket(connector, connector.Target, SocketType.Stream, connector.Options.CreateSocket, out NetworkException? wrong);
+            if (socket is null)
+            {
+                connector.Fault = wrong;
+                Refuse(connector, operation, null, SocketFactory.NumberOf(wrong));
+                return;
+            }
+
             if ((connector.Fault = SocketOptions.ApplyTo(connector, new RawSocket(0, socket))) is { } fault)
             {
                 Refuse(connector, operation, socket, SocketFactory.NumberOf(fault));
@@ -326,6 +334,7 @@ internal sealed unsafe partial class PortableLoop : Loop
 
     private void Refuse(Connector connector, PortableOperation operation, Socket? socket, int error)
     {
+        connector.EndSharing();
         socket?.Dispose();
         operation.Dispose();
         _slots[connector.Slot] = default;

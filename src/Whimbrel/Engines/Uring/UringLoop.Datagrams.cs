@@ -26,6 +26,7 @@ internal sealed unsafe partial class UringLoop
         }
 
         slot.Fd = fd;
+        socket.BeginSharing(new RawSocket(fd, null));
         socket.CompleteAttach(0);
     }
 

@@ -272,6 +272,7 @@ internal sealed unsafe partial class UringLoop : Loop
         }
 
         slot.Fd = fd;
+        listener.BeginSharing(new RawSocket(fd, null));
         listener.EndPoint = bound;
         listener.CompleteAttach(0);
     }
