@@ -74,6 +74,15 @@ public enum CloseCause
 
     /// <summary>The peer's bytes ended without TLS's proper end (close_notify): somebody may have cut them off.</summary>
     TlsTruncated,
+
+    /// <summary>The peer sent nothing for <see cref="ConnectionOptions.ReceiveTimeout"/> while it was listened to.</summary>
+    ReceiveTimeout,
+
+    /// <summary>The peer took nothing of what was queued for <see cref="ConnectionOptions.SendTimeout"/>.</summary>
+    SendTimeout,
+
+    /// <summary>A phase of the session's protocol took too long (<see cref="SessionPhase"/>). <see cref="CloseReason.Exception"/> is a <see cref="TimeoutException"/> that names it.</summary>
+    PhaseTimeout,
 }
 
 /// <summary>Who was the first to end it.</summary>
@@ -98,7 +107,7 @@ public enum CloseInitiator
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
 /// <param name="Exception">
-/// What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
+/// What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; which phase, with <see cref="CloseCause.PhaseTimeout"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
 /// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
 /// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
@@ -107,7 +116,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
-        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout => CloseInitiator.Library,
+        CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.SendTimeout or CloseCause.PhaseTimeout => CloseInitiator.Library,
         CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsInitiator,
         CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
@@ -134,7 +143,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.UnknownHost => ErrorCategory.UnknownHost,
         CloseCause.Refused => ErrorCategory.Refused,
         CloseCause.Unreachable => ErrorCategory.Unreachable,
-        CloseCause.TimedOut or CloseCause.IdleTimeout => ErrorCategory.Timeout,
+        CloseCause.TimedOut or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.SendTimeout or CloseCause.PhaseTimeout => ErrorCategory.Timeout,
         CloseCause.Cancelled => ErrorCategory.Cancelled,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
@@ -166,6 +175,9 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.EngineStopped => "the engine stopped",
             CloseCause.UnknownHost => Exception is null ? "the host name is unknown" : $"the host name is unknown: {Exception.Message}",
             CloseCause.IdleTimeout => "closed because nothing was sent or received for IdleTimeout",
+            CloseCause.ReceiveTimeout => "closed because the peer sent nothing for ReceiveTimeout",
+            CloseCause.SendTimeout => "aborted because the peer took nothing for SendTimeout",
+            CloseCause.PhaseTimeout => Exception?.Message ?? "a phase took too long",
             CloseCause.Refused => "connection refused: nobody listens there",
             CloseCause.Unreachable => "the address cannot be reached",
             CloseCause.TimedOut => "timed out",

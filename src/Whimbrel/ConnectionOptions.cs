@@ -44,6 +44,25 @@ public abstract class ConnectionOptions
     public TimeSpan IdleTimeout { get; init; }
 
     /// <summary>
+    /// Closes a connection whose peer sends nothing for so long, with cause <see cref="CloseCause.ReceiveTimeout"/>: never earlier, and at most a quarter later.
+    /// Counts while the connection is read and has nothing to send: not in a pause, under back-pressure, while callbacks on the pool have not
+    /// taken what came, or after the peer's end; what begins after those begins anew. For protocols whose peers speak up all the time; a session
+    /// sets its own where it knows when something must come (<see cref="Session.ReceiveTimeout"/>). 100 ms up to 7 days; zero (the default) never closes.
+    /// </summary>
+    public TimeSpan ReceiveTimeout { get; init; }
+
+    /// <summary>
+    /// Aborts a connection that has something to send of which the peer takes no byte for so long, with cause <see cref="CloseCause.SendTimeout"/>: never earlier, and at most
+    /// a quarter later. Not while a handshake runs, nor after a close: those have limits of their own. 100 ms up to 7 days; zero (the default) never does:
+    /// then <see cref="SendLimitBytes"/> ends who is slow, and the system who is gone.
+    /// </summary>
+    public TimeSpan SendTimeout { get; init; }
+
+    internal static readonly TimeSpan LeastTimeout = TimeSpan.FromMilliseconds(100);
+
+    internal static readonly TimeSpan MostTimeout = TimeSpan.FromDays(7);
+
+    /// <summary>
     /// Counts sends in <see cref="ServerCounters.MessagesSent"/>. Default false: a send inside a callback then costs a
     /// comparison and a copy, with it some ten nanoseconds more.
     /// </summary>
@@ -126,7 +145,9 @@ public abstract class ConnectionOptions
         errors.Range(nameof(UnreadLimitBytes), UnreadLimitBytes, 1024, 1 << 30);
         errors.Range(nameof(DrainTimeout), DrainTimeout, TimeSpan.FromMilliseconds(10), TimeSpan.FromHours(1));
         if (DrainLimit != TimeSpan.Zero) errors.Range(nameof(DrainLimit), DrainLimit, DrainTimeout, TimeSpan.FromDays(7));
-        if (IdleTimeout != TimeSpan.Zero) errors.Range(nameof(IdleTimeout), IdleTimeout, TimeSpan.FromMilliseconds(100), TimeSpan.FromDays(7));
+        if (IdleTimeout != TimeSpan.Zero) errors.Range(nameof(IdleTimeout), IdleTimeout, LeastTimeout, MostTimeout);
+        if (ReceiveTimeout != TimeSpan.Zero) errors.Range(nameof(ReceiveTimeout), ReceiveTimeout, LeastTimeout, MostTimeout);
+        if (SendTimeout != TimeSpan.Zero) errors.Range(nameof(SendTimeout), SendTimeout, LeastTimeout, MostTimeout);
         errors.Range(nameof(ReceiveBufferBytes), ReceiveBufferBytes, 0, 1 << 30);
         errors.Range(nameof(SendBufferBytes), SendBufferBytes, 0, 1 << 30);
         errors.Defined(nameof(SlowConsumer), SlowConsumer);

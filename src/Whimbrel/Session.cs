@@ -60,6 +60,8 @@ namespace Whimbrel;
 /// once for each class of members, by its caller, before any loop has it.</item>
 /// <item>What is posted to a session (<see cref="Post(Action)"/>) runs on its thread between two callbacks, behind what its caller has sent;
 /// what was taken runs, before the session's last callbacks.</item>
+/// <item>Time limits (<see cref="ReceiveTimeout"/>, <see cref="SendTimeout"/>, <see cref="IdleTimeout"/>, <see cref="BeginPhase"/>) are never early; what the
+/// session itself is to blame for does not count against the peer. What has passed is told to <see cref="OnTimeout"/>, which ends the connection.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>

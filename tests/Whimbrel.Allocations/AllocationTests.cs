@@ -71,6 +71,23 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void A_phase_for_each_message_allocates_nothing(string engine)
+    {
+        foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool])
+        {
+            using Rig rig = new(engine, static () => new PhasedEchoSession(), scheduling: scheduling);
+            Socket client = rig.Connect();
+            byte[] message = new byte[32];
+            rig.Meter.ExpectNone($"echo with two phases, {scheduling}", Rounds, () =>
+            {
+                client.Send(message);
+                rig.Read(client, message.Length);
+            });
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void An_echo_of_20_KiB_allocates_nothing(string engine)
     {
         using Rig rig = new(engine, static () => new EchoSession());

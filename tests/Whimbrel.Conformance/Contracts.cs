@@ -28,6 +28,7 @@ internal static class Contracts
         (16, "UpgradeToTls sends what was queued plain and what follows encrypted, refuses unread bytes unless they are passed on, and ends in OnHandshaked or a close."),
         (17, "Groups: join, leave and broadcast from any thread; members of one loop see one order."),
         (18, "What is posted to a session runs on its thread between two callbacks, behind what its caller has sent; what was taken runs, before the last callbacks."),
+        (19, "Time limits are never early and count nothing against the peer that the session is to blame for; what has passed is told to OnTimeout, which ends the connection."),
     ];
 
     internal static readonly string[] Engines = ["Uring", "Epoll", "Portable", "Memory"];

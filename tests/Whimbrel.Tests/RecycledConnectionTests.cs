@@ -20,7 +20,6 @@ public sealed class RecycledConnectionTests
         ["SlotGeneration"] = "counts the residents of the slot",
         ["_moves"] = "counts, and only odd or even matters",
         ["_dirty"] = "it may still be on the dirty list, for whoever comes next",
-        ["_idleChecks"] = "begins anew with each deadline",
         ["_progressAtDeadline"] = "begins anew with each deadline",
     };
 

@@ -9,9 +9,6 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
-    /// <summary>Looks per <see cref="ConnectionOptions.IdleTimeout"/>: with so many in a row that see no byte it is over.</summary>
-    internal const int IdleChecks = 4;
-
     private long _progressAtDeadline;
     private long _drainEndsMs;
     private CloseReason _closeAs; // while Concluding: the reason of the close, unless the handshake fails
@@ -365,6 +362,7 @@ internal sealed partial class Connection
         _goesOnAt = 0;
         _knowsOfQueue = false;
         _sendInFlight = false;
+        _heldMs = _heldFromMs = 0;
         _drainEndsMs = 0;
         _saidAllAt = -1;
         ForgetShare();
@@ -386,20 +384,6 @@ internal sealed partial class Connection
         _deadline.Start(due);
     }
 
-    private void StartIdleChecks()
-    {
-        _idleChecks = 0;
-        StartDeadline(_shard.IdleCheck, _bytesSent + _bytesReceived);
-    }
-
-    /// <summary>One look in a while instead of a timer that each byte starts anew. The same timer serves the end later.</summary>
-    private void CheckIdle()
-    {
-        if (_bytesSent + _bytesReceived != _progressAtDeadline) StartIdleChecks();
-        else if (++_idleChecks >= IdleChecks) CloseWith(new CloseReason(CloseCause.IdleTimeout));
-        else StartDeadline(_shard.IdleCheck, _progressAtDeadline);
-    }
-
     private void DeadlinePassed()
     {
         bool isShaking = _state is ConnectionState.Handshaking or ConnectionState.Concluding || (_state == ConnectionState.Open && _tls is { IsShaking: true, HasBegun: true });
@@ -411,7 +395,7 @@ internal sealed partial class Connection
 
         if (_state == ConnectionState.Open)
         {
-            CheckIdle();
+            LookAtLimits();
             return;
         }
 

@@ -308,6 +308,7 @@ internal sealed partial class Connection
 
     private void Shut(ReceiveGate reason)
     {
+        if (_gate == ReceiveGate.None) CountHeldTime(isShut: true);
         _gate |= reason;
         UpdateReceiving();
     }
@@ -316,6 +317,7 @@ internal sealed partial class Connection
     {
         if ((_gate & reason) == 0) return;
         _gate &= ~reason;
+        if (_gate == ReceiveGate.None) CountHeldTime(isShut: false);
         if (_state != ConnectionState.Open) return;
         if (reason == ReceiveGate.User && _unread.Length > 0) _offerPending = true;
         // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.

@@ -69,6 +69,7 @@ internal sealed partial class Connection
         ChangeHooks(next);
         _shard.Host.SessionReplaced(old, next);
         _strand!.PostHandedOver(next, _wasConnected);
+        LookInNextTurn();
         if (_saidServerStopping) _strand.PostServerStopping();
     }
 

@@ -451,7 +451,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             return;
         }
 
-        if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
+        LookInNextTurn();
         if (_strand is null)
         {
             TellHandshaked(info);

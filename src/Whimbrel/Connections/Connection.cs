@@ -34,7 +34,6 @@ internal sealed partial class Connection : Resident
     private bool _finishWasTold;
     private bool _saidServerStopping;
     private bool _saidDisconnecting;
-    private byte _idleChecks;
 
     internal Connection(Loop loop)
         : base(loop)
@@ -187,9 +186,9 @@ internal sealed partial class Connection : Resident
         _wasConnected = true;
         // Not None: a pause in OnConnecting stays (contract 10).
         _gate &= ~ReceiveGate.NotOpen;
+        CountHeldTime(isShut: true);
         _shard.Members.Add(this);
         _session.SetConnectedAt(Loop.Engine.UtcNow);
-        if (_shard.IdleCheck > TimeSpan.Zero) StartIdleChecks();
         if (_strand is { } strand)
         {
             strand.DialledHost = DialledHost;
@@ -204,6 +203,7 @@ internal sealed partial class Connection : Resident
 
         if (_sessionTimers is not null) ReleaseHeldTimers();
         AfterCallback();
+        LookAtLimits();
         UpdateReceiving();
     }
 
@@ -282,6 +282,7 @@ internal sealed partial class Connection : Resident
         if (_wasConnected) Call("OnConnected", static session => session.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!_wasConnected) return;
+        LookInNextTurn();
         if (_saidServerStopping && _state == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
         if (_state != ConnectionState.Open || _unread.Length == 0 || _upgrade is not null) return;
         if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();

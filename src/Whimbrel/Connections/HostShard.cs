@@ -11,8 +11,8 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
 
     internal readonly TimeSpan DrainLimit = host.Options.DrainLimitOrDefault;
 
-    /// <summary>How often a connection is looked at for <see cref="ConnectionOptions.IdleTimeout"/>; zero is never.</summary>
-    internal readonly TimeSpan IdleCheck = host.Options.IdleTimeout / Connection.IdleChecks;
+    /// <summary>The options have a limit of silence.</summary>
+    internal readonly bool HasTimeouts = host.Options.IdleTimeout > TimeSpan.Zero || host.Options.ReceiveTimeout > TimeSpan.Zero || host.Options.SendTimeout > TimeSpan.Zero;
     internal long BytesReceived;
     internal long BytesSent;
     internal long MessagesReceived;

@@ -64,6 +64,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private bool _saidDisconnecting;
     private CloseCause _firstEnd;
     private volatile string? _running;
+    private volatile bool _isOffering;
 
     internal Strand(Connection connection, Session session)
     {
@@ -123,6 +124,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>Nothing is there to run. Any thread; may have changed when it returns.</summary>
     internal bool IsIdle => !Volatile.Read(ref _isScheduled);
 
+    /// <summary>Received bytes wait for their callback, or are in one. Any thread; may have changed when it returns.</summary>
+    internal bool IsTaking => _isOffering || Volatile.Read(ref _waitingBytes) > 0;
+
     /// <summary>The running strand, if it is the one of this tenancy.</summary>
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
         t_current is { } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
@@ -155,6 +159,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     /// <summary>The end has begun, and what is queued still drains.</summary>
     internal void PostDisconnecting(CloseReason reason) => Post(new StrandEvent(StrandEventKind.Disconnecting, reason, null));
+
+    /// <summary>A time limit has passed; one of a phase is told unless its session has moved on by then.</summary>
+    internal void PostTimeout(TimeLimits limits, CloseReason reason) => Post(new StrandEvent(StrandEventKind.Timeout, reason, limits));
 
     /// <summary>A timer that still waits for its last firing to be told is not queued again.</summary>
     internal void PostTimer(LoopTimer timer)
@@ -313,7 +320,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// </summary>
     internal CloseCause EndHere(CloseCause cause)
     {
-        if (cause is CloseCause.LocalClose or CloseCause.ServerStopped) FlushBatch();
+        if (cause is CloseCause.LocalClose or CloseCause.ServerStopped or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.PhaseTimeout) FlushBatch();
         else DropBatch();
         EndInput();
         if (_firstEnd == CloseCause.None) _firstEnd = cause;
@@ -448,6 +455,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             StrandEventKind.Timer => "OnTimer",
             StrandEventKind.ServerStopping => "OnServerStopping",
             StrandEventKind.Disconnecting => "OnDisconnecting",
+            StrandEventKind.Timeout => "OnTimeout",
             StrandEventKind.Sent => "OnSent",
             StrandEventKind.Drained => "OnDrained",
             StrandEventKind.Call => "a posted action",
@@ -553,6 +561,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             case StrandEventKind.ServerStopping:
                 if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
                 break;
+            case StrandEventKind.Timeout:
+                RunTimeout((TimeLimits)item.Second!, (CloseReason)item.First!);
+                break;
             case StrandEventKind.Sent:
                 RunSent();
                 break;
@@ -570,6 +581,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 else CallReturned();
                 break;
         }
+    }
+
+    private void RunTimeout(TimeLimits limits, CloseReason reason)
+    {
+        if (_isEnded || _isSwitching || !ReferenceEquals(_session.Limits, limits)) return;
+        if (reason.Cause == CloseCause.PhaseTimeout && limits.HasMovedOn) return;
+        Call(static (s, r) => s.CallTimeout((CloseReason)r!), reason);
     }
 
     private void RunContinuation(Action<object?> continuation, object? state)
@@ -685,6 +703,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         long before = _connection.BytesPending;
         Interlocked.Increment(ref _shard.MessagesReceived); // of several threads, here
         int taken;
+        _isOffering = true;
         try
         {
             taken = _session.CallUnread(data);
@@ -694,6 +713,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         {
             FailWith(e);
             return 0;
+        }
+        finally
+        {
+            _isOffering = false;
         }
 
         CallReturned();

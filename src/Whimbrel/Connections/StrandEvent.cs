@@ -12,6 +12,7 @@ internal enum StrandEventKind : byte
     HandedOver,
     ServerStopping,
     Disconnecting,
+    Timeout,
     Continuation,
     Call,
     Sent,

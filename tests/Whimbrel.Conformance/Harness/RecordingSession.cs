@@ -72,6 +72,9 @@ public sealed class RecordingSession : Session
 
     public Action<RecordingSession, LoopTimer>? AtTimer { get; set; }
 
+    /// <summary>Replaces the default, which ends it. Also makes it an event, "timeout CAUSE".</summary>
+    public Action<RecordingSession, CloseReason>? AtTimeout { get; set; }
+
     public Action<RecordingSession, Exception>? AtError { get; set; }
 
     // ------------------------------------------------------------------ what it saw
@@ -187,6 +190,13 @@ public sealed class RecordingSession : Session
 
     public void CallHandOver(Session next) => HandOver(next);
 
+    public void CallBeginPhase(SessionPhase phase) => BeginPhase(phase);
+
+    public void CallEndPhase() => EndPhase();
+
+    /// <summary>What OnTimeout does by default.</summary>
+    public void CallTimedOut(CloseReason reason) => base.OnTimeout(reason);
+
     public LoopTimer CallStartTimer(TimeSpan due, TimeSpan period = default) => StartTimer(due, period);
 
     public void CallUpgrade(TlsOptions options, UnreadBytes unread = UnreadBytes.Refuse) => UpgradeToTls(options, unread);
@@ -297,6 +307,13 @@ public sealed class RecordingSession : Session
         Reason = reason;
         using Callback callback = new(this, $"disconnected {reason.Cause}", isLast: true);
         AtDisconnected?.Invoke(this, reason);
+    }
+
+    protected override void OnTimeout(CloseReason reason)
+    {
+        using Callback callback = new(this, AtTimeout is null ? null : $"timeout {reason.Cause}");
+        if (AtTimeout is null) base.OnTimeout(reason);
+        else AtTimeout(this, reason);
     }
 
     protected override void OnTimer(LoopTimer timer)

@@ -1,0 +1,87 @@
+using Whimbrel.Tls;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// The time limits of the session, while it is connected: the timer of the connection's deadlines looks now and then (<see cref="TimeLimits"/>), and the
+/// session hears of what has passed. A handshake and the end have deadlines of their own, by the same timer.
+/// </summary>
+internal sealed partial class Connection
+{
+    private long _heldMs; // how often and long the gate was shut, in all
+    private long _heldFromMs;
+
+    /// <summary>How long it was not read so far. Any thread; about.</summary>
+    internal long HeldMs => Volatile.Read(ref _heldMs);
+
+    /// <summary>The timer serves the limits now: no handshake runs, and no end.</summary>
+    private bool IsLimited => _state == ConnectionState.Open && _wasConnected && _tls is not { IsShaking: true, HasBegun: true };
+
+    /// <summary>Another session took over, or a handshake that had the timer is done. No callback is due here.</summary>
+    private void LookInNextTurn()
+    {
+        if (IsLimited && _session.LimitsOn(_shard) is not null) StartDeadline(TimeSpan.Zero);
+    }
+
+    /// <summary>Something was set that is due before the next look. Inside a callback, perhaps.</summary>
+    internal void LookIn(uint generation, long ms)
+    {
+        if (generation != Generation || !IsLimited) return;
+        _session.Limits?.LooksAt(Loop.Engine.NowMs + ms);
+        StartDeadline(TimeSpan.FromMilliseconds(ms));
+    }
+
+    /// <summary>Where OnTimeout may come. Nothing without limits.</summary>
+    private void LookAtLimits()
+    {
+        if (!IsLimited || _session.LimitsOn(_shard) is not { } limits) return;
+        bool isTaking = _gate == ReceiveGate.None && _strand is not { IsTaking: true };
+        // What is queued and not under way leaves with the next flush: only a send that lasts says something about the peer.
+        Traffic traffic = new(_bytesReceived, _bytesSent, isTaking && !_peerFinished && !_heldFinish, _heldMs, _sendInFlight);
+        TimeLimit passed = limits.Look(Loop.Engine.NowMs, traffic);
+        if (passed != TimeLimit.None) TellTimeout(limits, ReasonOf(passed, limits));
+        // It may have ended, handed over, or begun to shake hands.
+        if (!IsLimited || !ReferenceEquals(_session.Limits, limits) || limits.NextLookMs == long.MaxValue) return;
+        StartDeadline(TimeSpan.FromMilliseconds(Math.Max(0, limits.NextLookMs - Loop.Engine.NowMs)));
+    }
+
+    private static CloseReason ReasonOf(TimeLimit passed, TimeLimits limits) => passed switch
+    {
+        TimeLimit.Idle => new CloseReason(CloseCause.IdleTimeout),
+        TimeLimit.Receive => new CloseReason(CloseCause.ReceiveTimeout),
+        TimeLimit.Send => new CloseReason(CloseCause.SendTimeout),
+        _ => new CloseReason(CloseCause.PhaseTimeout, 0, new TimeoutException(limits.PassedPhase!.TimeoutText)),
+    };
+
+    private void TellTimeout(TimeLimits limits, CloseReason reason)
+    {
+        if (_strand is { } strand)
+        {
+            strand.PostTimeout(limits, reason);
+            return;
+        }
+
+        Loop.EnterCallback(this, "OnTimeout");
+        try
+        {
+            _session.CallTimeout(reason);
+        }
+        catch (Exception e)
+        {
+            Loop.LeaveCallback();
+            FailWith(e, "OnTimeout");
+            return;
+        }
+
+        Loop.LeaveCallback();
+        AfterCallback();
+    }
+
+    /// <summary>The gate is about to be shut, or was just opened.</summary>
+    private void CountHeldTime(bool isShut)
+    {
+        // One at least: whoever was not listened to, however shortly, begins anew.
+        if (!isShut) _heldMs += Math.Max(1, Loop.TimeMs - _heldFromMs);
+        else _heldFromMs = Loop.TimeMs;
+    }
+}

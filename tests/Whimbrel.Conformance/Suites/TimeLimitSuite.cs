@@ -1,0 +1,442 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Limits of time: silence of the peer, a peer that takes nothing, and phases of a protocol.</summary>
+public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
+{
+    private static readonly TimeSpan s_limit = TimeSpan.FromMilliseconds(200);
+
+    private static readonly SessionPhase s_head = new("the request head", s_limit);
+
+    private static readonly SessionPhase s_long = new("the day", TimeSpan.FromDays(1));
+
+    private static RecordingServer Serve(Rig rig, Action<RecordingSession>? setUp, TimeSpan receive = default, TimeSpan send = default) => rig.Serve(
+        setUp,
+        new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveTimeout = receive, SendTimeout = send, SendLimitBytes = 64 * 1024 * 1024, SlowConsumer = SlowConsumer.Wait });
+
+    /// <summary>Real clocks of the day and of timers may differ by a tick, and a phase goes by a coarse one.</summary>
+    private static void CheckTime(Rig rig, DateTimeOffset from, DateTimeOffset to, TimeSpan limit)
+    {
+        TimeSpan slack = rig.IsVirtual ? TimeSpan.Zero : TimeSpan.FromMilliseconds(30);
+        Assert.True(to - from >= limit - slack, $"after {to - from}");
+        if (rig.IsVirtual) Assert.True(to - from <= (limit * 1.25) + TimeSpan.FromMilliseconds(20), $"after {to - from}");
+    }
+
+    // ------------------------------------------------------------------ silence
+
+    [Fact, Contract(19)]
+    public void A_peer_that_only_listens_is_closed_by_the_receive_limit() => Run(rig =>
+    {
+        DateTimeOffset ended = default;
+        RecordingServer server = Serve(
+            rig,
+            s =>
+            {
+                s.AtConnected = static x => x.CallStartTimer(TimeSpan.FromMilliseconds(20), TimeSpan.FromMilliseconds(20));
+                s.AtTimer = static (x, _) => x.Send("."u8);
+                s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow;
+            },
+            receive: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Pass(s_limit / 2);
+        peer.Write("still here");
+        session.UntilReceived(10);
+        DateTimeOffset last = rig.Engine.UtcNow;
+        peer.ReadToEnd();
+        peer.Close();
+        Assert.Equal(CloseCause.ReceiveTimeout, session.End());
+        Assert.Equal(CloseInitiator.Library, session.Reason.Initiator);
+        Assert.Equal(ErrorCategory.Timeout, session.Reason.Error.Category);
+        CheckTime(rig, last, ended, s_limit);
+    });
+
+    [Fact, Contract(10, 19)]
+    public void A_peer_that_is_not_listened_to_is_not_silent() => Run(rig =>
+    {
+        DateTimeOffset ended = default;
+        RecordingServer server = Serve(
+            rig,
+            s =>
+            {
+                s.AtConnected = static x => x.PauseReceiving();
+                s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow;
+            },
+            receive: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Pass(s_limit * 2);
+        Assert.True(session.IsConnected);
+        DateTimeOffset resumed = rig.Engine.UtcNow;
+        session.ResumeReceiving();
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.ReceiveTimeout, session.End());
+        CheckTime(rig, resumed, ended, s_limit);
+    });
+
+    [Fact, Contract(11, 19)]
+    public void A_peer_that_has_finished_is_not_silent() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, static s => s.AtPeerFinished = static _ => { }, receive: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.FinishSending();
+        RecordingSession session = server.Session();
+        session.Until("peer finished");
+        rig.Pass(s_limit * 2);
+        Assert.True(session.IsConnected);
+        session.Send("answer");
+        session.Close();
+        Assert.Equal("answer", peer.ReadTextToEnd());
+        peer.Close();
+        session.End();
+    });
+
+    [Fact, Contract(19)]
+    public void A_peer_that_takes_nothing_is_reset_by_the_send_limit() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[16 * 1024 * 1024]), send: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Pass(s_limit * 2);
+        // Nothing to take is no sin.
+        Assert.True(session.IsConnected);
+        peer.Write("more");
+        Assert.Equal(CloseCause.SendTimeout, session.End());
+        Assert.True(session.BytesSent < 16 * 1024 * 1024);
+        Assert.Equal("aborted because the peer took nothing for SendTimeout", session.Reason.ToString());
+        peer.Close();
+    });
+
+    [Fact, Contract(19)]
+    public void A_peer_that_takes_slowly_keeps_its_connection() => Run(rig =>
+    {
+        const int Length = 24 * 1024 * 1024;
+        RecordingServer server = Serve(rig, static s => s.AtReceived = static (x, _) => x.Send(new byte[Length]), send: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        RecordingSession session = server.Connected();
+        session.UntilReceived(1);
+        int got = 0;
+        for (int i = 0; i < 8; i++)
+        {
+            rig.Pass(s_limit / 2);
+            got += peer.Read(2 * 1024 * 1024).Length;
+        }
+
+        Assert.True(session.IsConnected);
+        peer.Read(Length - got);
+        peer.Close();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+    });
+
+    [Fact, Contract(19)]
+    public void A_session_sets_its_own_limits_at_any_time_from_any_thread() => Run(rig =>
+    {
+        RecordingServer server = Serve(
+            rig,
+            static s =>
+            {
+                s.SendTimeout = TimeSpan.FromSeconds(30);
+                s.AtConnected = static x => x.ReceiveTimeout = TimeSpan.Zero;
+            },
+            receive: s_limit,
+            send: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Pass(s_limit * 2);
+        Assert.True(session.IsConnected);
+        Assert.Equal((TimeSpan.Zero, TimeSpan.FromSeconds(30), TimeSpan.Zero), (session.ReceiveTimeout, session.SendTimeout, session.IdleTimeout));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.ReceiveTimeout = TimeSpan.FromMilliseconds(99));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.IdleTimeout = TimeSpan.FromDays(8));
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.SendTimeout = TimeSpan.FromTicks(-1));
+        rig.Elsewhere(() => session.IdleTimeout = s_limit);
+        rig.Join();
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.IdleTimeout, session.End());
+        Assert.Equal(s_limit, session.IdleTimeout);
+    });
+
+    [Fact, Contract(19)]
+    public void A_silence_that_the_session_forgives_is_told_again() => Run(rig =>
+    {
+        int told = 0;
+        RecordingServer server = Serve(
+            rig,
+            s => s.AtTimeout = (x, reason) =>
+            {
+                x.Send("?"u8);
+                if (++told == 3) x.CallTimedOut(reason);
+            },
+            receive: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("???", peer.ReadTextToEnd());
+        peer.Close();
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.ReceiveTimeout, session.End());
+        Assert.Equal("connecting, connected, timeout ReceiveTimeout, timeout ReceiveTimeout, timeout ReceiveTimeout, disconnected ReceiveTimeout", session.Life);
+    });
+
+    // ------------------------------------------------------------------ phases
+
+    [Fact, Contract(19)]
+    public void A_phase_that_takes_too_long_ends_the_connection_and_is_named() => Run(rig =>
+    {
+        DateTimeOffset began = default, ended = default;
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtConnected = x =>
+            {
+                began = rig.Engine.UtcNow;
+                x.CallBeginPhase(s_head);
+            };
+            s.AtDisconnecting = (_, _) => ended = rig.Engine.UtcNow;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.PhaseTimeout, session.End());
+        Assert.Equal("the request head took longer than 0.2 s", session.Reason.ToString());
+        Assert.IsType<TimeoutException>(session.Reason.Exception);
+        Assert.Equal((CloseInitiator.Library, ErrorCategory.Timeout), (session.Reason.Initiator, session.Reason.Error.Category));
+        CheckTime(rig, began, ended, s_limit);
+    });
+
+    [Fact, Contract(19)]
+    public void A_session_may_say_something_when_a_phase_has_passed() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtConnected = static x => x.CallBeginPhase(s_head);
+            s.AtTimeout = static (x, reason) =>
+            {
+                Assert.Equal(SendResult.Queued, x.Send("408 "));
+                x.CallTimedOut(reason);
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("408 ", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.PhaseTimeout, server.Session().End());
+        Assert.Equal("connecting, connected, timeout PhaseTimeout, disconnected PhaseTimeout", server.Session().Life);
+    });
+
+    [Fact, Contract(19)]
+    public void Each_message_may_begin_the_phase_anew_and_a_phase_that_was_ended_is_over() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtConnected = static x => x.CallBeginPhase(s_long);
+            s.AtReceived = static (x, data) =>
+            {
+                if (data[^1] == '.') x.CallEndPhase();
+                else x.CallBeginPhase(s_head);
+                x.Send(data);
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        for (int i = 0; i < 6; i++)
+        {
+            peer.Write("x");
+            peer.Read(1);
+            rig.Pass(s_limit / 2);
+        }
+
+        peer.Write(".");
+        peer.Read(1);
+        rig.Pass(s_limit * 2);
+        Assert.True(server.Session().IsConnected);
+        peer.Write("x");
+        peer.Read(1);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.PhaseTimeout, server.Session().End());
+    });
+
+    [Fact, Contract(19)]
+    public void A_phase_passes_once_and_the_next_one_counts() => Run(rig =>
+    {
+        int told = 0;
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtConnected = static x => x.CallBeginPhase(s_head);
+            s.AtTimeout = (x, _) =>
+            {
+                if (++told == 2) x.Close();
+                else if (told == 1) x.Send("1"u8);
+            };
+            s.AtReceived = static (x, _) => x.CallBeginPhase(s_head);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("1", peer.ReadText(1));
+        rig.Pass(s_limit * 2);
+        Assert.Equal(1, Volatile.Read(ref told));
+        peer.Write("x");
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+        Assert.Equal(2, told);
+    });
+
+    [Fact, Contract(1, 19)]
+    public void A_phase_that_begins_in_OnConnecting_is_looked_at_behind_OnConnected() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtConnecting = x =>
+            {
+                x.CallBeginPhase(s_head);
+                rig.Block(s_limit * 1.5);
+            };
+            s.AtTimeout = static (x, reason) => x.CallTimedOut(reason);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        RecordingSession session = server.Session();
+        session.End();
+        Assert.Equal("connecting, connected, timeout PhaseTimeout, disconnected PhaseTimeout", session.Life);
+    });
+
+    [Fact, Contract(15, 19)]
+    public void A_hand_over_ends_phase_and_limits_of_the_one_who_gives() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        RecordingServer server = Serve(
+            rig,
+            s =>
+            {
+                s.ReceiveTimeout = TimeSpan.Zero;
+                s.AtConnected = x =>
+                {
+                    x.CallBeginPhase(s_head);
+                    x.CallHandOver(next);
+                };
+            },
+            receive: s_limit * 3);
+        Peer peer = rig.Dial(server.EndPoint!);
+        next.Until("connected");
+        rig.Pass(s_limit * 2);
+        Assert.True(next.IsConnected);
+        Assert.Equal(s_limit * 3, next.ReceiveTimeout);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.ReceiveTimeout, next.End());
+        Assert.Equal(CloseCause.HandedOver, server.Session().End());
+    });
+
+    [Fact, Contract(4, 19)]
+    public void What_OnTimeout_throws_ends_the_session() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtConnected = static x => x.CallBeginPhase(s_head);
+            s.AtTimeout = static (_, _) => throw new InvalidDataException("no");
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Session();
+        Assert.Equal(CloseCause.UserException, session.End());
+        Assert.Equal("connecting, connected, timeout PhaseTimeout, error InvalidDataException, disconnected UserException", session.Life);
+        peer.Close();
+    });
+
+    [Fact, Contract(16, 19)]
+    public void A_handshake_has_its_own_deadline_and_the_phase_counts_again_behind_it() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.Tls != TlsKind.None, "There it has TLS already.");
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.AtReceived = (x, _) =>
+            {
+                if (x.ReceivedCount < 8) return;
+                x.Send("go ahead"u8);
+                x.CallBeginPhase(s_head);
+                x.CallUpgrade(rig.WithProvider(TestCertificates.ServerOptions));
+            };
+            s.AtHandshaked = static (_, _) => { };
+            s.AtTimeout = static (x, reason) => x.CallTimedOut(reason);
+        });
+        Peer raw = rig.Dial(server.EndPoint!);
+        raw.Write("STARTTLS");
+        Assert.Equal("go ahead", raw.ReadText(8));
+        rig.Pass(s_limit * 2);
+        RecordingSession session = server.Session();
+        Assert.True(session.IsConnected);
+        TlsPeer peer = rig.Secure(raw, isAccepted: false, TestCertificates.ClientOptions);
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        session.End();
+        Assert.Equal("connecting, connected, received 8, handshaked, timeout PhaseTimeout, disconnected PhaseTimeout", session.Life);
+    });
+
+    [Fact, Contract(19)]
+    public void A_peer_that_drips_is_cut_off_and_one_that_sends_enough_is_not() => Run(rig =>
+    {
+        SessionPhase body = new("the request body", s_limit * 2, leastBytesPerSecond: 100);
+        RecordingServer server = Serve(rig, s => s.AtConnected = x => x.CallBeginPhase(body));
+        Peer honest = rig.Dial(server.EndPoint!);
+        server.Connected();
+        Peer drips = rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        for (int i = 0; i < 12; i++)
+        {
+            honest.Write(new byte[20]);
+            if (!server.Session(1).IsOver) drips.TryWrite("x"u8);
+            rig.Pass(s_limit / 4);
+            if (server.Session(1).Saw("disconnected")) break;
+        }
+
+        Assert.True(server.Session().IsConnected);
+        drips.Close();
+        Assert.Equal(CloseCause.PhaseTimeout, server.Session(1).End());
+        Assert.Contains("the request body came with less than 100 bytes per second", server.Session(1).Reason.ToString(), StringComparison.Ordinal);
+        honest.Close();
+        Assert.Equal(CloseCause.PeerClosed, server.Session().End());
+    });
+
+    [Fact, Contract(19)]
+    public void The_next_connection_in_the_same_place_has_no_phase() => Run(
+        rig =>
+        {
+            int made = 0;
+            RecordingServer server = Serve(rig, s =>
+            {
+                if (++made == 1) s.AtConnected = static x => x.CallBeginPhase(s_head);
+            });
+            Peer first = rig.Dial(server.EndPoint!);
+            server.Connected();
+            first.Close();
+            server.Session().End();
+            Peer second = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected(1);
+            rig.Pass(s_limit * 2);
+            Assert.True(session.IsConnected);
+            second.Close();
+            Assert.Equal(CloseCause.PeerClosed, session.End());
+        },
+        loops: 1);
+
+    [Fact, Contract(19)]
+    public void A_callback_on_the_pool_that_takes_its_time_does_not_make_the_peer_silent() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only there may a callback take its time.");
+        RecordingServer server = Serve(
+            rig,
+            s => s.AtReceived = (x, _) =>
+            {
+                rig.Block(s_limit * 3);
+                x.Send("done"u8);
+            },
+            receive: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("done", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.ReceiveTimeout, server.Session().End());
+    });
+
+    [Fact, Contract(19)]
+    public void A_phase_of_a_session_without_a_connection_throws() => Run(rig =>
+        Assert.Throws<InvalidOperationException>(() => new RecordingSession(rig).CallBeginPhase(s_head)));
+}

@@ -1,0 +1,208 @@
+using Whimbrel.Connections;
+
+namespace Whimbrel.Tests;
+
+/// <summary>The time limits of a session, without a clock: looks at given times.</summary>
+public sealed class TimeLimitsTests
+{
+    private static readonly Traffic s_quiet = new(0, 0, IsRead: true, HeldMs: 0, IsSending: false);
+
+    /// <summary>Looks when the limits ask for it, up to this time. What has passed first, and when.</summary>
+    private static (TimeLimit Passed, long AtMs) Run(TimeLimits limits, long fromMs, long toMs, Func<long, Traffic> traffic)
+    {
+        for (long now = fromMs; now <= toMs; now = Math.Max(now + 1, limits.NextLookMs))
+        {
+            TimeLimit passed = limits.Look(now, traffic(now));
+            if (passed != TimeLimit.None) return (passed, now);
+            if (limits.NextLookMs == long.MaxValue) break;
+        }
+
+        return (TimeLimit.None, toMs);
+    }
+
+    [Fact]
+    public void Without_a_limit_nobody_looks()
+    {
+        TimeLimits limits = new();
+        Assert.Equal(TimeLimit.None, limits.Look(0, s_quiet));
+        Assert.Equal(long.MaxValue, limits.NextLookMs);
+    }
+
+    [Theory]
+    [InlineData(400)]
+    [InlineData(401)]
+    [InlineData(403)]
+    [InlineData(604_800_000)]
+    public void Silence_is_told_never_early_and_a_quarter_late_at_most(long limitMs)
+    {
+        for (long lastByte = 0; lastByte <= limitMs; lastByte += Math.Max(1, limitMs / 37))
+        {
+            foreach (int kind in (int[])[(int)TimeLimit.Idle, (int)TimeLimit.Receive, (int)TimeLimit.Send])
+            {
+                TimeLimits limits = new();
+                limits.Set((TimeLimit)kind, limitMs);
+                (TimeLimit passed, long at) = Run(limits, 0, 10 * limitMs, now => s_quiet with { Received = now >= lastByte ? 1 : 0, Sent = now >= lastByte ? 1 : 0, IsSending = kind == (int)TimeLimit.Send });
+                Assert.Equal((TimeLimit)kind, passed);
+                Assert.InRange(at - lastByte, limitMs, limitMs + ((limitMs + 3) / 4));
+            }
+        }
+    }
+
+    [Fact]
+    public void A_silence_that_was_told_begins_anew()
+    {
+        TimeLimits limits = new();
+        limits.Set(TimeLimit.Receive, 400);
+        (_, long first) = Run(limits, 0, 5_000, static _ => s_quiet);
+        (TimeLimit passed, long second) = Run(limits, first + 1, 5_000, static _ => s_quiet);
+        Assert.Equal(TimeLimit.Receive, passed);
+        Assert.InRange(second - first, 400, 500);
+    }
+
+    [Fact]
+    public void Who_is_not_listened_to_is_not_silent()
+    {
+        TimeLimits limits = new();
+        limits.Set(TimeLimit.Receive, 400);
+        // Held for all the time.
+        Assert.Equal(TimeLimit.None, Run(limits, 0, 5_000, static _ => s_quiet with { IsRead = false }).Passed);
+        // A hold that no look has seen: at 5,350 for a millisecond.
+        limits.Set(TimeLimit.Receive, 400);
+        (TimeLimit passed, long at) = Run(limits, 5_001, 9_000, static now => s_quiet with { HeldMs = now > 5_350 ? 1 : 0 });
+        Assert.Equal(TimeLimit.Receive, passed);
+        Assert.InRange(at - 5_350, 400, 500);
+    }
+
+    [Fact]
+    public void Who_has_something_to_take_first_need_not_send_and_the_send_limit_counts_instead()
+    {
+        TimeLimits limits = new();
+        limits.Set(TimeLimit.Receive, 400);
+        limits.Set(TimeLimit.Send, 1_000);
+        (TimeLimit passed, long at) = Run(limits, 0, 5_000, static now => s_quiet with { IsSending = now >= 100 });
+        Assert.Equal(TimeLimit.Send, passed);
+        Assert.InRange(at - 100, 1_000, 1_250);
+    }
+
+    [Fact]
+    public void Nothing_to_send_is_no_silence_of_the_one_who_takes()
+    {
+        TimeLimits limits = new();
+        limits.Set(TimeLimit.Send, 400);
+        Assert.Equal(TimeLimit.None, Run(limits, 0, 5_000, static _ => s_quiet).Passed);
+        // The first look that sees it is not counted: it may just have been queued.
+        (TimeLimit passed, long at) = Run(limits, 5_001, 9_000, static now => s_quiet with { IsSending = now >= 5_399 });
+        Assert.Equal(TimeLimit.Send, passed);
+        Assert.InRange(at - 5_399, 400, 500);
+    }
+
+    [Fact]
+    public void A_limit_that_is_set_again_begins_anew_and_one_that_is_taken_away_is_gone()
+    {
+        TimeLimits limits = new();
+        limits.SetDefault(TimeLimit.Idle, 400);
+        limits.SetDefault(TimeLimit.Idle, 7_000);
+        Assert.Equal(400, limits.Get(TimeLimit.Idle));
+        Assert.Null(limits.Get(TimeLimit.Send));
+        limits.Look(0, s_quiet);
+        limits.Look(100, s_quiet);
+        limits.Look(200, s_quiet);
+        limits.Look(300, s_quiet);
+        limits.Set(TimeLimit.Idle, 400);
+        (TimeLimit passed, long at) = Run(limits, 310, 5_000, static _ => s_quiet);
+        Assert.Equal((TimeLimit.Idle, 710), (passed, at));
+        limits.Set(TimeLimit.Idle, 0);
+        limits.SetDefault(TimeLimit.Idle, 400);
+        Assert.Equal(0, limits.Get(TimeLimit.Idle));
+        Assert.Equal(TimeLimit.None, Run(limits, 711, 5_000, static _ => s_quiet).Passed);
+        Assert.Equal(long.MaxValue, limits.NextLookMs);
+    }
+
+    [Fact]
+    public void A_phase_passes_at_its_limit_once_and_one_that_begins_anew_later()
+    {
+        SessionPhase head = new("the head", TimeSpan.FromSeconds(1));
+        TimeLimits limits = new();
+        limits.Begin(head, 0, 0, 0);
+        Assert.Equal(TimeLimit.None, limits.Look(0, s_quiet));
+        Assert.Equal(1_000, limits.NextLookMs);
+        limits.Begin(head, 700, 0, 0);
+        Assert.Equal(TimeLimit.None, limits.Look(1_000, s_quiet));
+        Assert.Equal(1_700, limits.NextLookMs);
+        Assert.Equal(TimeLimit.None, limits.Look(1_699, s_quiet));
+        Assert.Equal(TimeLimit.Phase, limits.Look(1_700, s_quiet));
+        Assert.Same(head, limits.PassedPhase);
+        Assert.False(limits.HasMovedOn);
+        Assert.Equal(TimeLimit.None, limits.Look(9_000, s_quiet));
+        Assert.Equal(long.MaxValue, limits.NextLookMs);
+        limits.Begin(head, 9_000, 0, 0);
+        Assert.True(limits.HasMovedOn);
+        Assert.Equal(TimeLimit.Phase, limits.Look(10_000, s_quiet));
+        limits.Begin(head, 10_000, 0, 0);
+        limits.Begin(null, 0, 0, 0);
+        Assert.Equal(TimeLimit.None, limits.Look(99_000, s_quiet));
+    }
+
+    [Fact]
+    public void Bytes_prolong_a_phase_with_a_rate_and_dripping_does_not()
+    {
+        SessionPhase body = new("the body", TimeSpan.FromSeconds(5), leastBytesPerSecond: 100);
+        // Half of what is asked for: 5 s and what the bytes earn, which is half of the time.
+        TimeLimits limits = new();
+        limits.Begin(body, 0, received: 1_000, 0);
+        (TimeLimit passed, long at) = Run(limits, 0, 60_000, static now => s_quiet with { Received = 1_000 + (now / 20) });
+        Assert.Equal(TimeLimit.Phase, passed);
+        Assert.InRange(at, 9_900, 10_050);
+        // As much as is asked for.
+        limits = new();
+        limits.Begin(body, 0, received: 1_000, 0);
+        Assert.Equal(TimeLimit.None, Run(limits, 0, 600_000, static now => s_quiet with { Received = 1_000 + (now / 10) }).Passed);
+    }
+
+    [Fact]
+    public void Time_in_which_nobody_listens_does_not_count_against_a_rate()
+    {
+        SessionPhase body = new("the body", TimeSpan.FromSeconds(4), leastBytesPerSecond: 100);
+        TimeLimits limits = new();
+        limits.Begin(body, 0, 0, 0);
+        // Paused from 1 s to 21 s, and silent.
+        (TimeLimit passed, long at) = Run(limits, 0, 60_000, static now => s_quiet with { IsRead = now is < 1_000 or >= 21_000, HeldMs = now >= 21_000 ? 20_000 : 0 });
+        Assert.Equal(TimeLimit.Phase, passed);
+        Assert.Equal(24_000, at);
+    }
+
+    [Fact]
+    public void A_phase_that_another_thread_begins_is_seen_or_asks_for_a_look()
+    {
+        SessionPhase soon = new("soon", TimeSpan.FromMilliseconds(10));
+        SessionPhase late = new("late", TimeSpan.FromDays(1));
+        for (int round = 0; round < 2_000; round++)
+        {
+            TimeLimits limits = new();
+            limits.Begin(late, 0, 0, 0);
+            limits.Look(0, s_quiet);
+            bool asked = false;
+            using Barrier both = new(2);
+            Thread other = new(() =>
+            {
+                both.SignalAndWait();
+                limits.Begin(soon, 0, 0, 0);
+                Interlocked.MemoryBarrier();
+                asked = soon.LimitMs < limits.NextLookMs;
+            });
+            other.Start();
+            both.SignalAndWait();
+            limits.Look(0, s_quiet);
+            long next = limits.NextLookMs;
+            other.Join();
+            Assert.True(asked || next <= 10, $"round {round}: nobody looks before {next}");
+        }
+    }
+
+    [Theory]
+    [InlineData(9, 0)]
+    [InlineData(604_800_001, 0)]
+    [InlineData(1_000, -1)]
+    public void A_phase_checks_its_numbers(long limitMs, int rate) =>
+        Assert.ThrowsAny<ArgumentOutOfRangeException>(() => new SessionPhase("x", TimeSpan.FromMilliseconds(limitMs), rate));
+}
