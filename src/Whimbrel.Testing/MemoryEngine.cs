@@ -213,9 +213,12 @@ public class MemoryEngine : Engine
     /// <param name="endPoint">The address.</param>
     public void AddUnreachable(EndPoint endPoint)
     {
-        _network.AddUnreachable(endPoint);
+        _network.AddFailing(endPoint, Linux.Errno.ENETUNREACH);
         Datagrams.AddUnreachable(endPoint);
     }
+
+    /// <summary>Dials to this address fail at once, with any error that a system may give.</summary>
+    internal void AddFailing(EndPoint endPoint, int error) => _network.AddFailing(endPoint, error);
 
     /// <summary>Makes a raw datagram socket.</summary>
     /// <param name="endPoint">Where it is bound; port 0 takes a free one.</param>

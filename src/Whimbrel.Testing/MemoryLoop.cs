@@ -267,10 +267,10 @@ internal sealed unsafe partial class MemoryLoop : Loop
     {
         ref Slot slot = ref _slots[connector.Slot];
         slot.IsDialPending = false;
-        if (_network.IsUnreachable(connector.Target))
+        if (_network.IsFailing(connector.Target, out int error))
         {
-            _engine.Trace.Add("unreachable", connector.Slot, 0);
-            connector.CompleteAttach(Errno.ENETUNREACH);
+            _engine.Trace.Add("dial failed", connector.Slot, error);
+            connector.CompleteAttach(error);
             return;
         }
 

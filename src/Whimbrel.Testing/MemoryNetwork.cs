@@ -9,7 +9,7 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
 {
     private readonly Dictionary<EndPoint, List<MemoryListening>> _listening = [];
     private readonly HashSet<EndPoint> _blackHoles = [];
-    private readonly HashSet<EndPoint> _unreachable = [];
+    private readonly Dictionary<EndPoint, int> _failing = [];
     private int _nextPort = 50_000;
     private int _nextSocket = 1;
 
@@ -37,9 +37,10 @@ internal sealed class MemoryNetwork(MemoryFaults faults, Random random)
 
     internal void AddBlackHole(EndPoint endPoint) => _blackHoles.Add(endPoint);
 
-    internal void AddUnreachable(EndPoint endPoint) => _unreachable.Add(endPoint);
+    /// <summary>Dials there fail at once with this error number.</summary>
+    internal void AddFailing(EndPoint endPoint, int error) => _failing[endPoint] = error;
 
-    internal bool IsUnreachable(EndPoint endPoint) => _unreachable.Contains(endPoint);
+    internal bool IsFailing(EndPoint endPoint, out int error) => _failing.TryGetValue(endPoint, out error);
 
     internal bool IsBlackHole(EndPoint endPoint) => _blackHoles.Contains(endPoint);
 

@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Diagnostics.CodeAnalysis;
 using System.Net;
 using System.Net.Sockets;
 using System.Runtime.CompilerServices;
@@ -496,13 +497,16 @@ public abstract partial class Session : IConnection
 
     // ------------------------------------------------------------------ hand-over, timers, broadcasts
 
+    [DoesNotReturn]
+    private static void ThrowHandedOver() => Throw.State("The session has handed its connection over already: what was posted to it still runs, and cannot give it to another one.");
+
     /// <summary>
     /// Gives the connection to another session when the running callback has returned: this one gets
     /// <c>OnDisconnected(HandedOver)</c>, the next one OnConnected and then the unread bytes. Id, groups, queue and
     /// counters stay. From every callback; before OnConnected this one gets <c>OnConnectFailed(HandedOver)</c>, and the next one what is still to
     /// come: OnHandshaked, if there is TLS and it was not told, then OnConnected, or OnConnectFailed. A close in the same callback wins. In the
-    /// callbacks of the end (OnDisconnecting, OnDisconnected, OnConnectFailed, OnError) it throws <see cref="InvalidOperationException"/>. The
-    /// session's thread only.
+    /// callbacks of the end (OnDisconnecting, OnDisconnected, OnConnectFailed, OnError), and in what was posted and runs behind the callback that
+    /// has handed over, it throws <see cref="InvalidOperationException"/>. The session's thread only.
     /// </summary>
     /// <param name="next">A session that has no connection yet.</param>
     protected void HandOver(Session next)
@@ -510,8 +514,11 @@ public abstract partial class Session : IConnection
         ArgumentNullException.ThrowIfNull(next);
         if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
         if (_isEnding) Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
+        // By an earlier callback: what was posted to this one runs before the next one has it.
+        if (Strand.Current is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
         if (_connection is not { } connection) return;
         Strand? strand = StrandHere(connection, nameof(HandOver));
+        if (strand is null && connection.IsHandingOver) ThrowHandedOver();
         if (strand is not null && next.StaysOnLoop) Throw.State("A stream lives on the loop: it cannot take over from a session whose callbacks run on the pool.");
         if (strand is not null) strand.HandOver(next);
         else connection.HandOver(next);

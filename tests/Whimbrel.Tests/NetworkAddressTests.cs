@@ -85,6 +85,8 @@ public sealed class NetworkAddressTests
     {
         NetworkAddress address = NetworkAddress.Parse("tcp://localhost:http");
         Assert.Equal(("http", -1), (address.Service, address.Port));
+        Assert.Equal(address, NetworkAddress.Parse("tcp://localhost:http"));
+        Assert.NotEqual(address, NetworkAddress.Parse("tcp://localhost:https"));
         Assert.Equal(new DnsEndPoint("localhost", 80), address.ToEndPoint());
         Assert.Equal(443, ((IPEndPoint)NetworkAddress.Parse("tcp://127.0.0.1:HTTPS").ToEndPoint()).Port);
         FormatException e = Assert.Throws<FormatException>(() => NetworkAddress.Parse("tcp://localhost:htp-x").ToEndPoint());

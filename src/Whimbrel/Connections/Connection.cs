@@ -253,6 +253,9 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ hand-over (contract 15)
 
+    /// <summary>An earlier callback has handed over, and what was posted to its session runs first.</summary>
+    internal bool IsHandingOver => (_gate & ReceiveGate.HandOver) != 0;
+
     internal void HandOver(Session next)
     {
         if (_state != ConnectionState.Open && !IsBeginning) return;

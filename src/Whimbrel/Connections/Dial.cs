@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Diagnostics;
@@ -213,14 +214,9 @@ internal sealed class Dial : Undertaking
     /// <summary>A connector has a connected socket. Completion phase: sessions may be called.</summary>
     internal void Connected(Connector connector, RawSocket socket)
     {
+        // The end of the dial gives up all that are under way, also those that are connected and have not told yet.
+        Debug.Assert(!_isOver, "a connector that was given up has told nobody");
         _connectors.Remove(connector);
-        if (_isOver)
-        {
-            socket.Made?.Dispose();
-            Loop.Discard(socket);
-            return;
-        }
-
         End(new CloseReason(CloseCause.Cancelled));
         _connection.Dial = null;
         _connection.Session.SetLocalEndPoint(connector.LocalEndPoint);

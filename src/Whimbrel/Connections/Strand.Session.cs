@@ -211,4 +211,7 @@ internal sealed partial class Strand
     }
 
     internal void HandOver(Session next) => _next = next;
+
+    /// <summary>A callback has handed over, and the next session has not been told yet. Inside a callback.</summary>
+    internal bool IsSwitching => _isSwitching;
 }

@@ -809,7 +809,8 @@ public class Engine : IAsyncDisposable
     internal void NoteException(string where, Exception exception, string outcome = "Nothing was ended; the loop goes on.")
     {
         UserCodeThrew(exception);
-        Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}", "user-exception.md"));
+        if (!ExceptionNotices.TryTake($"{where}: {exception.GetType().Name}", NowMs, out long leftOut)) return;
+        Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md"));
     }
 
     /// <summary>Name, loops and reason.</summary>

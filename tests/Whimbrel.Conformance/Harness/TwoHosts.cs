@@ -139,7 +139,7 @@ internal sealed class TwoHosts : IDisposable
         }
     }
 
-    private static void AddAddress(string space, string address, string device, params string[] more) => Ip(["-n", space, "address", "add", address, "dev", device, .. more]);
+    internal static void AddAddress(string space, string address, string device, params string[] more) => Ip(["-n", space, "address", "add", address, "dev", device, .. more]);
 
     private static string Leading(string text)
     {

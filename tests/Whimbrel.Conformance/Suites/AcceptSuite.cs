@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Connections;
 using Whimbrel.Linux;
 
@@ -537,10 +538,97 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void Who_waits_for_a_listener_that_rests_is_served_when_it_closes_gracefully() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "There a dial is a turn of the loop that must not go on here.");
+        RecordingServer server = rig.Serve(s_echo);
+        Listener listener = ListenerOf(rig);
+        Peer? waiting = null;
+        ValueTask closed = default;
+        rig.OnLoop(listener.Loop, () =>
+        {
+            for (int i = 0; i < 64; i++) listener.CompleteAcceptError(Errno.EPROTO, shed: false);
+            waiting = rig.Dial(server.EndPoint!);
+            closed = server.StopAcceptingAsync();
+        });
+        rig.Await(closed);
+        Echo(waiting!);
+    });
+
+    [Fact]
+    public void Who_was_accepted_when_the_server_aborts_is_reset_or_ended_and_not_forgotten() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "There a dial is a turn of the loop that must not go on here.");
+            RecordingServer server = rig.Serve(s_echo);
+            Listener listener = ListenerOf(rig);
+            Peer[] waiting = [];
+            ValueTask<StopReport> stopped = default;
+            rig.OnLoop(listener.Loop, () =>
+            {
+                // The system, or the runtime, has accepted some of them before this loop hears of it.
+                waiting = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
+                rig.Block(TimeSpan.FromMilliseconds(20));
+                stopped = server.StopAsync(TimeSpan.Zero);
+            });
+            rig.Await(stopped);
+            foreach (Peer peer in waiting) peer.EndsInReset();
+            Assert.Equal(0, server.SessionCount);
+        },
+        loops: 1);
+
+    [Fact]
+    public void What_a_listener_is_given_after_its_end_is_closed_and_not_served() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable || !OperatingSystem.IsLinux(), "Gives the listener a descriptor.");
+            RecordingServer server = rig.Serve(s_echo);
+            Listener listener = ListenerOf(rig);
+            using Socket other = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+            other.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+            other.Listen();
+            using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 20_000 };
+            peer.Connect(other.LocalEndPoint!);
+            Socket accepted = other.Accept();
+            int descriptor = (int)accepted.Handle;
+            accepted.SafeHandle.SetHandleAsInvalid(); // the listener's from here on
+            rig.OnLoop(listener.Loop, () =>
+            {
+                // As a completion that was on its way when the listener closed.
+                listener.Stop();
+                listener.CompleteAccept(new RawSocket(descriptor, null), default, null);
+            });
+            Assert.Equal(0, peer.Receive(new byte[1]));
+            rig.Settle();
+            Assert.Empty(server.Made);
+            Assert.Equal(0, server.AcceptedCount);
+        },
+        loops: 1);
+
+    private static Listener ListenerOf(Rig rig) => rig.Engine.Loops.SelectMany(static l => Enumerable.Range(0, l.ResidentCount).Select(l.ResidentAt)).OfType<Listener>().Single();
+
+    [Fact]
+    public void Starts_that_fail_leave_no_descriptor() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Counts descriptors.");
+        RecordingServer server = rig.Serve(s_echo);
+        int before = 0;
+        for (int i = 0; i < 60; i++)
+        {
+            RecordingServer second = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = server.EndPoint });
+            Assert.Throws<NetworkException>(() => rig.Await(second.StartAsync()));
+            // What the first ones load stays open.
+            if (i == 9) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
+        }
+
+        Assert.InRange(Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() - before, -40, 20);
+    });
+
+    [Fact]
     public void Accepts_that_fail_again_and_again_rest_the_listener_with_one_notice_and_then_go_on() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo);
-        Listener listener = rig.Engine.Loops.SelectMany(static l => Enumerable.Range(0, l.ResidentCount).Select(l.ResidentAt)).OfType<Listener>().Single();
+        Listener listener = ListenerOf(rig);
         // Errors of single connections: nothing rests, and one that is accepted in between begins the count anew.
         rig.OnLoop(listener.Loop, () => Fail(63));
         Echo(DialAndWait(rig, server));

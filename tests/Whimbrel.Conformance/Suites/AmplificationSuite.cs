@@ -103,6 +103,23 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void Of_many_refusals_at_once_256_are_told_and_all_are_counted() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsVirtual, "Elsewhere the loop may take them in several turns.");
+        DatagramSocket socket = Open(rig, 1, out RecordingHandler handler);
+        using RawDatagrams raw = new(rig);
+        rig.Elsewhere(() =>
+        {
+            for (int i = 0; i < 400; i++) Assert.Equal(SendResult.Queued, socket.Send(Bytes("unasked"), raw.Peer));
+        });
+        rig.Join();
+        rig.Until(() => socket.ReadCounters().Withheld == 400, "all to be refused");
+        rig.Settle();
+        Assert.Equal(256, handler.Failed.Count);
+        Close(rig, socket, handler);
+    });
+
+    [Fact]
     public void Who_sends_back_its_token_is_answered_in_full() => Run(rig =>
     {
         AddressTokens tokens = new(TimeSpan.FromMinutes(1));

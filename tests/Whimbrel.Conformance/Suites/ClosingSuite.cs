@@ -317,15 +317,18 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.Equal(rig.HasResets, peer.EndsInReset());
     });
 
-    [Fact, Contract(12)]
-    public void A_peer_that_reads_slowly_gets_everything_however_long_it_takes() => Run(rig =>
+    [Theory, Contract(12)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_peer_that_reads_slowly_gets_everything_however_long_it_takes(bool inOnePiece) => Run(rig =>
     {
         Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes its time in real time: with --deep, or on the memory engine.");
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
             {
-                x.Send(data);
+                if (inOnePiece) x.Send(new Memory(data), data.Length);
+                else x.Send(data);
                 x.Close();
             },
             // A Unix socket says that it has room again when three quarters of its buffer are free, not at every read.
@@ -404,6 +407,32 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
         Assert.False(session.IsOver);
         peer.Close();
         Assert.Equal(CloseCause.LocalClose, session.End());
+    });
+
+    [Fact, Contract(12)]
+    public void A_large_piece_that_a_slow_peer_takes_little_by_little_is_not_cut_off() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "Elsewhere a send that waits tells what has left of it.");
+        byte[] data = Pattern(2 * Large);
+        RecordingServer server = rig.Serve(
+            s => s.AtConnected = x =>
+            {
+                x.Send(new Memory(data), data.Length);
+                x.Close();
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = TimeSpan.FromMilliseconds(600), SendBufferBytes = 8192, SendLimitBytes = 4 * Large });
+        Peer peer = rig.Dial(server.EndPoint!);
+        using MemoryStream got = new();
+        while (got.Length < data.Length)
+        {
+            rig.Pass(TimeSpan.FromMilliseconds(50));
+            got.Write(peer.Read((int)Math.Min(data.Length - got.Length, 64 * 1024)));
+        }
+
+        Assert.Empty(peer.ReadToEnd());
+        Assert.Equal(data, got.ToArray());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
     });
 
     [Fact, Contract(5, 12)]

@@ -239,6 +239,21 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void Dials_that_fail_leave_no_descriptor() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Counts descriptors.");
+        RecordingClient client = rig.MakeClient(To(rig, rig.DeadAddress()));
+        int before = 0;
+        for (int i = 0; i < 60; i++)
+        {
+            Fails(rig, client);
+            if (i == 9) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
+        }
+
+        Assert.InRange(Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() - before, -40, 20);
+    });
+
+    [Fact]
     public void A_refused_dial_is_told_as_that() => Run(rig =>
     {
         EndPoint dead = rig.DeadAddress();

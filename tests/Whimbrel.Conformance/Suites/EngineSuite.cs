@@ -54,6 +54,23 @@ public abstract class EngineSuite(Transport transport) : TrafficSuite(transport)
     });
 
     [Fact]
+    public void Starts_and_stops_leave_no_descriptor() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Counts descriptors.");
+        int before = 0;
+        for (int i = 0; i < 40; i++)
+        {
+            rig.Await(rig.Engine.StartAsync());
+            for (int loop = 0; loop < 2; loop++) rig.OnLoop(rig.Engine.GetLoop(loop), static () => { });
+            rig.Await(rig.Engine.StopAsync());
+            // What the first ones load stays open.
+            if (i == 4) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
+        }
+
+        Assert.InRange(Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() - before, -40, 20);
+    });
+
+    [Fact]
     public void The_first_use_starts_and_the_hooks_come_before_the_first_callback() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (self, data) => self.Send(data));

@@ -184,6 +184,11 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
     [InlineData("OnSocketCreated")]
     [InlineData("OnNotice")]
     [InlineData("cancelled timer")]
+    [InlineData("SelectCertificate")]
+    [InlineData("Verify")]
+    [InlineData("StopWhen")]
+    [InlineData("OnGaveUp")]
+    [InlineData("datagram handler")]
     public void User_code_on_a_loop_may_throw_even_what_cannot_be_told(string where) => Run(
         rig =>
         {
@@ -243,6 +248,36 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
                 case "predicate from elsewhere":
                     server.Sessions.Broadcast("never"u8, _ => { Throw(); return true; });
                     break;
+                case "SelectCertificate":
+                    ServerOptions choosing = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = rig.WithProvider(new TlsOptions { SelectCertificate = _ => { Throw(); return null; } }) };
+                    RecordingServer chooser = rig.Serve(null, choosing);
+                    TlsPeer asks = rig.Secure(rig.Dial(chooser.EndPoint!), isAccepted: false, TestCertificates.ClientOptions, "chat.test");
+                    rig.Until(() => chooser.ReadCounters().TlsFailed == 1, "the handshake to fail");
+                    asks.Close();
+                    break;
+                case "Verify":
+                    RecordingServer secure = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Tls = TestCertificates.ServerOptions });
+                    TlsOptions doubts = rig.WithProvider(new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Verify = _ => { Throw(); return true; } });
+                    Assert.Throws<NetworkException>(() => rig.Await(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = secure.EndPoint, Tls = doubts }).ConnectAsync()));
+                    break;
+                case "StopWhen" or "OnGaveUp":
+                    ReconnectPolicy once = new() { InitialDelay = TimeSpan.FromMilliseconds(1), MaxAttempts = 1, StopWhen = where == "StopWhen" ? _ => { Throw(); return false; } : null };
+                    RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), Reconnect = once });
+                    client.OnEvent = text => { if (text.StartsWith("gave up", StringComparison.Ordinal)) Throw(); };
+                    Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
+                    client.Until("gave up Refused");
+                    break;
+                case "datagram handler":
+                    DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }, () => new BadHandler(Throw));
+                    rig.Await(socket.StartAsync());
+                    using (RawDatagrams sender = new(rig))
+                    {
+                        for (int i = 0; i < 2; i++) sender.Send(Bytes("x"), socket.EndPoint!);
+                        rig.Until(() => socket.ReadCounters().HandlerErrors >= 2, "the exceptions");
+                    }
+
+                    rig.Await(socket.DisposeAsync());
+                    break;
                 default:
                     Peer victim = rig.Dial(server.EndPoint!);
                     Try(() => victim.Write("x"));
@@ -283,6 +318,100 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             Assert.Equal("b", bystander.ReadText(1));
         },
         loops: 1);
+
+    [Fact, Contract(4)]
+    public void What_comes_out_of_a_completion_a_flush_or_a_handshake_never_ends_the_loop() => Run(
+        rig =>
+        {
+            rig.Expect("a step of");
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+            Peer bystander = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            Loop loop = session.Loop;
+            // A completion that nobody fences, and work for connections that are none: what defects of ours would look like.
+            ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress() };
+            Whimbrel.Connections.Listener? broken = null;
+            rig.OnLoop(loop, () =>
+            {
+                broken = new Whimbrel.Connections.Listener(loop, new BrokenHost(rig.Engine, options), options, options.EndPoint!);
+                broken.Start();
+            });
+            Peer victim = rig.Dial(rig.Await(broken!.Started));
+            Told(1);
+            victim.EndsInReset();
+            rig.OnLoop(loop, () => loop.AddDirty(null!));
+            Told(2);
+            rig.OnLoop(loop, () => loop.AddHandshake(null!, null!));
+            Told(3);
+            Whimbrel.Engines.Completion<bool> stopped = new(rig.Engine);
+            rig.OnLoop(loop, () => broken.Stop(stopped));
+            rig.Await(stopped.Task);
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+            Assert.True(session.IsConnected);
+
+            void Told(int times) => rig.Until(() => rig.Engine.UserExceptionCount == times, "a notice, or that it was counted");
+        },
+        loops: 1);
+
+    private sealed class BrokenHost(Engine engine, ServerOptions options) : Whimbrel.Connections.ConnectionHost(engine, options, isAccepting: true)
+    {
+        internal override object Owner => this;
+
+        internal override void Accepted(Whimbrel.Connections.Listener listener, Whimbrel.Connections.RawSocket socket, Whimbrel.Connections.PeerAddress peer, System.Net.EndPoint local)
+        {
+            listener.Loop.Discard(socket);
+            throw new InvalidOperationException("thrown by the test");
+        }
+
+        internal override void NoteSession(Notice notice) => throw NoSession();
+
+        internal override void SessionConnecting(Whimbrel.Connections.Connection connection) => throw NoSession();
+
+        internal override void SessionConnected(Session session) => throw NoSession();
+
+        internal override void SessionEnding(Session session) => throw NoSession();
+
+        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) => throw NoSession();
+
+        internal override void SessionReplaced(Session old, Session next) => throw NoSession();
+
+        private static InvalidOperationException NoSession() => new("it has no sessions");
+    }
+
+    [Fact, Contract(4)]
+    public void What_a_timer_throws_again_and_again_is_told_once_a_minute_with_how_often() => Run(rig =>
+    {
+        rig.Expect("a timer");
+        Loop loop = rig.Engine.GetLoop(0);
+        rig.Engine.Start();
+        int fired = 0;
+        LoopTimer timer = loop.StartTimer(
+            TimeSpan.FromMilliseconds(1),
+            _ =>
+            {
+                fired++;
+                throw new InvalidDataException("thrown by the test");
+            },
+            period: TimeSpan.FromMilliseconds(1));
+        rig.Until(() => Volatile.Read(ref fired) >= 20, "the timer to fire");
+        Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.True(rig.Engine.UserExceptionCount >= 19);
+        if (rig.IsVirtual)
+        {
+            rig.Pass(TimeSpan.FromSeconds(61));
+            Assert.EndsWith(" more since the last notice of this.)", rig.Notices.Where(static n => n.Kind == NoticeKind.UserException).ElementAt(1).Message, StringComparison.Ordinal);
+        }
+
+        timer.Cancel();
+    });
+
+    private sealed class BadHandler(Action throws) : DatagramHandler
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> datagram, in DatagramPeer peer) => throws();
+
+        protected override void OnError(Exception exception) => throws();
+    }
 
     private sealed class BrokenResident(Loop loop) : Whimbrel.Connections.Resident(loop)
     {

@@ -288,12 +288,14 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             session.Gate = BroadcastGate.Held;
             server.Broadcast("held"u8);
             session.Gate = BroadcastGate.Shut;
-            Assert.Equal(0, session.BytesPending);
+            // On the pool the loop may have taken the broadcast already, and the gate not yet.
+            if (!rig.IsPool) Assert.Equal(0, session.BytesPending);
             server.Broadcast("shut"u8);
             session.Gate = BroadcastGate.Open;
             server.Broadcast("open"u8);
         });
         Assert.Equal("open", peer.ReadText(4));
+        rig.Until(() => session.BytesPending == 0, "nothing to be held");
     });
 
     [Theory, Contract(17, 8)]

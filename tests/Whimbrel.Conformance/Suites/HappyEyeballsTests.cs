@@ -210,6 +210,41 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
     });
 
     [Fact]
+    public void Of_a_name_with_hundreds_of_addresses_64_are_tried() => Test(rig =>
+    {
+        IPAddress[] six = [.. Enumerable.Range(1, 50).Select(static i => IPAddress.Parse($"2001:db8:1::{i:x}"))];
+        IPAddress[] four = [.. Enumerable.Range(1, 50).Select(static i => new IPAddress([192, 0, 2, (byte)i]))];
+        rig.Memory.AddHost("hundred", [.. six, .. four]);
+        NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(ClientOf(rig, "hundred").ConnectAsync()));
+        AggregateException tried = Assert.IsType<AggregateException>(e.InnerException);
+        Assert.Equal(64, tried.InnerExceptions.Count);
+        Assert.Contains("2001:db8:1::20", tried.InnerExceptions[62].Message, StringComparison.Ordinal);
+        Assert.Contains("192.0.2.32", tried.InnerExceptions[63].Message, StringComparison.Ordinal);
+    });
+
+    [Fact]
+    public void The_point_at_the_end_of_a_name_is_no_part_of_what_TLS_asks_for() => Test(rig =>
+    {
+        rig.Memory.AddHost("chat.test.", s_four1);
+        rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = At(s_four1), Tls = FakeTlsProfile.Server });
+        TlsOptions byName = new() { Roots = TestCertificates.Roots, Maker = static (o, isServer) => new FakeTlsProfile(o, isServer) };
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = new DnsEndPoint("chat.test.", Port), Tls = byName });
+        Assert.Equal("chat.test", rig.Connect(client).Tls!.ServerName);
+    });
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_refusal_tells_more_than_an_attempt_that_the_system_gave_up(bool refusedFirst) => Test(rig =>
+    {
+        // What the system says when nobody has answered, sooner than the time limit of the dial.
+        rig.Memory.AddFailing(At(s_six1), Whimbrel.Linux.Errno.ETIMEDOUT);
+        RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = refusedFirst ? [At(s_four1), At(s_six1)] : [At(s_six1), At(s_four1)] });
+        Assert.Equal(ErrorCategory.Refused, Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync())).Error.Category);
+        Assert.Equal("connecting, connect failed Refused", client.Attempt().Life);
+    });
+
+    [Fact]
     public void Dials_of_one_name_share_a_look_up() => Test(rig =>
     {
         rig.Memory.AddHost("shared", TimeSpan.FromSeconds(1), s_four1);
@@ -455,6 +490,30 @@ public sealed class HappyEyeballsTests() : Suite(Transport.MemoryTcp)
         client.Until("gave up Refused");
         Assert.Equal([100, 200, 400], client.Delays.Skip(9).Select(static d => d.TotalMilliseconds));
     });
+
+    [Fact]
+    public void A_disconnect_in_the_very_turn_in_which_the_wait_is_over_wins() => Test(
+        rig =>
+        {
+            TimeSpan delay = TimeSpan.FromSeconds(1);
+            RecordingServer server = rig.Serve();
+            RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, Reconnect = new ReconnectPolicy { InitialDelay = delay, Jitter = false } });
+            ValueTask disconnected = default;
+            client.OnEvent = text =>
+            {
+                // Due at the same moment and started before, it comes first; what the disconnect posts comes in the next turn.
+                if (text == "reconnecting 1") Loop.Current!.StartTimer(delay, _ => disconnected = client.DisconnectAsync());
+            };
+            rig.Connect(client);
+            server.Connected().Abort();
+            client.Until("reconnecting 1");
+            rig.Pass(TimeSpan.FromSeconds(5));
+            Assert.True(disconnected.IsCompletedSuccessfully);
+            Assert.Single(client.Made);
+            Assert.Equal("connected, disconnected PeerReset, reconnecting 1", client.Story);
+            Assert.Equal(0, server.SessionCount);
+        },
+        loops: 1);
 
     [Theory]
     [InlineData(300, 2)]

@@ -1,3 +1,6 @@
+using System.Net;
+using System.Net.Sockets;
+
 namespace Whimbrel.Conformance;
 
 /// <summary>What a loop offers by itself: posting, dispatching, timers.</summary>
@@ -10,6 +13,50 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         rig.Serve();
         return rig.Engine.GetLoop(rig.Engine.LoopCount - 1);
     }
+
+    [Fact]
+    public void A_descriptor_that_a_callback_opens_in_the_place_of_its_connections_is_none_of_the_loops() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(), "Descriptors take the lowest number that is free, on the thread that has just closed one.");
+            Socket? opened = null;
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+            {
+                x.Abort();
+                // Readable for ever, where nobody reads.
+                opened = new Socket(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
+                opened.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+                opened.SendTo("x"u8, opened.LocalEndPoint!);
+            });
+            rig.Dial(server.EndPoint!).Write("x");
+            Assert.Equal(CloseCause.LocalAbort, server.Session().End());
+            rig.Settle();
+            long turns = Turns(rig);
+            long stale = Volatile.Read(ref rig.Engine.Loops[0].Counters.StaleCompletions);
+            rig.Pass(TimeSpan.FromMilliseconds(50));
+            Assert.InRange(Turns(rig) - turns, 0, 20);
+            Assert.Equal(stale, Volatile.Read(ref rig.Engine.Loops[0].Counters.StaleCompletions));
+            opened!.Dispose();
+        },
+        loops: 1);
+
+    private static long Turns(Rig rig) => rig.Engine.Loops.Sum(static l => Volatile.Read(ref l.Counters.Turns));
+
+    [Fact]
+    public void A_loop_that_was_woken_sleeps_again() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "Nobody sleeps there.");
+        rig.Engine.Start();
+        foreach (Loop loop in rig.Engine.Loops)
+        {
+            for (int i = 0; i < 3; i++) rig.OnLoop(loop, static () => { });
+        }
+
+        rig.Settle();
+        long before = Turns(rig);
+        rig.Pass(TimeSpan.FromMilliseconds(50));
+        Assert.InRange(Turns(rig) - before, 0, 20);
+    });
 
     [Fact]
     public void Posted_actions_run_on_the_loop_in_order() => Run(rig =>

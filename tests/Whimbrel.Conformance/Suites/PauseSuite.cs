@@ -246,6 +246,72 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(10)]
+    public void A_reset_that_meets_the_receive_of_before_the_pause_is_told_after_resume() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        rig.Settle();
+        rig.OnLoop(session, () =>
+        {
+            // Whatever waits for bytes still waits when the reset comes.
+            session.PauseReceiving();
+            peer.Reset();
+        });
+        rig.Settle();
+        rig.Settle();
+        Assert.Equal("connecting, connected, received 1", session.Life);
+        session.ResumeReceiving();
+        Assert.Equal(ResetSeen(rig), session.End());
+    });
+
+    [Fact, Contract(3, 10, 11)]
+    public void A_pause_in_the_last_offer_before_the_peers_end_holds_that_end() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtUnread = static (x, unread) =>
+        {
+            if (!unread.EndsWith("."u8)) x.CallNeedBytes(10);
+            if (x.Offers.Count == 1) return 0;
+            x.PauseReceiving();
+            return unread.Length;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("abcd");
+        RecordingSession session = server.Connected();
+        rig.Until(() => session.BytesReceived == 4 && session.Offers.Count >= 1, "the first offer");
+        peer.FinishSending();
+        session.UntilReceived(4);
+        rig.Settle();
+        Assert.Equal("connecting, connected, received 4", session.Life);
+        session.ResumeReceiving();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+        Assert.Equal("connecting, connected, received 4, peer finished, disconnected PeerClosed", session.Life);
+    });
+
+    [Fact, Contract(2, 10)]
+    public void A_callback_that_pauses_and_resumes_is_followed_by_the_next_bytes_once() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) =>
+        {
+            x.PauseReceiving();
+            x.ResumeReceiving();
+            x.Send(data);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        for (int i = 0; i < 20; i++)
+        {
+            // Now and then more than is received at a time.
+            byte[] message = Pattern(i % 4 == 3 ? 5_000 : 10, i);
+            peer.Write(message);
+            Assert.Equal(message, peer.Read(message.Length));
+        }
+
+        Assert.True(server.Session().IsConnected);
+    });
+
+    [Fact, Contract(10)]
     public void A_reset_that_arrives_while_paused_is_noticed_at_a_send() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.PauseReceiving());

@@ -207,6 +207,54 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
+    [Theory, Contract(1, 12, 14)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_stop_that_begins_while_OnConnecting_runs_reaches_that_session_too(bool aborts) => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            using ManualResetEventSlim release = new();
+            int made = 0;
+            RecordingServer server = rig.Serve(s =>
+            {
+                s.AtServerStopping = static _ => { };
+                if (++made == 2) s.AtConnecting = _ => release.Wait(TimeSpan.FromSeconds(15));
+            });
+            try
+            {
+                rig.Dial(server.EndPoint!);
+                RecordingSession first = server.Connected();
+                rig.Dial(server.EndPoint!);
+                RecordingSession second = server.Session(1);
+                second.Until("connecting");
+                ValueTask<StopReport> stop = server.StopAsync(aborts ? TimeSpan.Zero : TimeSpan.FromSeconds(15));
+                // Of those who were connected the stop has told all, or ended them.
+                if (aborts) first.End();
+                else first.Until("server stopping");
+                release.Set();
+                if (aborts)
+                {
+                    Assert.Equal(CloseCause.ServerStopped, second.End());
+                    Assert.DoesNotContain("connected", second.Events);
+                }
+                else
+                {
+                    second.Until("server stopping");
+                    Assert.Equal("connecting, connected, server stopping", second.Life);
+                    first.Close();
+                    second.Close();
+                }
+
+                Assert.True(rig.Await(stop).IsComplete);
+            }
+            finally
+            {
+                release.Set();
+            }
+        },
+        loops: 1);
+
     [Fact, Contract(14)]
     public void A_timer_that_comes_while_a_callback_runs_comes_after_it_and_once() => Run(
         rig =>

@@ -286,6 +286,32 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     });
 
     [Fact, Contract(18, 15)]
+    public void A_post_that_runs_behind_a_hand_over_cannot_hand_over_to_another() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        RecordingSession other = new(rig) { IsSuccessor = true };
+        Exception? refusal = null;
+        RecordingServer server = rig.Serve(s => s.AtUnread = (self, _) =>
+        {
+            Assert.True(self.Post(() => self.RunPosted("old", () => refusal = Record.Exception(() => self.CallHandOver(other)))));
+            // Until the callback returns, the last call counts.
+            self.CallHandOver(other);
+            self.CallHandOver(next);
+            return 1;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("abc");
+        RecordingSession old = server.Session();
+        Assert.Equal(CloseCause.HandedOver, old.End());
+        Assert.Contains("handed its connection over already", Assert.IsType<InvalidOperationException>(refusal).Message, StringComparison.Ordinal);
+        next.UntilReceived(2);
+        Assert.Equal("bc", next.ReceivedText);
+        Assert.Equal("", other.Life);
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, next.End());
+    });
+
+    [Fact, Contract(18, 15)]
     public void Posts_of_other_threads_meet_hand_overs_and_each_that_was_taken_runs_once() => Run(rig =>
     {
         const int HandOvers = 20;

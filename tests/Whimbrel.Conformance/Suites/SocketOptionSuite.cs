@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Linux;
@@ -370,6 +371,24 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         },
         loops: 1);
 
+    [Fact]
+    public void Child_processes_inherit_no_socket() => Run(rig =>
+    {
+        NeedsLinux();
+        ConcurrentDictionary<SocketRole, int> made = [];
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = s_loopback, OnSocketCreated = Note });
+        rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, OnSocketCreated = Note }));
+        server.Connected();
+        Assert.Equal(3, made.Count);
+        foreach ((SocketRole role, int descriptor) in made)
+        {
+            string flags = File.ReadLines($"/proc/self/fdinfo/{descriptor}").Single(static l => l.StartsWith("flags:", StringComparison.Ordinal)).Split('\t')[1];
+            Assert.True((Convert.ToInt32(flags, 8) & 0x80000) != 0, $"{role}: {flags} has no O_CLOEXEC");
+        }
+
+        void Note(NewSocket socket) => made[socket.Role] = (int)socket.Descriptor;
+    });
+
     // ------------------------------------------------------------------ fast open
 
     private const int TcpInfo = 11;
@@ -455,6 +474,75 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             Assert.Equal(CloseCause.LocalClose, second.End());
             Assert.Equal(CloseCause.PeerClosed, server.Session(1).End());
             Assert.Equal(data, server.Session(1).Received);
+        },
+        loops: 1);
+
+    [Fact]
+    public void With_fast_open_what_is_sent_before_a_close_arrives_however_late_the_answer_comes() => Run(
+        rig =>
+        {
+            LoopRoom.EnterNetwork(rig);
+            // Bytes go with the SYN also to who has never been met.
+            LoopRoom.SetSysctl(rig, "tcp_fastopen", "5");
+            List<Socket> sockets = [];
+            EndPoint address = LoopRoom.On(rig, () =>
+            {
+                // Its queue is full, so that the SYN is dropped and comes again after a second.
+                Socket listener = Keep();
+                listener.Bind(s_loopback);
+                listener.Listen(0);
+                for (int i = 0; i < 3; i++)
+                {
+                    Socket filler = Keep();
+                    filler.Blocking = false;
+                    try
+                    {
+                        filler.Connect(listener.LocalEndPoint!);
+                    }
+                    catch (SocketException e) when (e.SocketErrorCode == SocketError.WouldBlock)
+                    {
+                        // On its way, or dropped.
+                    }
+                }
+
+                return listener.LocalEndPoint!;
+            });
+            RecordingSession session = DialFast(rig, address, static s => s.AtConnected = static x =>
+            {
+                x.Send("hello"u8);
+                x.Close();
+            });
+            rig.Settle();
+            sockets[0].Blocking = false;
+            byte[] got = [];
+            rig.Until(() => Accept() is { } text && (got = text).Length > 0, "the bytes to arrive");
+            Assert.Equal("hello"u8.ToArray(), got);
+            session.End();
+            foreach (Socket socket in sockets) socket.Dispose();
+
+            Socket Keep()
+            {
+                Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+                sockets.Add(socket);
+                return socket;
+            }
+
+            byte[]? Accept()
+            {
+                try
+                {
+                    Socket accepted = sockets[0].Accept();
+                    sockets.Add(accepted);
+                    accepted.Blocking = true;
+                    accepted.ReceiveTimeout = 200;
+                    byte[] buffer = new byte[100];
+                    return buffer[..accepted.Receive(buffer)];
+                }
+                catch (SocketException e) when (e.SocketErrorCode is SocketError.WouldBlock or SocketError.TimedOut)
+                {
+                    return null;
+                }
+            }
         },
         loops: 1);
 

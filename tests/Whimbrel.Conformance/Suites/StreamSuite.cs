@@ -437,6 +437,82 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.ThrowsAny<OperationCanceledException>(() => Await(rig, limited));
     });
 
+    [Fact]
+    public void A_cancel_that_comes_behind_the_bytes_does_not_end_the_next_read() => Run(
+        rig =>
+        {
+            Assert.SkipUnless(rig.IsVirtual, "There the seed orders what comes in one turn.");
+            (ConnectionStream stream, Peer peer) = Accept(rig);
+            CancellationTokenSource? source = null;
+            ValueTask<int> first = default;
+            ValueTask<int> second = default;
+            byte[] memory = new byte[100];
+            bool began = false;
+            // Both on the stream's loop, and in the phase in which bytes arrive: what the cancel posts comes behind that.
+            RecordingServer others = rig.Serve(s => s.AtReceived = (_, data) =>
+            {
+                if (data[0] == 'c') source!.Cancel();
+                if (data[0] != 'r' || !first.IsCompletedSuccessfully) return;
+                Assert.Equal(1, first.GetAwaiter().GetResult());
+                second = stream.ReadAsync(memory);
+                began = true;
+            });
+            Peer canceller = rig.Dial(others.EndPoint!);
+            Peer reader = rig.Dial(others.EndPoint!);
+            int inTime = 0;
+            for (int round = 0; round < 60; round++)
+            {
+                source = new CancellationTokenSource();
+                began = false;
+                rig.OnLoop(stream.Loop, () => first = stream.ReadAsync(memory.AsMemory(0, 1), source.Token));
+                canceller.Write("c");
+                peer.Write("x");
+                reader.Write("r");
+                rig.Settle();
+                if (began)
+                {
+                    inTime++;
+                    Assert.False(second.IsCompleted, "a read without a token ended");
+                    peer.Write("y");
+                    Assert.Equal(1, rig.Await(second));
+                }
+                else if (first.IsCompletedSuccessfully)
+                {
+                    Assert.Equal(1, rig.Await(first));
+                }
+                else
+                {
+                    Assert.ThrowsAny<OperationCanceledException>(() => rig.Await(first));
+                    int left = 0;
+                    rig.OnLoop(stream.Loop, () => left = stream.ReadAsync(memory).Result);
+                    Assert.Equal(1, left);
+                }
+
+                source.Dispose();
+            }
+
+            Assert.True(inTime > 0, "the order in question never came");
+        },
+        loops: 1);
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_write_that_waits_for_room_fails_when_the_connection_ends(bool onLoop) => Run(rig =>
+    {
+        (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
+        Session session = SessionOf(rig, stream);
+        Clog(rig, session);
+        FillTo(rig, session, room: 10);
+        Task<bool> writing = Start(rig, stream, onLoop, () => Write(stream, new string('a', 5_000)));
+        rig.Settle();
+        Assert.False(writing.IsCompleted);
+        peer.Reset();
+        // What was not taken must not look like written.
+        NetworkException e = Assert.Throws<NetworkException>(() => Await(rig, writing));
+        Assert.StartsWith("Cannot write: ", e.Message, StringComparison.Ordinal);
+    });
+
     [Theory, Contract(6)]
     [InlineData(true)]
     [InlineData(false)]

@@ -505,7 +505,7 @@ public abstract class TimerFormsSuite(Transport transport) : TrafficSuite(transp
     {
         rig.Expect("a timer threw");
         Loop loop = Started(rig);
-        RecordingTimer timer = new(loop) { At = static (_, isCancelled) => throw new InvalidOperationException(isCancelled ? "at the cancel" : "at the firing") };
+        RecordingTimer timer = new(loop) { At = static (_, isCancelled) => throw (isCancelled ? new InvalidDataException("at the cancel") : new InvalidOperationException("at the firing")) };
         timer.Start(Ms(1));
         Assert.True(Await(rig, StartElsewhere(rig, () => timer.WaitAsync())));
         timer.Start(s_long);

@@ -419,6 +419,31 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void A_change_of_keys_that_asks_after_our_end_is_read_on_and_not_answered() => Run(rig =>
+    {
+        Assert.SkipUnless(OpenSslLibrary.IsUsable, OpenSslLibrary.Refusal ?? "");
+        foreach (TlsProvider provider in (TlsProvider[])[TlsProvider.OpenSsl, TlsProvider.Portable])
+        {
+            RecordingServer server = Serve(rig, new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), Provider = provider }, static s => s.AtConnected = static x => x.FinishSending());
+            TlsPeer peer = Dial(rig, server, new TlsOptions { HostName = "chat.test", Roots = TestCertificates.Roots, Protocols = SslProtocols.Tls13, Maker = static (o, isServer) => new OpenSslProfile(o, isServer) });
+            Assert.Empty(peer.ReadToEnd());
+            RecordingSession session = server.Session();
+            // An answer would go out behind FIN, and the connection would break.
+            for (int i = 1; i <= 3; i++)
+            {
+                peer.ChangeKeys(1);
+                session.UntilReceived(i);
+                rig.Settle();
+            }
+
+            Assert.True(session.IsConnected);
+            peer.FinishSending();
+            Assert.Equal(CloseCause.LocalClose, session.End());
+            Assert.Equal("xxx", session.ReceivedText);
+        }
+    });
+
+    [Fact]
     public void A_peer_that_leaves_in_the_middle_of_the_handshake_is_told_so() => Run(rig =>
     {
         RecordingServer server = Serve(rig);

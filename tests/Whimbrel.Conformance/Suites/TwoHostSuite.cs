@@ -57,6 +57,39 @@ public abstract class TwoHostSuite(Transport transport)
     });
 
     [Fact]
+    public void A_peer_of_one_interface_is_answered_there() => Run(ends =>
+    {
+        // An address of the link alone says nothing without the interface: every one of them has a peer of this name.
+        TwoHosts.AddAddress(ends.Hosts.A, "fe80::77:1/64", "a0", "nodad");
+        TwoHosts.AddAddress(ends.Hosts.B, "fe80::77:2/64", "b0", "nodad");
+        (DatagramSocket server, RecordingHandler echo) = ends.OpenB(new IPEndPoint(IPAddress.IPv6Any, 0));
+        echo.Echoes = true;
+        (_, RecordingHandler client) = ends.OpenA(new IPEndPoint(IPAddress.IPv6Any, 0));
+        IPAddress there = IPAddress.Parse("fe80::77:2%" + TwoHosts.NumberOf(ends.Hosts.A, "a0"));
+        client.Send("hello"u8, new DatagramPeer(new IPEndPoint(there, ((IPEndPoint)server.EndPoint!).Port)));
+        ends.Until(() => client.Count + echo.Failed.Count > 0, "the answer to come back");
+        Assert.Empty(echo.Failed);
+        IPEndPoint seen = (IPEndPoint)echo.All[0].Peer.ToEndPoint()!;
+        Assert.Equal(TwoHosts.NumberOf(ends.Hosts.B, "b0"), $"{seen.Address.ScopeId}");
+        Assert.Equal("hello"u8.ToArray(), client.Datagrams[0]);
+    });
+
+    [Fact]
+    public void A_run_of_datagrams_that_the_cable_cannot_take_as_one_goes_one_by_one() => Run(ends =>
+    {
+        (DatagramSocket server, RecordingHandler received) = ends.OpenB(new IPEndPoint(TwoHosts.AddressOfB(), 0));
+        DatagramPeer peer = new(server.EndPoint!);
+        (_, RecordingHandler client) = ends.OpenA(new DatagramOptions { EndPoint = new IPEndPoint(IPAddress.Any, 0), PathMtu = PathMtuRule.Fragment });
+        // Each is larger than a packet, which no device cuts: each is sent by itself, in fragments. What fits goes on as runs.
+        byte[] large = [.. Enumerable.Range(0, 5 * 4_000).Select(static i => (byte)(i * 31))];
+        client.SendRun(large, 4_000, peer);
+        client.SendRun(large, 1_000, peer);
+        ends.Until(() => received.Count + client.Failed.Count >= 25, "all of them");
+        Assert.Empty(client.Failed);
+        Assert.Equal([.. large.Chunk(4_000), .. large.Chunk(1_000)], received.Datagrams);
+    });
+
+    [Fact]
     public void A_port_where_nobody_receives_is_told_by_the_other_host() => Run(ends =>
     {
         ends.SkipWithoutErrors();

@@ -24,6 +24,14 @@ internal static class OpenSslRig
     /// <summary>The peer of a test sends a key update, which goes out with its next bytes.</summary>
     internal static void UpdateKeys(TlsEnd end, int kind) => Assert.Equal(1, SslKeyUpdate(((OpenSslLayer)end.Layer!).Native, kind));
 
+    /// <summary>The peer of a test begins a second handshake inside the first one's connection, with its next bytes. Of 1.2 and before.</summary>
+    internal static void Renegotiate(TlsEnd end)
+    {
+        nint ssl = ((OpenSslLayer)end.Layer!).Native;
+        _ = SslClearOptions(ssl, OpenSslApi.OptionNoRenegotiation);
+        Assert.Equal(1, SslRenegotiate(ssl));
+    }
+
     internal static void LeaveErrorInQueue()
     {
         // A certificate that is none: libcrypto notes why, and nobody asks.
@@ -34,6 +42,12 @@ internal static class OpenSslRig
             Assert.Equal(0, OpenSslApi.ReadCertificate(null, &at, 4));
         }
     }
+
+    [DllImport("libssl.so.3", EntryPoint = "SSL_clear_options")]
+    private static extern ulong SslClearOptions(nint ssl, ulong options);
+
+    [DllImport("libssl.so.3", EntryPoint = "SSL_renegotiate")]
+    private static extern int SslRenegotiate(nint ssl);
 
     [DllImport("libssl.so.3", EntryPoint = "SSL_key_update")]
     private static extern int SslKeyUpdate(nint ssl, int kind);

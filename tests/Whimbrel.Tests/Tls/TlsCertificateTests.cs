@@ -64,6 +64,16 @@ public sealed class TlsCertificateTests : IDisposable
     }
 
     [Fact]
+    public void What_it_covers_are_its_names_and_a_common_name_is_none()
+    {
+        TlsCertificate named = TlsCertificate.From(TestCertificates.Make("common.test", "chat.test", "*.rooms.test"));
+        foreach (string name in (string[])["chat.test", "a.rooms.test", "*.rooms.test"]) Assert.True(named.Covers(name), name);
+        foreach (string name in (string[])["common.test", "rooms.test", "a.b.rooms.test", "other.test"]) Assert.False(named.Covers(name), name);
+        // Without any other name, where older rules would have looked at the common one.
+        Assert.False(TlsCertificate.From(TestCertificates.Make("chat.test")).Covers("chat.test"));
+    }
+
+    [Fact]
     public void Mistakes_name_the_file_and_what_is_wrong_with_it()
     {
         X509Certificate2 leaf = TestCertificates.Make("x", "chat.test");

@@ -717,6 +717,35 @@ public abstract class TlsLayerSuite
         Assert.Equal([TlsStep.Refused], server.Ends);
     }
 
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_renegotiation_is_refused(bool testsClient)
+    {
+        const byte handshake = 0x16;
+        TlsOptions client = OpenSslRig.Client(SslProtocols.Tls12), server = TestCertificates.ServerOptions;
+        using TlsPair pair = new TlsPair(
+            testsClient ? OpenSslRig.Prepare(server, true) : Prepare(server, true),
+            testsClient ? Prepare(client, false) : OpenSslRig.Prepare(client, false)).Shake();
+        pair.Talk();
+        (TlsEnd bad, TlsEnd good) = testsClient ? (pair.Server, pair.Client) : (pair.Client, pair.Server);
+        OpenSslRig.Renegotiate(bad);
+        bad.Send("x"u8);
+        byte[] request = [.. bad.Output];
+        Assert.Contains(handshake, RecordTypes(request));
+        good.Feed(request);
+        // It says no, or ends; whoever answers with a handshake would take another certificate from now on.
+        Assert.DoesNotContain(handshake, RecordTypes([.. good.Output]));
+        Assert.Equal(1, good.ReadyCount);
+    }
+
+    private static List<byte> RecordTypes(ReadOnlySpan<byte> records)
+    {
+        List<byte> types = [];
+        for (; !records.IsEmpty; records = records[(5 + System.Buffers.Binary.BinaryPrimitives.ReadUInt16BigEndian(records[3..]))..]) types.Add(records[0]);
+        return types;
+    }
+
     [Fact]
     public void Data_after_the_proper_end_is_not_delivered()
     {

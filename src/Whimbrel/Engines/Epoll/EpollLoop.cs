@@ -410,7 +410,6 @@ internal sealed unsafe partial class EpollLoop : Loop
     private void Dialled(Connector connector)
     {
         int fd = _slots[connector.Slot].Fd;
-        Unregister(connector.Slot);
         int error;
         uint length = sizeof(int);
         if (Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) != 0) error = Syscall.LastError;
