@@ -79,14 +79,7 @@ public partial class Client
         {
             if (!TryAnswer()) return;
             if (reason.Cause == CloseCause.Cancelled) Result.SetException(new OperationCanceledException(cancellation));
-            else Result.SetException(new NetworkException(reason.Error with { Message = Describe(reason) }, reason.Exception));
-        }
-
-        private string Describe(CloseReason reason)
-        {
-            string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";
-            string gaveUp = _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.";
-            return $"Cannot connect to {host.TargetText}: {reason}.{tried}{gaveUp} See docs/symptoms/cannot-connect.md.";
+            else Result.SetException(DialAttempt.Failure(host.Targets, reason, _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}."));
         }
 
         // -------------------------------------------------------------- from the sessions

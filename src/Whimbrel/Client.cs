@@ -114,7 +114,7 @@ public partial class Client : IAsyncDisposable
         {
             _warm.ContinueWith(static (_, a) => ((Attempt)a!).PostOrGiveUp(), attempt, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
         }
-        else if (!attempt.Post(engine))
+        else if (!attempt.Post())
         {
             lock (_gate)
             {
@@ -313,7 +313,7 @@ public partial class Client : IAsyncDisposable
         /// <summary>What it dials, in this order.</summary>
         internal List<EndPoint> Targets { get; }
 
-        internal string TargetText => string.Join(" or ", Targets.Select(static t => t is DnsEndPoint name ? $"{name.Host}:{name.Port}" : $"{t}"));
+        internal string TargetText => DialAttempt.TextOf(Targets);
 
         internal override object Owner => Client;
 

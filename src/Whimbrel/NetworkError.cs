@@ -1,3 +1,6 @@
+using System.Net.Sockets;
+using Whimbrel.Diagnostics;
+
 namespace Whimbrel;
 
 /// <summary>Which part of the world a failure belongs to.</summary>
@@ -44,7 +47,28 @@ public enum ErrorCategory
 /// <param name="Code">The system's error number (errno on Linux), or 0.</param>
 /// <param name="Category">Which part of the world it belongs to.</param>
 /// <param name="Message">One sentence.</param>
-public readonly record struct NetworkError(int Code, ErrorCategory Category, string Message);
+public readonly record struct NetworkError(int Code, ErrorCategory Category, string Message)
+{
+    /// <summary>
+    /// What .NET's sockets call it: by <see cref="Code"/> where there is one, else by the category. Success for no failure;
+    /// <see cref="SocketError.SocketError"/> for what sockets do not have, such as TLS and exceptions of user code.
+    /// </summary>
+    public SocketError SocketError => Code != 0 ? ErrorText.SocketErrorOf(Code) : Category switch
+    {
+        ErrorCategory.None => SocketError.Success,
+        ErrorCategory.UnknownHost => SocketError.HostNotFound,
+        ErrorCategory.Refused => SocketError.ConnectionRefused,
+        ErrorCategory.Unreachable => SocketError.HostUnreachable,
+        ErrorCategory.Timeout => SocketError.TimedOut,
+        ErrorCategory.Cancelled => SocketError.OperationAborted,
+        ErrorCategory.Limit => SocketError.NoBufferSpaceAvailable,
+        _ => SocketError.SocketError,
+    };
+
+    /// <summary>The error number (errno of Linux, whatever the system) that stands for this error of .NET's; 5, EIO, for one that has none.</summary>
+    /// <param name="error">As an exception of a Socket has it.</param>
+    public static int CodeOf(SocketError error) => ErrorText.ErrnoOf(error);
+}
 
 /// <summary>Thrown by start and connect calls. Sends and closes never throw it.</summary>
 public sealed class NetworkException : IOException

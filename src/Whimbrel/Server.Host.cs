@@ -95,6 +95,16 @@ public partial class Server
                 handshakes, resumed, failed, shaking, silent, silentClosed, Volatile.Read(ref _shed), UserExceptions, dropped);
         }
 
+        internal long BytesPending
+        {
+            get
+            {
+                long sum = 0;
+                foreach ((_, Session session) in _byId) sum += session.PendingBytes;
+                return sum;
+            }
+        }
+
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
 
         // -------------------------------------------------------------- birth, on the listener's loop

@@ -23,6 +23,7 @@ public partial class Server : IAsyncDisposable
     private Phase _phase;
     private int _acceptVersion;
     private bool _isOpening;
+    private bool _isHolding; // its listeners are open, and accept nobody yet
     private bool _isOverdue; // the last stop has passed its deadline, and not all has ended
     private bool _isDisposed;
 
@@ -134,6 +135,12 @@ public partial class Server : IAsyncDisposable
     /// <summary>Bytes that all sessions gave to the system since start.</summary>
     public long BytesSent => ReadCounters().BytesSent;
 
+    /// <summary>
+    /// Bytes that sends of all its sessions have queued and the system has not taken yet, those that are on their way from other threads included
+    /// (<see cref="IConnection.BytesPending"/>). Broadcasts count from when a member's loop has taken them. Goes through the connected sessions: not for every message.
+    /// </summary>
+    public long BytesPending => _host?.BytesPending ?? 0;
+
     /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
     public ServerCounters ReadCounters() => _host?.ReadCounters() ?? default;
 
@@ -200,7 +207,7 @@ public partial class Server : IAsyncDisposable
             OnStarting();
             engine.Start();
             await warm.ConfigureAwait(false);
-            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened).ConfigureAwait(false);
+            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart).ConfigureAwait(false);
             lock (_gate)
             {
                 if (_phase != Phase.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
@@ -208,7 +215,8 @@ public partial class Server : IAsyncDisposable
                 EndPoints = bound;
                 StartedAt = engine.UtcNow;
                 _phase = Phase.Started;
-                IsAccepting = true;
+                IsAccepting = Options.AcceptAtStart;
+                _isHolding = !Options.AcceptAtStart;
             }
         }
         catch
@@ -225,7 +233,7 @@ public partial class Server : IAsyncDisposable
         host.Tell(0, static (owner, _) => owner.OnStarted());
     }
 
-    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses, List<Listener> opened)
+    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses, List<Listener> opened, bool accepts)
     {
         List<EndPoint> bound = [];
         foreach (EndPoint address in addresses)
@@ -246,7 +254,7 @@ public partial class Server : IAsyncDisposable
 
         async ValueTask<EndPoint> OpenAsync(Loop loop, EndPoint address, PortSharing sharing)
         {
-            Listener listener = new(loop, host, Options, address, sharing);
+            Listener listener = new(loop, host, Options, address, sharing, accepts);
             if (!loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
             EndPoint real = await listener.Started.ConfigureAwait(false);
             opened.Add(listener);
@@ -255,14 +263,15 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Listens again, at the addresses it had, after <see cref="StopAcceptingAsync"/> or when
-    /// <see cref="ServerOptions.AcceptLimit"/> was reached. Throws <see cref="NetworkException"/> when one was taken meanwhile: then
+    /// Begins to accept after a start without (<see cref="ServerOptions.AcceptAtStart"/>), those first who wait. Otherwise listens again, at
+    /// the addresses it had, after <see cref="StopAcceptingAsync"/> or when <see cref="ServerOptions.AcceptLimit"/> was reached. Throws <see cref="NetworkException"/> when one was taken meanwhile: then
     /// it listens at none, and its sessions go on. Throws <see cref="InvalidOperationException"/> when it is accepting or not started.
     /// </summary>
     public ValueTask StartAcceptingAsync()
     {
         Host host;
         int version;
+        Listener[]? held;
         lock (_gate)
         {
             ObjectDisposedException.ThrowIf(_isDisposed, typeof(Server));
@@ -271,6 +280,8 @@ public partial class Server : IAsyncDisposable
             _isOpening = true;
             host = _host!;
             version = _acceptVersion;
+            held = _isHolding ? [.. _listeners] : null;
+            _isHolding = false;
         }
 
         Completion<bool> done = new(Engine);
@@ -282,18 +293,19 @@ public partial class Server : IAsyncDisposable
             List<Listener> opened = [];
             try
             {
+                if (held is not null)
+                {
+                    await TellAsync(held, static (_, l, told, _) => TellAccept((Listener)l!, (Completion<bool>)told!)).ConfigureAwait(false);
+                    BeginAccepting(host, version, []);
+                    done.SetResult(true);
+                    return;
+                }
+
                 // What a stop has not closed yet would hold the addresses.
                 await CloseListenersAsync(drain: true).ConfigureAwait(false);
                 host.RenewAcceptLimit();
-                await ListenAsync(Engine, host, EndPoints, opened).ConfigureAwait(false);
-                lock (_gate)
-                {
-                    if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version) Throw.State("The server was told to stop accepting while it began to.");
-                    _listeners.AddRange(opened);
-                    IsAccepting = true;
-                    _isOpening = false;
-                }
-
+                await ListenAsync(Engine, host, EndPoints, opened, accepts: true).ConfigureAwait(false);
+                BeginAccepting(host, version, opened);
                 done.SetResult(true);
             }
             catch (Exception e)
@@ -302,6 +314,23 @@ public partial class Server : IAsyncDisposable
                 lock (_gate) _isOpening = false;
                 done.SetException(e);
             }
+        }
+    }
+
+    private static void TellAccept(Listener listener, Completion<bool> told)
+    {
+        listener.Accept();
+        told.SetResult(true);
+    }
+
+    private void BeginAccepting(Host host, int version, List<Listener> opened)
+    {
+        lock (_gate)
+        {
+            if (_phase != Phase.Started || !ReferenceEquals(_host, host) || _acceptVersion != version) Throw.State("The server was told to stop accepting while it began to.");
+            _listeners.AddRange(opened);
+            IsAccepting = true;
+            _isOpening = false;
         }
     }
 
@@ -369,6 +398,7 @@ public partial class Server : IAsyncDisposable
         lock (_gate)
         {
             IsAccepting = false;
+            _isHolding = false;
             _acceptVersion++;
         }
     }
@@ -382,16 +412,20 @@ public partial class Server : IAsyncDisposable
         lock (_gate) _listeners.RemoveAll(l => listeners.Contains(l));
     }
 
-    private static async ValueTask CloseAsync(IReadOnlyList<Listener> listeners, bool drain)
+    private static ValueTask CloseAsync(IReadOnlyList<Listener> listeners, bool drain) =>
+        TellAsync(listeners, static (_, l, c, d) => ((Listener)l!).Stop((Completion<bool>)c!, d != 0), drain ? 1 : 0);
+
+    /// <summary>Has something done with each listener on its loop, and waits until all have answered.</summary>
+    private static async ValueTask TellAsync(IReadOnlyList<Listener> listeners, ControlAction action, long value = 0)
     {
         List<StopWait<bool>> waiting = [];
         foreach (Listener listener in listeners)
         {
-            StopWait<bool> stopped = new(listener.Loop.Engine);
-            if (listener.Loop.PostControl(static (_, l, c, d) => ((Listener)l!).Stop((Completion<bool>)c!, d != 0), listener, stopped, drain ? 1 : 0)) waiting.Add(stopped);
+            StopWait<bool> answered = new(listener.Loop.Engine);
+            if (listener.Loop.PostControl(action, listener, answered, value)) waiting.Add(answered);
         }
 
-        foreach (StopWait<bool> stopped in waiting) await stopped.Task.ConfigureAwait(false);
+        foreach (StopWait<bool> answered in waiting) await answered.Task.ConfigureAwait(false);
     }
 
     /// <summary>
@@ -444,6 +478,7 @@ public partial class Server : IAsyncDisposable
             _phase = Phase.Stopping;
             host = _host;
             IsAccepting = false;
+            _isHolding = false;
             _acceptVersion++;
         }
 

@@ -23,6 +23,12 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>Several addresses to listen at. Give this, <see cref="EndPoint"/> or <see cref="Address"/>.</summary>
     public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
 
+    /// <summary>
+    /// Accept from the end of the start on. Default true. False: the start binds and listens, so that ports are known and mistakes
+    /// found, and who connects waits in the backlog until <see cref="Server.StartAcceptingAsync"/>.
+    /// </summary>
+    public bool AcceptAtStart { get; init; } = true;
+
     /// <summary>Connections that the system keeps ready to be accepted. 1 up to 65,535, and at most the system's somaxconn; default 4,096.</summary>
     public int Backlog { get; init; } = 4096;
 

@@ -141,6 +141,9 @@ public abstract partial class Session : IConnection
         }
     }
 
+    /// <summary>The same for who only adds up: the session is not taken to know of it.</summary>
+    internal long PendingBytes => _connection is { } connection && connection.Generation == _generation ? connection.BytesPending : 0;
+
     /// <summary>
     /// True while a session should queue no more: above 256 KiB are pending (a quarter of a smaller <see cref="ConnectionOptions.SendLimitBytes"/>),
     /// or it is not read until what is pending has left (contract 9). A session that answers many requests of one callback leaves the

@@ -23,18 +23,20 @@ internal sealed class Listener : Resident
     private List<Completion<bool>>? _stopped;
     private LoopTimer? _rest;
     private bool _isOpen;
+    private bool _isAccepting;
     private int _bindError;
     private bool _isDetaching;
     private bool _isDraining;
     private int _failuresInARow;
 
-    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing = PortSharing.None)
+    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing, bool accepts)
         : base(loop)
     {
         _host = host;
         Options = options;
         EndPoint = endPoint;
         Sharing = sharing;
+        _isAccepting = accepts;
         _preparesAccepted = options.OnSocketCreated is not null || !SocketOptions.AreInherited(endPoint, options);
         _started = new Completion<EndPoint>(loop.Engine);
     }
@@ -89,6 +91,14 @@ internal sealed class Listener : Resident
 
         _isOpen = true;
         _started.SetResult(EndPoint);
+        if (_isAccepting) Loop.StartReceive(this);
+    }
+
+    /// <summary>Of one that only listens: begins to accept, those first who wait.</summary>
+    internal void Accept()
+    {
+        if (_isAccepting || !_isOpen || _isDetaching || _isDraining) return;
+        _isAccepting = true;
         Loop.StartReceive(this);
     }
 

@@ -88,6 +88,17 @@ public sealed class DatagramSocket : IAsyncDisposable
         }
     }
 
+    /// <summary>Bytes of the datagrams that wait to be sent, over all loops, those that are on their way from other threads included.</summary>
+    public long BytesPending
+    {
+        get
+        {
+            long sum = 0;
+            foreach (DatagramResident resident in Volatile.Read(ref _residents)) sum += resident.PendingBytes;
+            return sum;
+        }
+    }
+
     /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
     public DatagramCounters ReadCounters()
     {

@@ -7,6 +7,54 @@ namespace Whimbrel.Diagnostics;
 /// <summary>Names and classes of system error numbers. Pure.</summary>
 internal static class ErrorText
 {
+    /// <summary>Of several numbers with one meaning the first is the one that stands for it. Those that come most often stand first.</summary>
+    private static readonly (int Number, SocketError Meaning)[] s_errors =
+    [
+        (Errno.EAGAIN, SocketError.WouldBlock),
+        (Errno.ECONNRESET, SocketError.ConnectionReset),
+        (Errno.ECONNABORTED, SocketError.ConnectionAborted),
+        (Errno.EPIPE, SocketError.Shutdown),
+        (Errno.ENOTCONN, SocketError.NotConnected),
+        (Errno.ETIMEDOUT, SocketError.TimedOut),
+        (Errno.ECONNREFUSED, SocketError.ConnectionRefused),
+        (Errno.ENETUNREACH, SocketError.NetworkUnreachable),
+        (Errno.EHOSTUNREACH, SocketError.HostUnreachable),
+        (Errno.ENETDOWN, SocketError.NetworkDown),
+        (Errno.EHOSTDOWN, SocketError.HostDown),
+        (Errno.EAFNOSUPPORT, SocketError.AddressFamilyNotSupported),
+        (Errno.EADDRNOTAVAIL, SocketError.AddressNotAvailable),
+        (Errno.ENOENT, SocketError.AddressNotAvailable),
+        (Errno.EADDRINUSE, SocketError.AddressAlreadyInUse),
+        (Errno.EACCES, SocketError.AccessDenied),
+        (Errno.EPERM, SocketError.AccessDenied),
+        (Errno.EMFILE, SocketError.TooManyOpenSockets),
+        (Errno.ENFILE, SocketError.TooManyOpenSockets),
+        (Errno.ENOBUFS, SocketError.NoBufferSpaceAvailable),
+        (Errno.ENOMEM, SocketError.NoBufferSpaceAvailable),
+        (Errno.ENOSPC, SocketError.NoBufferSpaceAvailable),
+        (Errno.ECANCELED, SocketError.OperationAborted),
+        (Errno.EBADF, SocketError.OperationAborted),
+        (Errno.EINVAL, SocketError.InvalidArgument),
+        (Errno.EMSGSIZE, SocketError.MessageSize),
+        (Errno.ENOPROTOOPT, SocketError.ProtocolOption),
+        (Errno.EOPNOTSUPP, SocketError.OperationNotSupported),
+        (Errno.EINTR, SocketError.Interrupted),
+        (Errno.EINPROGRESS, SocketError.InProgress),
+        (Errno.EALREADY, SocketError.AlreadyInProgress),
+        (Errno.ENOTSOCK, SocketError.NotSocket),
+        (Errno.EDESTADDRREQ, SocketError.DestinationAddressRequired),
+        (Errno.EPROTOTYPE, SocketError.ProtocolType),
+        (Errno.EPROTONOSUPPORT, SocketError.ProtocolNotSupported),
+        (Errno.ESOCKTNOSUPPORT, SocketError.SocketNotSupported),
+        (Errno.EPFNOSUPPORT, SocketError.ProtocolFamilyNotSupported),
+        (Errno.ENETRESET, SocketError.NetworkReset),
+        (Errno.EISCONN, SocketError.IsConnected),
+        (Errno.ESHUTDOWN, SocketError.Disconnecting),
+        (Errno.EFAULT, SocketError.Fault),
+        (Errno.ENXIO, SocketError.HostNotFound),
+        (Errno.ENODATA, SocketError.NoData),
+    ];
+
     internal static string Of(int code) => Marshal.GetPInvokeErrorMessage(code);
 
     /// <summary>What the end of an established connection with this errno means.</summary>
@@ -23,34 +71,29 @@ internal static class ErrorText
         _ => CloseCause.SystemError,
     };
 
-    /// <summary>The Linux number of a portable error, so that every engine reports the same meaning.</summary>
-    internal static int ErrnoOf(SocketError error) => error switch
+    /// <summary>The Linux number of a portable error, so that every engine reports the same meaning. 5 (EIO) is something the table does not know.</summary>
+    internal static int ErrnoOf(SocketError error)
     {
-        SocketError.Success => 0,
-        SocketError.ConnectionReset => Errno.ECONNRESET,
-        SocketError.ConnectionAborted => Errno.ECONNABORTED,
-        SocketError.Shutdown => Errno.EPIPE,
-        SocketError.NotConnected => Errno.ENOTCONN,
-        SocketError.TimedOut => Errno.ETIMEDOUT,
-        SocketError.ConnectionRefused => Errno.ECONNREFUSED,
-        SocketError.NetworkUnreachable => Errno.ENETUNREACH,
-        SocketError.HostUnreachable => Errno.EHOSTUNREACH,
-        SocketError.NetworkDown => Errno.ENETDOWN,
-        SocketError.HostDown => Errno.EHOSTDOWN,
-        SocketError.AddressFamilyNotSupported => Errno.EAFNOSUPPORT,
-        SocketError.AddressNotAvailable => Errno.EADDRNOTAVAIL,
-        SocketError.AddressAlreadyInUse => Errno.EADDRINUSE,
-        SocketError.AccessDenied => Errno.EACCES,
-        SocketError.TooManyOpenSockets => Errno.EMFILE,
-        SocketError.NoBufferSpaceAvailable => Errno.ENOBUFS,
-        SocketError.OperationAborted => Errno.ECANCELED,
-        SocketError.WouldBlock => Errno.EAGAIN,
-        SocketError.InvalidArgument => Errno.EINVAL,
-        SocketError.MessageSize => Errno.EMSGSIZE,
-        SocketError.ProtocolOption => Errno.ENOPROTOOPT,
-        SocketError.OperationNotSupported => Errno.EOPNOTSUPP,
-        _ => 5, // EIO: something the table does not know
-    };
+        if (error == SocketError.Success) return 0;
+        foreach ((int number, SocketError meaning) in s_errors)
+        {
+            if (meaning == error) return number;
+        }
+
+        return Errno.EIO;
+    }
+
+    /// <summary>What .NET makes of a Linux number, and of the two numbers that it leaves out: no memory, no room.</summary>
+    internal static SocketError SocketErrorOf(int errno)
+    {
+        if (errno == 0) return SocketError.Success;
+        foreach ((int number, SocketError meaning) in s_errors)
+        {
+            if (number == errno) return meaning;
+        }
+
+        return SocketError.SocketError;
+    }
 
     /// <summary>Type and message of an exception, for a notice. Its message is user code, too, and may throw.</summary>
     internal static string Of(Exception exception)

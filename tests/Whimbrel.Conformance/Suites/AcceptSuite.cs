@@ -436,6 +436,67 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     // ------------------------------------------------------------------ stopping and starting to accept
 
     [Fact]
+    public void A_server_may_start_without_accepting_and_who_waits_is_served_first_when_it_begins() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
+        for (int life = 0; life < 2; life++)
+        {
+            rig.Await(server.StartAsync());
+            Assert.False(server.IsAccepting);
+            int before = server.Made.Count;
+            Peer early = rig.Dial(server.EndPoint!);
+            if (rig.Tls == TlsKind.None) early.Write("early");
+            rig.Settle();
+            Assert.Equal(before, server.Made.Count);
+            Assert.Equal(0, server.AcceptedCount);
+            rig.Await(server.StartAcceptingAsync());
+            Assert.True(server.IsAccepting);
+            if (rig.Tls == TlsKind.None) Assert.Equal("early", early.ReadText(5));
+            Assert.Throws<InvalidOperationException>(() => rig.Await(server.StartAcceptingAsync()));
+            Peer late = rig.Dial(server.EndPoint!);
+            late.Write("late");
+            Assert.Equal("late", late.ReadText(4));
+            // It can stop and go on as ever.
+            rig.Await(server.StopAcceptingAsync());
+            rig.Await(server.StartAcceptingAsync());
+            late = rig.Dial(server.EndPoint!);
+            late.Write("later");
+            Assert.Equal("later", late.ReadText(5));
+            rig.Await(server.StopAsync());
+        }
+    });
+
+    [Fact]
+    public void A_server_may_begin_to_accept_when_it_hears_that_it_is_started() => Run(rig =>
+    {
+        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false, AcceptScheme = AcceptScheme.ListenerPerLoop });
+        ValueTask accepting = default;
+        server.OnEvent = what =>
+        {
+            if (what == "started") accepting = server.StartAcceptingAsync();
+        };
+        rig.Await(server.StartAsync());
+        rig.Await(accepting);
+        rig.Dial(server.EndPoint!);
+        server.Connected();
+        Assert.Equal("started", server.Events.SkipWhile(static e => e != "started").First());
+    });
+
+    [Fact]
+    public void Who_waits_for_a_server_that_never_accepted_is_taken_before_it_stops() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.Tls != TlsKind.None, "A handshake under way is given up by a stop.");
+        RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
+        rig.Await(server.StartAsync());
+        Peer peer = rig.Dial(server.EndPoint!);
+        ValueTask<StopReport> stopped = server.StopAsync();
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.True(rig.Await(stopped).IsComplete);
+        Assert.Equal(CloseCause.ServerStopped, server.Session().End());
+    });
+
+    [Fact]
     public void Accepting_starts_again_at_the_same_addresses() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s_echo, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), rig.NewAddress()] });

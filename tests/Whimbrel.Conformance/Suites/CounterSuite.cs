@@ -35,6 +35,34 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void Pending_bytes_of_a_server_count_those_in_mailboxes() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "One thread is everybody there, and cannot hold a loop; on the pool a loop is nobody's.");
+        RecordingServer server = rig.Serve();
+        Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
+        RecordingSession[] sessions = [server.Connected(0), server.Connected(1)];
+        Assert.Equal(0, server.BytesPending);
+        using ManualResetEventSlim gate = new();
+        using CountdownEvent held = new(2);
+        for (int i = 0; i < 2; i++)
+        {
+            rig.Engine.GetLoop(i).Post(() =>
+            {
+                held.Signal();
+                gate.Wait();
+            });
+        }
+
+        held.Wait(TestContext.Current.CancellationToken);
+        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send(new byte[1000]));
+        long pending = server.BytesPending;
+        gate.Set();
+        Assert.Equal(2000, pending);
+        foreach (Peer peer in peers) peer.Read(1000);
+        rig.Until(() => server.BytesPending == 0, "nothing to be pending");
+    });
+
+    [Fact]
     public void Sends_of_every_kind_are_counted_once_each() => Run(rig =>
     {
         RecordingServer server = rig.Serve(

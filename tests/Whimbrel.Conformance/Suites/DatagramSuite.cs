@@ -33,6 +33,30 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     /// <summary>Raw sends from the test's own thread: a Unix socket blocks it until the other end has taken some, so only as many as fit.</summary>
     private static int Burst(Rig rig) => rig.IsUnix ? 8 : 100;
 
+    [Fact]
+    public void Pending_bytes_count_those_that_are_on_their_way_to_the_loop() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "One thread is everybody there, and cannot hold a loop.");
+        DatagramSocket socket = Open(rig, out RecordingHandler handler);
+        using RawDatagrams peer = new(rig);
+        using ManualResetEventSlim gate = new();
+        using ManualResetEventSlim isHeld = new();
+        handler.Loop.Post(() =>
+        {
+            isHeld.Set();
+            gate.Wait();
+        });
+        isHeld.Wait(TestContext.Current.CancellationToken);
+        Assert.Equal(0, socket.BytesPending);
+        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, socket.Send(new byte[100], peer.Peer));
+        (long bytes, long datagrams) = (socket.BytesPending, socket.PendingDatagrams);
+        gate.Set();
+        Assert.Equal((300, 3), (bytes, datagrams));
+        for (int i = 0; i < 3; i++) Assert.Equal(100, peer.Receive().Length);
+        rig.Until(() => socket.BytesPending == 0, "nothing to be pending");
+        Close(rig, socket, handler);
+    });
+
     // ------------------------------------------------------------------ receiving and answering
 
     [Fact]

@@ -1,0 +1,235 @@
+using System.Net;
+using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+using Whimbrel.Tls;
+
+namespace Whimbrel;
+
+/// <summary>
+/// Makes any number of connections from one set of options, which is validated and prepared once: what a pool of connections, or a
+/// load generator, dials with. Where <see cref="Client"/> holds one connection and may dial it again, this one keeps none: each call
+/// of <see cref="ConnectAsync"/> is a dial of its own. All methods may be called from any thread.
+/// </summary>
+public sealed class Dialler : IAsyncDisposable
+{
+    private readonly Lock _gate = new(); // guards the state and the attempts
+    private readonly HashSet<Attempt> _attempts = [];
+    private Host? _host;
+    private Task _warm = Task.CompletedTask; // the first dials wait for it
+    private StopWait<bool>? _ended;
+    private bool _isDisposed;
+
+    /// <summary>Makes a dialler; nothing is opened before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="options">Copied, and validated by the first dial. Without <see cref="ClientOptions.Reconnect"/>: nobody would know whose place a new connection takes.</param>
+    public Dialler(ClientOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        Options = (ClientOptions)options.Clone();
+    }
+
+    /// <summary>Makes a dialler with default options; nothing is opened before <see cref="ConnectAsync"/>.</summary>
+    /// <param name="address">Where to connect, for example <c>tcp://localhost:1111</c> (<see cref="ClientOptions.Address"/>).</param>
+    public Dialler(string address)
+        : this(new ClientOptions { Address = address ?? throw new ArgumentNullException(nameof(address)) })
+    {
+    }
+
+    /// <summary>The options it was made with.</summary>
+    public ClientOptions Options { get; }
+
+    /// <summary>The engine that serves it.</summary>
+    public Engine Engine => Options.Engine ?? Options.Loop?.Engine ?? Engine.Default;
+
+    /// <summary>Its sessions that dial, are connected or end.</summary>
+    public int SessionCount
+    {
+        get
+        {
+            lock (_gate) return _attempts.Count;
+        }
+    }
+
+    /// <summary>All its connected sessions, as a group that has its members by itself. Throws before the first dial.</summary>
+    public SessionGroup Sessions => _host?.Everyone ?? throw new InvalidOperationException("The dialler has not dialled yet.");
+
+    /// <summary>
+    /// Dials and completes after the session's OnConnected, with the session that the connection has then. Throws <see cref="NetworkException"/> when it fails (after
+    /// OnConnectFailed), <see cref="OperationCanceledException"/> when cancelled, <see cref="ArgumentException"/> with all mistakes in the options,
+    /// <see cref="ObjectDisposedException"/> after dispose, and what the factory throws. With TLS the first dial in a process begins later (<see cref="Client.ConnectAsync"/>).
+    /// </summary>
+    /// <param name="factory">Makes the session of this dial, on its loop.</param>
+    /// <param name="loop">The loop it will live on; null for <see cref="ClientOptions.Loop"/>, or the loops of the engine in turn.</param>
+    /// <param name="cancellationToken">Gives up the dial, in whatever phase it is.</param>
+    public ValueTask<Session> ConnectAsync(Func<Session> factory, Loop? loop = null, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(factory);
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<Session>(cancellationToken);
+        Engine engine = Engine;
+        if (loop is not null && !ReferenceEquals(loop.Engine, engine)) throw new ArgumentException($"{loop} is no loop of the dialler's engine ({engine}).", nameof(loop));
+        Attempt attempt;
+        lock (_gate)
+        {
+            if (_isDisposed) Throw.Disposed(nameof(Dialler));
+            attempt = new Attempt(this, _host ??= Prepare(engine), factory, cancellationToken);
+            _attempts.Add(attempt);
+        }
+
+        if (_warm.IsCompleted) attempt.PostOrGiveUp(loop);
+        else _warm.ContinueWith((_, a) => ((Attempt)a!).PostOrGiveUp(loop), attempt, CancellationToken.None, TaskContinuationOptions.None, TaskScheduler.Default);
+        attempt.WatchCancellation();
+        return attempt.Result.Task;
+    }
+
+    private Host Prepare(Engine engine)
+    {
+        Options.Validate(engine);
+        if (Options.Reconnect is not null) throw new ArgumentException("ClientOptions.Reconnect is set: a dialler dials when it is told to. Give the policy to a Client.");
+        TlsProfile? tls = Options.TlsToSpeak is { } secure ? TlsSelector.Prepare(secure, isServer: false) : null;
+        engine.Start();
+        if (tls is not null) _warm = engine.WarmUpTls(tls);
+        return new Host(this, engine, tls);
+    }
+
+    /// <summary>Closes every connection gracefully and gives up the dials under way; the dialler goes on.</summary>
+    public void DisconnectAll()
+    {
+        Attempt[] attempts;
+        lock (_gate) attempts = [.. _attempts];
+        foreach (Attempt attempt in attempts) attempt.Close();
+    }
+
+    /// <summary><see cref="DisconnectAll"/>, and completes when all have ended. Later dials throw.</summary>
+    /// <exception cref="NetworkException">
+    /// (To who awaits.) With category Timeout: <see cref="ConnectionOptions.DrainTimeout"/> and a second more have passed while a callback did not return; the message names it.
+    /// </exception>
+    public ValueTask DisposeAsync()
+    {
+        StopWait<bool> ended;
+        bool isIdle;
+        lock (_gate)
+        {
+            _isDisposed = true;
+            _ended ??= new StopWait<bool>(Engine, Options.DrainTimeout + Engine.StopGrace, LookAfterEnd);
+            ended = _ended;
+            isIdle = _attempts.Count == 0;
+        }
+
+        ValueTask task = ended.IsOpen ? ended.PlainTask : default;
+        if (isIdle) ended.TryEnd(true);
+        else DisconnectAll();
+        return task;
+    }
+
+    /// <summary>The end takes its time: connections drain slowly, within limits of their own, or somebody's callback holds them up. A thread of its own.</summary>
+    private void LookAfterEnd(StopWait<bool> wait)
+    {
+        if (!wait.IsOpen) return;
+        List<UnfinishedCall> found = [];
+        lock (_gate)
+        {
+            foreach (Attempt attempt in _attempts) found.AddRange(attempt.FindUnfinished());
+        }
+
+        if (found.Count > 0) wait.TryFail(Engine.OverdueError("The dialler has not ended", Engine.Most(found)));
+        else Engine.StartDeadline(Options.DrainTimeout, _ => LookAfterEnd(wait), null);
+    }
+
+    private void Remove(Attempt attempt)
+    {
+        StopWait<bool>? ended;
+        lock (_gate)
+        {
+            _attempts.Remove(attempt);
+            ended = _attempts.Count == 0 ? _ended : null;
+        }
+
+        ended?.TryEnd(true);
+    }
+
+    /// <summary>The dialler as its connections see it.</summary>
+    private sealed class Host : ConnectionHost
+    {
+        internal Host(Dialler owner, Engine engine, TlsProfile? tls)
+            : base(engine, owner.Options, isAccepting: false)
+        {
+            Owner = owner;
+            Targets = owner.Options.TargetsOn(engine);
+            Tls = tls;
+        }
+
+        /// <summary>What it dials, in this order.</summary>
+        internal List<EndPoint> Targets { get; }
+
+        internal override object Owner { get; }
+
+        internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
+
+        internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Dial(connection);
+
+        internal override void SessionConnected(Session session) => ((Attempt)session.HostState!).Connected(session);
+
+        internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
+
+        internal override void SessionEnding(Session session)
+        {
+        }
+
+        internal override void SessionEnded(Session session, CloseReason reason, bool wasConnected) => ((Attempt)session.HostState!).Ended(reason);
+    }
+
+    private sealed class Attempt(Dialler dialler, Host host, Func<Session> factory, CancellationToken cancellation) : DialAttempt(host, host.Targets)
+    {
+        private CancellationTokenRegistration _registration;
+        private int _isAnswered;
+
+        internal Completion<Session> Result { get; } = new(host.Engine);
+
+        protected override (string What, object? Code) Factory => ("The factory given to a dialler", factory);
+
+        protected override bool IsCancelled => Volatile.Read(ref _isAnswered) == 0 && cancellation.IsCancellationRequested;
+
+        protected override Session? MakeSession(Loop loop) => factory();
+
+        protected override void FactoryThrew(Exception exception)
+        {
+            host.Engine.UserCodeThrew(exception);
+            dialler.Remove(this);
+            if (TryAnswer()) Result.SetException(exception);
+        }
+
+        internal void WatchCancellation()
+        {
+            if (!cancellation.CanBeCanceled) return;
+            TokenWatch.Store(ref _registration, cancellation.UnsafeRegister(static state => ((Attempt)state!).Cancel(), this));
+            if (Volatile.Read(ref _isAnswered) == 1) _registration.Dispose();
+        }
+
+        internal void PostOrGiveUp(Loop? loop)
+        {
+            if (!Post(loop)) Ended(new CloseReason(CloseCause.EngineStopped));
+        }
+
+        internal void Connected(Session session)
+        {
+            if (TryAnswer()) Result.SetResult(session);
+        }
+
+        /// <summary>The session has had its last callback, or there never was one.</summary>
+        internal void Ended(CloseReason reason)
+        {
+            bool wasCancelled = IsCancelled;
+            dialler.Remove(this);
+            if (!TryAnswer()) return;
+            if (wasCancelled) Result.SetException(new OperationCanceledException(cancellation));
+            else Result.SetException(Failure(host.Targets, reason));
+        }
+
+        private bool TryAnswer()
+        {
+            if (Interlocked.Exchange(ref _isAnswered, 1) == 1) return false;
+            _registration.Dispose();
+            return true;
+        }
+    }
+}
