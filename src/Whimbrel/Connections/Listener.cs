@@ -29,7 +29,7 @@ internal sealed class Listener : Resident
     private bool _isDraining;
     private int _failuresInARow;
 
-    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing, bool accepts)
+    internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing = PortSharing.None, bool accepts = true)
         : base(loop)
     {
         _host = host;
