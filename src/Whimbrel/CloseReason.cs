@@ -83,6 +83,9 @@ public enum CloseCause
 
     /// <summary>A phase of the session's protocol took too long (<see cref="SessionPhase"/>). <see cref="CloseReason.Exception"/> is a <see cref="TimeoutException"/> that names it.</summary>
     PhaseTimeout,
+
+    /// <summary>A file ended before all that was to be sent of it, or could not be read. <see cref="CloseReason.Exception"/> says which.</summary>
+    FileFailed,
 }
 
 /// <summary>Who was the first to end it.</summary>
@@ -107,7 +110,7 @@ public enum CloseInitiator
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
 /// <param name="Exception">
-/// What an override threw, with <see cref="CloseCause.UserException"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; which phase, with <see cref="CloseCause.PhaseTimeout"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
+/// What an override threw, with <see cref="CloseCause.UserException"/>; what reading said, with <see cref="CloseCause.FileFailed"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; which phase, with <see cref="CloseCause.PhaseTimeout"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
 /// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
 /// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
@@ -149,7 +152,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.UserException => ErrorCategory.User,
         CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsFailure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls,
         CloseCause.SocketOption => (Exception as NetworkException)?.Error.Category ?? ErrorCategory.Option,
-        CloseCause.PeerReset or CloseCause.SystemError => ErrorCategory.System,
+        CloseCause.PeerReset or CloseCause.SystemError or CloseCause.FileFailed => ErrorCategory.System,
         _ => ErrorCategory.None,
     };
 
@@ -184,6 +187,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.TlsHandshake => "the TLS handshake failed",
             CloseCause.TlsBroken => "TLS ended the connection",
             CloseCause.TlsTruncated => "the peer's bytes ended without close_notify",
+            CloseCause.FileFailed => Exception is null ? "a file could not be sent" : $"a file could not be sent: {Exception.Message}",
             CloseCause.ResourceLimit => "no descriptor or memory left",
             _ => "system error",
         };

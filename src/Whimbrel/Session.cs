@@ -63,6 +63,9 @@ namespace Whimbrel;
 /// what was taken runs, before the session's last callbacks.</item>
 /// <item>Time limits (<see cref="ReceiveTimeout"/>, <see cref="SendTimeout"/>, <see cref="IdleTimeout"/>, <see cref="BeginPhase"/>) are never early; what the
 /// session itself is to blame for does not count against the peer. What has passed is told to <see cref="OnTimeout"/>, which ends the connection.</item>
+/// <item>A part of a file (<see cref="FileSource"/>) is a message like any other, in its place among them. It is not in memory: it counts as 1 KiB
+/// against the limit, with all its bytes as pending, and the file stays open until it has left or the connection has ended. When it
+/// cannot be sent to its end the connection ends, with <see cref="CloseCause.FileFailed"/> and a reset.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>
@@ -291,16 +294,70 @@ public abstract partial class Session : IConnection
         }
     }
 
+    /// <summary>Queues a part of a file. See the other <c>Send</c> of a file.</summary>
+    /// <param name="file">The file. Many sessions may have parts of it queued.</param>
+    /// <param name="offset">Where the part begins.</param>
+    /// <param name="length">How many bytes it has.</param>
+    public SendResult Send(FileSource file, long offset, long length) => Send(default, file, offset, length);
+
+    /// <summary>
+    /// Queues a copy of the head, and a part of a file behind it, as one message. The system sends it out of its own cache where it can (epoll,
+    /// io_uring); over TLS and elsewhere it is read in pieces, on the thread pool. It counts as 1 KiB against the limit for each GiB begun, and with
+    /// all its bytes in <see cref="BytesPending"/>; what another thread sends does so from when the loop has taken it in. The caller keeps its
+    /// reference, whatever the result. When the file ends before, the connection does, with <see cref="CloseCause.FileFailed"/>.
+    /// </summary>
+    /// <param name="head">Copied: what a protocol says in front of the bytes. May be empty.</param>
+    /// <param name="file">The file. Many sessions may have parts of it queued.</param>
+    /// <param name="offset">Where the part begins.</param>
+    /// <param name="length">How many bytes it has.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The file has no such part.</exception>
+    /// <exception cref="ObjectDisposedException">All references of the file were given back.</exception>
+    public SendResult Send(ReadOnlySpan<byte> head, FileSource file, long offset, long length)
+    {
+        ArgumentNullException.ThrowIfNull(file);
+        FileRange part = file.Lend(offset, length);
+        try
+        {
+            return _connection is { } connection ? connection.SendFile(head, part, _generation) : SendResult.Closed;
+        }
+        finally
+        {
+            part.File.EndLoan();
+        }
+    }
+
+    /// <summary>Sends a part of a file behind a head, as one message, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
+    /// <param name="head">As in <c>Send</c>. May be reused when the task completes.</param>
+    /// <param name="file">The file.</param>
+    /// <param name="offset">Where the part begins.</param>
+    /// <param name="length">How many bytes it has.</param>
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The file has no such part.</exception>
+    /// <exception cref="ObjectDisposedException">All references of the file were given back.</exception>
+    public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, FileSource file, long offset, long length, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(file);
+        FileRange part = file.Lend(offset, length);
+        try
+        {
+            return _connection is { } connection ? connection.SendAsync(head, default, default, part, _generation, cancellationToken) : new(SendResult.Closed);
+        }
+        finally
+        {
+            part.File.EndLoan();
+        }
+    }
+
     /// <inheritdoc/>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) =>
-        _connection is { } connection ? connection.SendAsync(data, default, default, _generation, cancellationToken) : new(SendResult.Closed);
+        _connection is { } connection ? connection.SendAsync(data, default, default, default, _generation, cancellationToken) : new(SendResult.Closed);
 
     /// <summary>Sends two pieces as one message, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
     /// <param name="head">The first piece.</param>
     /// <param name="body">The second piece.</param>
     /// <param name="cancellationToken">Gives up waiting.</param>
     public ValueTask<SendResult> SendAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default) =>
-        _connection is { } connection ? connection.SendAsync(head, body, default, _generation, cancellationToken) : new(SendResult.Closed);
+        _connection is { } connection ? connection.SendAsync(head, body, default, default, _generation, cancellationToken) : new(SendResult.Closed);
 
     /// <summary>Sends a sequence as one message, waiting for room in the queue. Its memory may be reused when the task completes. See the other <c>SendAsync</c>.</summary>
     /// <param name="data">What to send.</param>
@@ -308,7 +365,7 @@ public abstract partial class Session : IConnection
     public ValueTask<SendResult> SendAsync(ReadOnlySequence<byte> data, CancellationToken cancellationToken = default)
     {
         if (data.IsSingleSegment) return SendAsync(data.First, cancellationToken);
-        return _connection is { } connection ? connection.SendAsync(default, default, data, _generation, cancellationToken) : new(SendResult.Closed);
+        return _connection is { } connection ? connection.SendAsync(default, default, data, default, _generation, cancellationToken) : new(SendResult.Closed);
     }
 
     /// <summary>Sends the text as UTF-8, waiting for room in the queue. See the other <c>SendAsync</c>.</summary>
@@ -824,7 +881,7 @@ public abstract partial class Session : IConnection
 
     internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, out SendResult result)
     {
-        if (_connection is { } connection) return connection.BeginSend(data, default, default, _generation, out result);
+        if (_connection is { } connection) return connection.BeginSend(data, default, default, default, _generation, out result);
         result = SendResult.Closed;
         return null;
     }

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
@@ -11,14 +12,11 @@ namespace Whimbrel;
 /// </summary>
 public sealed class SharedBytes : IDisposable
 {
-    private const long Lending = 1L << 32;
-
     private readonly Memory<byte> _memory;
     private readonly IMemoryOwner<byte>? _owner;
     private readonly QueuedLoan _loan;
 
-    /// <summary>References of users in the lower half, queued sends in the upper: nobody gives back what is not his.</summary>
-    private long _counts = 1;
+    private LoanCount _counts = LoanCount.First;
 
     /// <summary>Bytes of its own: a copy, which the garbage collector never moves.</summary>
     /// <param name="bytes">What is copied.</param>
@@ -52,7 +50,7 @@ public sealed class SharedBytes : IDisposable
     {
         get
         {
-            if ((uint)Volatile.Read(ref _counts) == 0) Throw.Disposed(nameof(SharedBytes));
+            if (!_counts.HasReferences) Throw.Disposed(nameof(SharedBytes));
             return _memory;
         }
     }
@@ -61,7 +59,7 @@ public sealed class SharedBytes : IDisposable
     /// <exception cref="ObjectDisposedException">All references were given back.</exception>
     public SharedBytes AddReference()
     {
-        Take(1);
+        if (!_counts.TryAddReference()) Throw.Disposed(nameof(SharedBytes));
         return this;
     }
 
@@ -69,42 +67,26 @@ public sealed class SharedBytes : IDisposable
     /// <exception cref="ObjectDisposedException">More were given back than taken.</exception>
     public void Dispose()
     {
-        while (true)
-        {
-            long counts = Volatile.Read(ref _counts);
-            if ((uint)counts == 0) Throw.Disposed(nameof(SharedBytes));
-            if (Interlocked.CompareExchange(ref _counts, counts - 1, counts) != counts) continue;
-            if (counts == 1) _owner?.Dispose();
-            return;
-        }
+        if (!_counts.TryRelease(out bool isLast)) Throw.Disposed(nameof(SharedBytes));
+        if (isLast) _owner?.Dispose();
     }
 
     /// <summary>For one send: disposed when that is over.</summary>
     internal IMemoryOwner<byte> Lend()
     {
-        Take(Lending);
+        if (!_counts.TryLend()) Throw.Disposed(nameof(SharedBytes));
         return _loan;
     }
 
     /// <summary>One more, while there is one: for each loop of a broadcast.</summary>
     internal IMemoryOwner<byte> LendMore()
     {
-        Interlocked.Add(ref _counts, Lending);
+        _counts.LendOn();
         return _loan;
     }
 
     /// <summary>What <see cref="LendMore"/> gave, on its way.</summary>
     internal IMemoryOwner<byte> Loan => _loan;
-
-    private void Take(long what)
-    {
-        while (true)
-        {
-            long counts = Volatile.Read(ref _counts);
-            if ((uint)counts == 0) Throw.Disposed(nameof(SharedBytes));
-            if (Interlocked.CompareExchange(ref _counts, counts + what, counts) == counts) return;
-        }
-    }
 
     /// <summary>What queues have of it. One object for all of them: each counts once, and gives back once.</summary>
     private sealed class QueuedLoan(SharedBytes bytes) : IMemoryOwner<byte>
@@ -113,7 +95,7 @@ public sealed class SharedBytes : IDisposable
 
         public void Dispose()
         {
-            if (Interlocked.Add(ref bytes._counts, -Lending) == 0) bytes._owner?.Dispose();
+            if (bytes._counts.EndLoan()) bytes._owner?.Dispose();
         }
     }
 }

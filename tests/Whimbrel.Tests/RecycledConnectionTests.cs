@@ -39,6 +39,7 @@ public sealed class RecycledConnectionTests
         ["_room"] = "the fill is closed",
         ["_granted"] = "the fill is closed",
         ["_counted"] = "the queue was discarded",
+        ["_inFiles"] = "the queue was discarded",
         ["_word"] = "the word of other threads: what is under way is taken out by who brings it",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
         ["_isReceiving"] = "the engine was told to stop",
@@ -169,7 +170,7 @@ public sealed class RecycledConnectionTests
             second.Friends.Join(second);
             connection.DrainSend(late, "late"u8);
             connection.GiveBackForeign(100, late);
-            operation.Begin(connection, late, "late"u8.ToArray(), default, default, 4);
+            operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4);
             s_operationCount.SetValue(connection, 1); // as whoever begins one does, whatever tenant there is by then
             connection.DrainOperation(late, operation);
             connection.DrainFinishSending(late);

@@ -16,6 +16,9 @@ internal enum BlockKind : byte
 
     /// <summary>A stretch of a <see cref="Run"/> that several connections share; one reference is given back.</summary>
     Run,
+
+    /// <summary>A part of a file, with no memory at all; one loan of the file is given back.</summary>
+    File,
 }
 
 /// <summary>
@@ -46,13 +49,29 @@ internal sealed unsafe class Block
     internal IMemoryOwner<byte>? Owner;
     internal MemoryHandle Pin;
 
+    /// <summary>Of a part of a file: where in it <see cref="Start"/> and <see cref="End"/> count from.</summary>
+    internal OpenFile? File;
+    internal long FileOffset;
+
+    /// <summary>The system does not send this part of a file by itself: it is read.</summary>
+    internal bool IsRead;
+
+    /// <summary>Owned memory with bytes that were read from a file.</summary>
+    internal bool IsOfFile;
+
     internal int Length => End - Start;
 
-    /// <summary>Copies what is queued in this block and in those behind it, as far as there is room, and takes nothing out. How much that was.</summary>
+    /// <summary>The next one, if its bytes are in memory.</summary>
+    internal Block? NextInMemory => Next is { Kind: not BlockKind.File } next ? next : null;
+
+    /// <summary>What it counts as against the limit. What was read ahead does not: that it is little has its own reason.</summary>
+    internal int Charge => Kind == BlockKind.File ? Math.Min(Length, FileRange.ChargeBytes) : IsOfFile ? 0 : Length;
+
+    /// <summary>Copies what is queued in this block and in those behind it, up to a file and as far as there is room, and takes nothing out. How much that was.</summary>
     internal int CopyTo(Span<byte> target)
     {
         int copied = 0;
-        for (Block? block = this; block is not null && copied < target.Length; block = block.Next)
+        for (Block? block = this; block is not null && copied < target.Length; block = block.NextInMemory)
         {
             int part = Math.Min(block.Length, target.Length - copied);
             new ReadOnlySpan<byte>(block.Memory + block.Start, part).CopyTo(target[copied..]);

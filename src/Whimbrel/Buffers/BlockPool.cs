@@ -88,6 +88,17 @@ internal sealed unsafe class BlockPool
         return block;
     }
 
+    /// <summary>A part of a file; the block has a loan of its own.</summary>
+    internal Block TakeFile(OpenFile file, long offset, int length)
+    {
+        Block block = TakeHeader(BlockKind.File);
+        file.LendOn();
+        block.File = file;
+        block.FileOffset = offset;
+        block.End = length;
+        return block;
+    }
+
     private Block TakeHeader(BlockKind kind)
     {
         Outstanding++;
@@ -134,10 +145,16 @@ internal sealed unsafe class BlockPool
                 thrown = Release(block.Run!);
                 block.Run = null;
                 break;
+            case BlockKind.File:
+                block.File!.EndLoan();
+                block.File = null;
+                block.IsRead = false;
+                break;
         }
 
         block.Memory = null;
         block.Capacity = 0;
+        block.IsOfFile = false;
         if (_freeHeaderCount < MaxKept * 64)
         {
             block.Next = _freeHeaders;

@@ -23,6 +23,15 @@ internal struct BlockQueue
         Tail = block;
     }
 
+    /// <summary>Puts a block in front of all others.</summary>
+    internal void Push(Block block)
+    {
+        Debug.Assert(block.Next is null && !ReferenceEquals(block, Tail), "a block is in one queue at a time");
+        block.Next = Head;
+        Head = block;
+        Tail ??= block;
+    }
+
     /// <summary>Takes the first block out, sent or not. It is the caller's.</summary>
     internal Block Dequeue()
     {

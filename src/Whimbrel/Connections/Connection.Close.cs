@@ -357,7 +357,7 @@ internal sealed partial class Connection
         _hooks = SessionHooks.None;
         _finishWasTold = false;
         _sendError = 0;
-        _memoryFault = null;
+        _queueFault = default;
         _offerOwed = false;
         _goesOnAt = 0;
         _knowsOfQueue = false;

@@ -152,8 +152,8 @@ internal sealed partial class Connection
     private void MemoryThrew(Exception exception)
     {
         Loop.NoteMemory(exception);
-        if (_state != ConnectionState.Open || _memoryFault is not null) return;
-        _memoryFault = exception;
+        if (_state != ConnectionState.Open || _queueFault.Cause != CloseCause.None) return;
+        _queueFault = new CloseReason(CloseCause.UserException, 0, exception);
         _queue.CloseFill();
         RefuseForeign();
         Loop.Schedule(this);
@@ -218,7 +218,7 @@ internal sealed partial class Connection
     // ------------------------------------------------------------------ other threads
 
     /// <summary>What other threads were promised before an end still joins the queue.</summary>
-    private bool TakesQueued => _memoryFault is null && _state is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
+    private bool TakesQueued => _queueFault.Cause == CloseCause.None && _state is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
 
     /// <summary>A SendAsync of this tenant waits for room, or is on its way to. Any thread.</summary>
     internal bool HasOperations(uint generation)
@@ -265,7 +265,7 @@ internal sealed partial class Connection
             long seen = _queue.Foreign.Read();
             if (!ForeignWord.IsOpenFor(seen, generation)) return SendResult.Closed;
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
-            if (BytesPending + length > _queue.Limit)
+            if (!_queue.HasRoomFromElsewhere(length))
             {
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
                 if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && length <= _queue.Limit)
@@ -378,11 +378,12 @@ internal sealed partial class Connection
         ReadOnlyMemory<byte> head,
         ReadOnlyMemory<byte> body,
         in ReadOnlySequence<byte> tail,
+        in FileRange file,
         uint generation,
         CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellation);
-        if (BeginSend(head, body, tail, generation, out SendResult result) is not { } operation) return new(result);
+        if (BeginSend(head, body, tail, file, generation, out SendResult result) is not { } operation) return new(result);
         ValueTask<SendResult> task = operation.Task;
         if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
         return task;
@@ -390,18 +391,19 @@ internal sealed partial class Connection
 
     /// <summary>
     /// Sends at once, with a result, or begins to wait for room: then it gives the operation that ends with one. The parts are one
-    /// message; most have the first only.
+    /// message; most have the first only. A part of a file comes behind a head alone.
     /// </summary>
     internal SendOperation? BeginSend(
         ReadOnlyMemory<byte> head,
         ReadOnlyMemory<byte> body,
         in ReadOnlySequence<byte> tail,
+        in FileRange file,
         uint generation,
         out SendResult result)
     {
         result = SendResult.Closed;
         long length = (long)head.Length + body.Length + Pieces.LengthOf(tail);
-        if (IsRefused(length, generation))
+        if (IsRefused(length + file.Length, generation))
         {
             result = SendResult.Refused;
             return null;
@@ -418,17 +420,17 @@ internal sealed partial class Connection
         }
 
         // Looked at here and not left to Send: another thread may take the room in between, and then this one waits.
-        if (Volatile.Read(ref _operationCount) == 0 && BytesPending + length <= _queue.Limit)
+        if (Volatile.Read(ref _operationCount) == 0 && HasRoomFor(length + file.Charge))
         {
-            result = length > head.Length
-                ? TakePieces(new Pieces([head, body], tail), generation, mayWait: true)
+            result = file.Length > 0 ? TakeFile(head.Span, file, generation, mayWait: true)
+                : length > head.Length ? TakePieces(new Pieces([head, body], tail), generation, mayWait: true)
                 : TakeCopy(head.Span, default, generation, mayWait: true);
             if (result != SendResult.Full) return null;
         }
 
         if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
         SendOperation operation = SendOperation.Take(Loop);
-        operation.Begin(this, generation, head, body, tail, length);
+        operation.Begin(this, generation, head, body, tail, file, length);
         Interlocked.Increment(ref _operationCount);
         if (onLoop)
         {
@@ -475,19 +477,20 @@ internal sealed partial class Connection
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
     {
-        while (_firstOperation is { } operation && _memoryFault is null)
+        while (_firstOperation is { } operation && _queueFault.Cause == CloseCause.None)
         {
-            long room = _queue.Limit - PendingHere;
-            long rest = operation.Left;
+            long room = _queue.RoomLeft;
+            long rest = operation.Left + operation.File.Charge;
             bool inPieces = operation.HasStarted || rest > _queue.Limit;
             // What other threads were promised already comes before the first piece: nothing may come between the pieces.
             if (inPieces && !operation.HasStarted && _queue.Foreign.Bytes != 0) break;
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2)) break;
-            int count = (int)Math.Min(rest, room);
+            int count = (int)Math.Min(operation.Left, room);
             if (!TryAppend(operation, count)) continue;
             if (operation.Left > 0) break;
             RemoveFirstOperation();
-            CountMessage(count);
+            if (operation.File.Length > 0) EnqueueFile(operation.File);
+            CountMessage(count + operation.File.Length);
             operation.End(SendResult.Queued);
             ReleaseHeldRuns();
         }

@@ -45,7 +45,7 @@ internal sealed unsafe partial class Connection
     /// <param name="messages">The lengths of the messages that it was joined of.</param>
     internal bool AppendRun(Run run, int start, int length, ReadOnlySpan<int> messages)
     {
-        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _memoryFault is not null || _broadcastGate == BroadcastGate.Shut) return false;
+        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _queueFault.Cause != CloseCause.None || _broadcastGate == BroadcastGate.Shut) return false;
         if (_firstOperation is not null)
         {
             // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).

@@ -31,7 +31,7 @@ internal sealed unsafe partial class Connection
 
     private long _bytesSent;
     private int _sendError;
-    private Exception? _memoryFault;
+    private CloseReason _queueFault; // memory that threw, a file that could not be sent: the completion phase ends the connection
 
     private SendOperation? _firstOperation;
     private SendOperation? _lastOperation;
@@ -45,13 +45,16 @@ internal sealed unsafe partial class Connection
     /// <summary>The same on the loop's thread.</summary>
     private long PendingHere => _queue.Pending;
 
-    /// <summary>The first block to send, with all that was written so far.</summary>
+    private bool HasRoomFor(long length) => Loop.IsCurrent ? _queue.HasRoomFor(length) : _queue.HasRoomFromElsewhere(length);
+
+    /// <summary>The first block to send, with all that was written so far. Null also while a file that comes first is read.</summary>
     internal Block? SendHead
     {
         get
         {
             _queue.CloseFill();
-            return _tls is null ? _queue.Blocks.Head : _tls.Wire.Head;
+            Block? head = _tls is null ? _queue.Blocks.Head : _tls.Wire.Head;
+            return head is not null && MustRead(head) ? null : head;
         }
     }
 
@@ -148,7 +151,7 @@ internal sealed unsafe partial class Connection
 
     /// <summary>Open for sends of the session's own thread.</summary>
     private bool TakesSends(uint generation) =>
-        generation == Generation && _state == ConnectionState.Open && !_finishRequested && _sendError == 0 && _memoryFault is null;
+        generation == Generation && _state == ConnectionState.Open && !_finishRequested && _sendError == 0 && _queueFault.Cause == CloseCause.None;
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
@@ -201,12 +204,12 @@ internal sealed unsafe partial class Connection
             if (tls.IsInCall && Loop.Tls.Answer.Length > 0) return false;
             while (!_sendInFlight && tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
             if (!_sendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
-            if (tls.Wire.IsEmpty || _sendError != 0) return false;
+            if (SendHead is null || _sendError != 0) return false;
         }
         else
         {
             while (!_sendInFlight && _queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
-            if (_queue.Blocks.IsEmpty) return false;
+            if (SendHead is null) return false;
         }
 
         Loop.OfferSend(this);
@@ -257,7 +260,7 @@ internal sealed unsafe partial class Connection
     /// Only where the option asks for it: the fast way in must not grow. No room stays open behind an append then, so that
     /// every send comes the slow way and is seen.
     /// </summary>
-    private void CountMessage(int length)
+    private void CountMessage(long length)
     {
         if (_shard.CountsSends && length > 0) _shard.MessagesSent++;
     }
@@ -308,6 +311,12 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (SendHead is null)
+        {
+            ReadFile(_queue.Blocks.Head!);
+            return;
+        }
+
         _sendInFlight = true;
         Loop.StartSend(this);
     }
@@ -324,9 +333,12 @@ internal sealed unsafe partial class Connection
             return;
         }
 
-        _queue.Count(-count);
         CountSent(count);
-        Advance(ref _queue.Blocks, count);
+        while (count > 0)
+        {
+            if (_queue.Advance(ref count) is { } sent) Return(sent);
+        }
+
         // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
         if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
@@ -379,7 +391,8 @@ internal sealed unsafe partial class Connection
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         if (_tls is { } tls) DiscardWire(tls);
         DropHeldRuns();
-        _queue.Count(-_queue.Queued);
+        _fileRead = null;
+        _queue.CountOnly(0);
     }
 
     // ------------------------------------------------------------------ Reserve and Commit

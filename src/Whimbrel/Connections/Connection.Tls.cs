@@ -596,6 +596,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             else Loop.Blocks.Return(block);
         }
 
+        tls.FilePlain = _queue.InFiles;
         _upgrade = upgrade;
         upgrade.Link = tls;
         _tls = tls;
@@ -662,7 +663,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         _queue.CloseFill();
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         DropHeldRuns();
-        _queue.Count(tls.PlainUnsent - _queue.Queued);
+        _fileRead = null;
+        tls.FilePlain = 0;
+        _queue.CountOnly(tls.PlainUnsent);
         EndOperations();
         CancelSessionTimers();
         if (isHandshake) _strand?.EndInput();

@@ -37,6 +37,13 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (SendHead is null)
+        {
+            // Queued in the clear, before an upgrade.
+            ReadFile(tls.Wire.Head!);
+            return;
+        }
+
         _sendInFlight = true;
         Loop.StartSend(this);
     }
@@ -56,12 +63,18 @@ internal sealed unsafe partial class Connection
                 continue;
             }
 
+            if (block.Kind == BlockKind.File)
+            {
+                ReadFile(block);
+                break;
+            }
+
             ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join(block) : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
             bool wasInCall = tls.IsInCall;
             tls.IsInCall = true;
             TlsStep step = tls.Layer!.Send(bytes, out int accepted, output);
             tls.IsInCall = wasInCall;
-            Advance(ref _queue.Blocks, accepted);
+            TakeEncrypted(tls, accepted);
             plain += accepted;
             plainInWire += accepted;
             if (step == TlsStep.Refused)
@@ -91,22 +104,32 @@ internal sealed unsafe partial class Connection
         return joined[..head.CopyTo(joined)];
     }
 
-    /// <summary>So many bytes were encrypted, or sent: the blocks are free. Encrypted bytes stay counted until they are sent.</summary>
-    private void Advance(ref BlockQueue blocks, long count)
+    /// <summary>Encrypted: the blocks are free, the bytes are counted until they are sent.</summary>
+    private void TakeEncrypted(TlsLink tls, long count)
     {
         while (count > 0)
         {
-            if (blocks.Advance(ref count) is { } done) Return(done);
+            bool isOfFile = _queue.Blocks.Head!.IsOfFile;
+            long before = count;
+            Block? done = _queue.Blocks.Advance(ref count);
+            if (isOfFile) tls.FilePlain += before - count;
+            if (done is not null) Return(done);
         }
     }
 
     /// <summary>The system took this many bytes of the wire queue.</summary>
     private void AdvanceWire(TlsLink tls, long count)
     {
-        Advance(ref tls.Wire, count);
+        for (long rest = count; rest > 0;)
+        {
+            if (tls.Wire.Advance(ref rest) is { } sent) Return(sent);
+        }
+
         long plain = tls.Advance(count);
         if (plain == 0) return;
-        _queue.Count(-plain);
+        long ofFiles = tls.TakeFilePlain(plain);
+        _queue.Count(ofFiles - plain);
+        _queue.CountFiles(-ofFiles);
         CountSent(plain);
         if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }

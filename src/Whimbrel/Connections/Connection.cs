@@ -428,6 +428,7 @@ internal sealed partial class Connection : Resident
                 break;
             case ConnectionState.Draining:
                 if (!_saidDisconnecting && _wasConnected) SayDisconnecting();
+                if (_queueFault.Cause == CloseCause.FileFailed) AbortWith(_queueFault);
                 if (_state != ConnectionState.Draining) break;
                 UseRoom();
                 TryFinishDraining();
@@ -441,16 +442,17 @@ internal sealed partial class Connection : Resident
     private void RunScheduledConcluding()
     {
         UseRoom();
-        if (_sendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError));
+        if (_queueFault.Cause == CloseCause.FileFailed) AbortWith(_queueFault);
+        else if (_sendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError));
         else if (_upgrade is { IsReady: true, Link.HasBegun: false }) StartUpgrade();
         else RunScheduledTls(_tls!);
     }
 
     private void RunScheduledOpen()
     {
-        if (_memoryFault is { } fault)
+        if (_queueFault.Cause != CloseCause.None)
         {
-            AbortWith(new CloseReason(CloseCause.UserException, 0, fault));
+            AbortWith(_queueFault);
             return;
         }
 

@@ -14,6 +14,7 @@ internal abstract class ConnectionHost
 
     private HostShard?[] _hostShards = [];
     private NoticePace _slowNotices;
+    private NoticePace _fileNotices;
     private NoticePace _handshakeNotices;
     private NoticePace _certificateNotices;
     private long _slowConsumers;
@@ -89,6 +90,16 @@ internal abstract class ConnectionHost
             NoticeKind.SlowConsumer,
             $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
             "slow-consumer.md"));
+    }
+
+    /// <summary>A file that was being sent was not what had been promised of it. Told at most once a minute.</summary>
+    internal void NoteFile(Session session, Exception fault)
+    {
+        if (!_fileNotices.TryTake(Engine.NowMs)) return;
+        NoteSession(new Notice(
+            NoticeKind.System,
+            $"Session {session.Id:x} was sending a file: {fault.Message} Its connection was ended, so that its peer does not take a part for the whole. Replace files by renaming new ones over them.",
+            "file-failed.md"));
     }
 
     internal void CountUserException() => Interlocked.Increment(ref _userExceptions);

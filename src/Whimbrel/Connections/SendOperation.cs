@@ -28,6 +28,9 @@ internal sealed class SendOperation : Completion<SendResult>
     /// <summary>Bytes that were not accepted yet.</summary>
     internal long Left { get; private set; }
 
+    /// <summary>Comes behind the bytes, when it has a length. On loan until the operation ends.</summary>
+    internal FileRange File { get; private set; }
+
     internal bool HasStarted { get; private set; }
 
     /// <summary>Cancelled while it was still in the mailbox: the control lane is quicker than the data lane.</summary>
@@ -39,7 +42,14 @@ internal sealed class SendOperation : Completion<SendResult>
         return new SendOperation(loop);
     }
 
-    internal void Begin(Connection connection, uint generation, ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, in ReadOnlySequence<byte> tail, long length)
+    internal void Begin(
+        Connection connection,
+        uint generation,
+        ReadOnlyMemory<byte> head,
+        ReadOnlyMemory<byte> body,
+        in ReadOnlySequence<byte> tail,
+        in FileRange file,
+        long length)
     {
         _connection = connection;
         _generation = generation;
@@ -47,6 +57,8 @@ internal sealed class SendOperation : Completion<SendResult>
         _body = body;
         _tail = tail;
         _next = tail.Start;
+        File = file;
+        file.File?.LendOn();
         Left = length;
         HasStarted = false;
         IsCancelRequested = false;
@@ -102,21 +114,28 @@ internal sealed class SendOperation : Completion<SendResult>
 
     internal void End(SendResult result)
     {
-        _connection!.OperationEnded();
+        Ended();
         SetResult(result);
     }
 
     /// <summary>Its memory threw: whoever awaits gets that.</summary>
     internal void EndFailed(Exception exception)
     {
-        _connection!.OperationEnded();
+        Ended();
         SetException(exception);
     }
 
     internal void EndCancelled()
     {
-        _connection!.OperationEnded();
+        Ended();
         SetException(new OperationCanceledException(_token));
+    }
+
+    private void Ended()
+    {
+        File.File?.EndLoan();
+        File = default;
+        _connection!.OperationEnded();
     }
 
     private protected override void Consumed()

@@ -13,7 +13,8 @@ namespace Whimbrel.Connections;
 /// <remarks>
 /// Loop's thread, except for <see cref="Foreign"/> and <see cref="PendingFromElsewhere"/>. A field of its connection and never copied.
 /// What is pending is what the blocks hold, what was written into the fill and not counted yet, what other threads have under way,
-/// and what the connection counts besides (runs that a gate holds back, plaintext in the wire queue).
+/// and what the connection counts besides (runs that a gate holds back, plaintext in the wire queue). All of it is charged to the limit,
+/// but of a part of a file <see cref="FileRange.ChargeBytes"/> at most: its bytes are not in memory.
 /// </remarks>
 // Safe: _room > 0 only while _fill points at that many free bytes behind the last byte of the last block, and only the loop's thread
 // changes either. What Reserve lends lies behind the last byte as well, and is taken for queued only while it is still there.
@@ -29,6 +30,7 @@ internal unsafe struct SendQueue
     private int _moves;
     private int _moveDepth;
     private long _counted;
+    private long _inFiles; // of parts of files, beyond what they are charged: on disk, or read ahead
 
     // What Reserve gave: room at the end of this block. Lent until the user's code that runs now returns (its Loop.UserCalls).
     private int _reserved;
@@ -49,21 +51,33 @@ internal unsafe struct SendQueue
     internal readonly int Room => _room;
 
     /// <summary>Pending here, without what other threads have under way. Loop's thread.</summary>
-    internal readonly long Queued => _counted + _granted - _room;
+    internal readonly long Queued => _counted + _granted - _room + _inFiles;
+
+    /// <summary>The part of it that is not charged to the limit.</summary>
+    internal readonly long InFiles => _inFiles;
 
     /// <summary>Taken and not yet given to the system, for the loop's thread: nothing moves meanwhile but what other threads add.</summary>
     internal readonly long Pending => Queued + Foreign.Bytes;
 
-    internal readonly bool HasRoomFor(long length) => Pending + length <= Limit;
+    /// <summary>What the limit allows beside what is charged to it now. Negative when a lower one was set. Loop's thread.</summary>
+    internal readonly long RoomLeft => Limit - (_counted + _granted - _room) - Foreign.Bytes;
+
+    internal readonly bool HasRoomFor(long length) => length <= RoomLeft;
+
+    /// <summary>The same for any other thread.</summary>
+    internal readonly bool HasRoomFromElsewhere(long length) => ReadFromElsewhere(withFiles: false) + length <= Limit;
 
     /// <summary>For any other thread: reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
-    internal readonly long PendingFromElsewhere()
+    internal readonly long PendingFromElsewhere() => ReadFromElsewhere(withFiles: true);
+
+    private readonly long ReadFromElsewhere(bool withFiles)
     {
         SpinWait spin = default;
         while (true)
         {
             int moves = Volatile.Read(in _moves);
             long pending = Volatile.Read(in _counted) + Volatile.Read(in _granted) - Volatile.Read(in _room) + Foreign.Bytes;
+            if (withFiles) pending += Volatile.Read(in _inFiles);
             Volatile.ReadBarrier();
             if ((moves & 1) == 0 && moves == Volatile.Read(in _moves)) return pending;
             spin.SpinOnce(sleep1Threshold: -1);
@@ -131,7 +145,7 @@ internal unsafe struct SendQueue
         Block tail = Blocks.Tail!;
         Debug.Assert(_granted == 0 && tail.Kind == BlockKind.Pooled && tail.End < tail.Capacity, "there is nothing to open");
         _fill = tail.Memory + tail.End;
-        int room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(Limit - Pending, needed));
+        int room = (int)Math.Min(tail.Capacity - tail.End, Math.Max(RoomLeft, needed));
         BeginMove();
         _granted = room;
         _room = room;
@@ -157,7 +171,45 @@ internal unsafe struct SendQueue
     {
         CloseFill();
         Blocks.Enqueue(block);
-        _counted += block.Length;
+        int charge = block.Charge;
+        _counted += charge;
+        if (charge != block.Length) _inFiles += block.Length - charge;
+    }
+
+    /// <summary>As <see cref="BlockQueue.Advance"/>, for what was sent: it is pending no more.</summary>
+    internal Block? Advance(ref long count)
+    {
+        Block head = Blocks.Head!;
+        long before = count;
+        int charge = head.Charge;
+        Block? done = Blocks.Advance(ref count);
+        charge -= head.Charge;
+        _counted -= charge;
+        _inFiles -= before - count - charge;
+        Debug.Assert(_counted >= 0 && _inFiles >= 0, "more left the queue than was in it");
+        return done;
+    }
+
+    /// <summary>Bytes of files that are pending in the queue of somebody else (negative: were taken there), or are pending no more.</summary>
+    internal void CountFiles(long bytes)
+    {
+        _inFiles += bytes;
+        Debug.Assert(_inFiles >= 0, "more of files left the queue than was in it");
+    }
+
+    /// <summary>Part of a file's charge is one of its bytes on disk now, as it got so short.</summary>
+    internal void Uncharge(int bytes)
+    {
+        _counted -= bytes;
+        _inFiles += bytes;
+    }
+
+    /// <summary>All was thrown away but so much.</summary>
+    internal void CountOnly(long bytes)
+    {
+        CloseFill();
+        _counted = bytes;
+        _inFiles = 0;
     }
 
     // ------------------------------------------------------------------ Reserve and Commit
@@ -258,6 +310,7 @@ internal unsafe struct SendQueue
     internal void Recycle(uint generation)
     {
         Debug.Assert(_counted == 0 && _granted == 0 && _moveDepth == 0 && Blocks.IsEmpty, "the queue was not discarded");
+        Debug.Assert(_inFiles == 0, "files were not discarded");
         Foreign.Begin(generation, isClosed: true);
         _reserved = 0;
         _reservedAt = 0;

@@ -108,8 +108,8 @@ internal sealed partial class Strand
         _gaveBack = false;
     }
 
-    /// <summary>Memory of its own goes behind what was gathered.</summary>
-    internal void SendsOwned(int length)
+    /// <summary>Memory of its own, or a part of a file, goes behind what was gathered.</summary>
+    internal void SendsOwned(long length)
     {
         if (length == 0) return;
         _sentBytes += length;

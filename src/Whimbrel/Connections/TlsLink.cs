@@ -84,6 +84,9 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
 
     /// <summary>The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet.</summary>
     internal BlockQueue Wire;
+
+    /// <summary>How much of the plaintext in the wire queue came from files, and is not charged to the limit.</summary>
+    internal long FilePlain;
     private long _total;
     private long _sent;
     private long _plain;
@@ -149,6 +152,14 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
         return delta;
     }
 
+    /// <summary>How much of plaintext that was sent counts as a file's: that first, so that memory is charged a little too long, and not too short.</summary>
+    internal long TakeFilePlain(long plain)
+    {
+        long ofFiles = Math.Min(plain, FilePlain);
+        FilePlain -= ofFiles;
+        return ofFiles;
+    }
+
     /// <summary>The caller has taken all blocks out of the wire queue: nothing of it counts any more.</summary>
-    internal void Discarded() => _total = _sent = _plain = _plainTold = 0;
+    internal void Discarded() => _total = _sent = _plain = _plainTold = FilePlain = 0;
 }

@@ -165,6 +165,9 @@ public abstract partial class Loop
     /// <summary>Join or leave a multicast group, on the interface of that number. 0 or an error number.</summary>
     internal abstract int ChangeMembership(DatagramResident socket, MulticastGroup group, int interfaceIndex, bool joins);
 
+    /// <summary><see cref="StartSend(Connection)"/> sends parts of files: <c>CompleteFile</c> for each. Otherwise the queue has none for it.</summary>
+    internal virtual bool SendsFiles => false;
+
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
 

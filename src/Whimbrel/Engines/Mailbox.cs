@@ -28,6 +28,7 @@ internal enum DataKind : byte
     DatagramOperation,
     Offer,
     Call,
+    SendFile,
 }
 
 internal struct DataItem
@@ -325,22 +326,29 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>Memory whose ownership moves with the item: nothing is copied, and it is charged all the same. Not Queued: it stays the caller's.</summary>
-    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
+    internal SendResult PostOwned(Connection connection, uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length) =>
+        PostBehind(DataKind.SendOwned, connection, generation, head, owner, offset, length, mayWait: false);
+
+    /// <summary>A part of a file, whose loan moves with the item; charged as it is on the connection. Not Queued: the loan stays the caller's.</summary>
+    internal SendResult PostFile(Connection connection, uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge, bool mayWait) =>
+        PostBehind(DataKind.SendFile, connection, generation, head, file, 0, charge, mayWait);
+
+    private SendResult PostBehind(DataKind kind, Connection connection, uint generation, ReadOnlySpan<byte> head, object payload, int offset, int length, bool mayWait)
     {
         bool taken;
         lock (_gate)
         {
             if (_isClosed) return SendResult.Closed;
-            taken = TryCharge(length, connection, generation, mayWait: false);
+            taken = TryCharge(length, connection, generation, mayWait);
             if (taken)
             {
                 (int chunk, int place) = head.IsEmpty ? default : _arena.Append(head, default);
                 Add() = new DataItem
                 {
-                    Kind = DataKind.SendOwned,
+                    Kind = kind,
                     Connection = connection,
                     Generation = generation,
-                    Payload = owner,
+                    Payload = payload,
                     Chunk = chunk,
                     Offset = place,
                     Length = length,
@@ -350,7 +358,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
             }
         }
 
-        if (!taken) return Refused(mayWait: false);
+        if (!taken) return Refused(mayWait);
         WakeIfSleeping();
         return SendResult.Queued;
     }
@@ -691,8 +699,10 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 item.Connection!.DrainSend(item.Generation, _arenaDraining.Slice(item.Chunk, item.Offset, item.Length));
                 break;
             case DataKind.SendOwned:
-                ReadOnlySpan<byte> head = item.FirstMessage == 0 ? default : _arenaDraining.Slice(item.Chunk, item.Offset, item.FirstMessage);
-                item.Connection!.DrainOwned(item.Generation, head, (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
+                item.Connection!.DrainOwned(item.Generation, HeadOf(item), (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
+                break;
+            case DataKind.SendFile:
+                item.Connection!.DrainFile(item.Generation, HeadOf(item), (FileRange)item.Payload!, item.Length);
                 break;
             case DataKind.SendOperation:
                 item.Connection!.DrainOperation(item.Generation, (SendOperation)item.Payload!);
@@ -744,6 +754,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
         }
     }
+
+    private ReadOnlySpan<byte> HeadOf(in DataItem item) => item.FirstMessage == 0 ? default : _arenaDraining.Slice(item.Chunk, item.Offset, item.FirstMessage);
 
     private static void Release(List<(Loop Loop, Connection Connection, uint Generation)> overcommitted)
     {

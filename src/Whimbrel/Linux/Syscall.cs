@@ -53,6 +53,9 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "sendmmsg")]
     internal static extern int SendMessages(int fd, MultiMessage* messages, uint count, int flags);
 
+    [DllImport("libc", EntryPoint = "sendfile64")]
+    internal static extern nint SendFile(int socket, int file, long* offset, nuint count);
+
     [DllImport("libc", EntryPoint = "shutdown")]
     internal static extern int Shutdown(int fd, int how);
 

@@ -131,6 +131,12 @@ internal sealed unsafe class InjectingRing : PlainRing
         return _kernel.SendNow(fd, part, used);
     }
 
+    internal override long SendFileNow(int fd, Whimbrel.Buffers.Block file)
+    {
+        int length = file.Length;
+        return _plan.SendsNow(ref length) is not 0 and int error ? -error : _kernel.SendFileNow(fd, file);
+    }
+
     internal override int ReceiveNow(int fd)
     {
         if (_plan.ReceivesNow() is not 0 and int error) return -error;

@@ -197,6 +197,9 @@ internal sealed unsafe partial class SimRing : PlainRing
         return SendTo(descriptor, parts, length);
     }
 
+    // No file is on this machine: it is read, as any other that the system does not send by itself.
+    internal override long SendFileNow(int fd, Whimbrel.Buffers.Block file) => -Errno.EINVAL;
+
     internal override int ReceiveNow(int fd)
     {
         SimDescriptor descriptor = _kernel.Get(fd, "ReceiveNow");

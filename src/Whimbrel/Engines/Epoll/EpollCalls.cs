@@ -1,3 +1,4 @@
+using Whimbrel.Buffers;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Epoll;
@@ -25,6 +26,9 @@ internal abstract unsafe class EpollCalls
     internal virtual nint Send(int fd, byte* buffer, nuint length) => Syscall.Send(fd, buffer, length, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
 
     internal virtual nint SendMessage(int fd, MessageHeader* message) => Syscall.SendMessage(fd, message, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
+
+    /// <summary>As <see cref="FileTransfer.Send"/>, error and all.</summary>
+    internal virtual long SendFile(int fd, Block file) => FileTransfer.Send(fd, file);
 
     internal virtual int FinishSend(int fd) => Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
 

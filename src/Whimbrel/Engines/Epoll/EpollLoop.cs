@@ -551,7 +551,9 @@ internal sealed unsafe partial class EpollLoop : Loop
         StartSend(connection);
     }
 
-    /// <summary>Sends from the head of the queue until it is empty or the socket is full.</summary>
+    internal override bool SendsFiles => true;
+
+    /// <summary>Sends from the head of the queue until it is empty, a part of a file has gone, or the socket is full.</summary>
     private void SendQueue(Connection connection)
     {
         int fd = _slots[connection.Slot].Fd;
@@ -560,7 +562,13 @@ internal sealed unsafe partial class EpollLoop : Loop
             long offered;
             nint sent;
             Counters.Sends++;
-            if (head.Next is null)
+            if (head.Kind == BlockKind.File)
+            {
+                SendFile(connection, fd, head);
+                return;
+            }
+
+            if (head.NextInMemory is null)
             {
                 offered = head.Length;
                 sent = _calls.Send(fd, head.Memory + head.Start, (nuint)offered);
@@ -593,12 +601,20 @@ internal sealed unsafe partial class EpollLoop : Loop
         connection.CompleteSend();
     }
 
+    private void SendFile(Connection connection, int fd, Block file)
+    {
+        long result = _calls.SendFile(fd, file);
+        if (FileTransfer.MustWait(result)) SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
+        else if (FileTransfer.IsOfSocket(result)) connection.FailSend((int)-result);
+        else connection.CompleteFile(result);
+    }
+
     private nint SendVectors(int fd, Block head, out long offered)
     {
         IoVector* vectors = stackalloc IoVector[MaxVectors];
         int count = 0;
         offered = 0;
-        for (Block? block = head; block is not null && count < MaxVectors; block = block.Next)
+        for (Block? block = head; block is not null && count < MaxVectors; block = block.NextInMemory)
         {
             if (block.Length == 0) continue;
             vectors[count].Base = block.Memory + block.Start;

@@ -167,7 +167,7 @@ internal sealed unsafe partial class PortableLoop
         Socket socket = _slots[connection.Slot].Socket!;
         while (connection.SendHead is { } head && head.Length > 0)
         {
-            ReadOnlySpan<byte> data = head.Next is not null && head.Length < GatherBelowBytes ? Gather(head) : new(head.Memory + head.Start, head.Length);
+            ReadOnlySpan<byte> data = head.NextInMemory is not null && head.Length < GatherBelowBytes ? Gather(head) : new(head.Memory + head.Start, head.Length);
             Counters.Sends++;
             int sent = socket.Send(data, SocketFlags.None, out SocketError error);
             if (error != SocketError.Success)

@@ -1,5 +1,6 @@
 using System.Net;
 using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Linux;
 
@@ -298,6 +299,19 @@ internal sealed unsafe class KernelRing : Ring
         MessageHeader message = new() { Vectors = pieces, VectorCount = (nuint)count };
         nint taken = Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
         return taken >= 0 ? (int)taken : -Syscall.LastError;
+    }
+
+    /// <summary>
+    /// sendfile has no flag that says not to wait, so the socket does not wait for the length of the call. Operations under way have
+    /// asked before, and none is handed over meanwhile.
+    /// </summary>
+    internal override long SendFileNow(int fd, Block file)
+    {
+        int error = Syscall.SetNonBlocking(fd, true);
+        if (error != 0) return -error;
+        long taken = FileTransfer.Send(fd, file);
+        MakeBlocking(fd);
+        return taken;
     }
 
     internal override int ReceiveNow(int fd)

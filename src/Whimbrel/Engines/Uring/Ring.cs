@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Net;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Linux;
 
@@ -290,6 +291,9 @@ internal abstract unsafe class Ring
 
     /// <summary>Receives into <see cref="LargeBuffer"/> what is there. The number of bytes, 0 for the end, or minus the error number: EAGAIN for nothing.</summary>
     internal abstract int ReceiveNow(int fd);
+
+    /// <summary>Sends of a part of a file what the socket takes now (<see cref="FileTransfer.Send"/>).</summary>
+    internal abstract long SendFileNow(int fd, Block file);
 
     /// <summary>The connection has ended by a reset, or by the system giving it up, whoever was told.</summary>
     internal abstract bool WasReset(int fd);

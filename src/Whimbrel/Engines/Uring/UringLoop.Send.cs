@@ -16,7 +16,7 @@ internal sealed unsafe partial class UringLoop
     internal override void StartSend(Connection connection)
     {
         Block? head = connection.SendHead;
-        while (head is not null && head.Length == 0) head = head.Next;
+        while (head is { Length: 0 }) head = head.Next;
         if (head is null)
         {
             connection.CompleteSend();
@@ -24,12 +24,18 @@ internal sealed unsafe partial class UringLoop
         }
 
         Counters.Sends++;
+        if (head.Kind == BlockKind.File)
+        {
+            SendFile(connection, head);
+            return;
+        }
+
         if (IsLoneFlush && head.Next is null && TrySendAlone(connection, head)) return;
         SubmissionEntry entry = default;
         entry.Descriptor = _slots[connection.Slot].Fd;
         entry.OperationFlags = SocketAbi.MSG_NOSIGNAL;
         _slots[connection.Slot].Offered = head.Length;
-        if (head.Next is null || !TryGather(connection, head, ref entry))
+        if (head.NextInMemory is null || !TryGather(connection, head, ref entry))
         {
             entry.Opcode = UringAbi.IORING_OP_SEND;
             entry.Address = (ulong)(head.Memory + head.Start);
@@ -37,6 +43,29 @@ internal sealed unsafe partial class UringLoop
         }
 
         Push(connection, RingOperation.Send, ref entry);
+    }
+
+    internal override bool SendsFiles => true;
+
+    /// <summary>By a call: the ring has no operation for it that would not hold a thread of the kernel while the socket is full. That is waited for here.</summary>
+    private void SendFile(Connection connection, Block file)
+    {
+        int slot = connection.Slot;
+        long result = _ring.SendFileNow(_slots[slot].Fd, file);
+        if (FileTransfer.MustWait(result))
+        {
+            _slots[slot].Offered = 0;
+            PushPoll(connection, EpollAbi.EPOLLOUT, RingOperation.Send);
+        }
+        else if (FileTransfer.IsOfSocket(result))
+        {
+            SendBroke(slot, (int)-result);
+            connection.FailSend((int)-result);
+        }
+        else
+        {
+            connection.CompleteFile(result);
+        }
     }
 
     /// <summary>
@@ -76,6 +105,12 @@ internal sealed unsafe partial class UringLoop
         connection.BeginSending();
         while (connection.SendHead is { Length: > 0 } head)
         {
+            if (head.Kind == BlockKind.File)
+            {
+                StartSend(connection);
+                return;
+            }
+
             int slot = connection.Slot;
             Counters.Sends++;
             int length = head.Length;
@@ -122,7 +157,7 @@ internal sealed unsafe partial class UringLoop
     private bool TryGather(Connection connection, Block head, ref SubmissionEntry entry)
     {
         int count = 0;
-        for (Block? block = head; block is not null && count < MaxVectors; block = block.Next)
+        for (Block? block = head; block is not null && count < MaxVectors; block = block.NextInMemory)
         {
             if (block.Length > 0) count++;
         }
@@ -154,6 +189,13 @@ internal sealed unsafe partial class UringLoop
     {
         // After a cancel nothing is counted and nothing sent again: the connection discards its queue when it has closed.
         if (_slots[slot].IsDetaching) return;
+        if (_slots[slot].Offered == 0)
+        {
+            // A part of a file waited for room.
+            connection.CompleteSend();
+            return;
+        }
+
         _slots[slot].WasShort = result < _slots[slot].Offered;
         if (result < 0)
         {

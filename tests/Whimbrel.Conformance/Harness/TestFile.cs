@@ -1,0 +1,27 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>A file of a test, deleted with it.</summary>
+public sealed class TestFile : IDisposable
+{
+    public TestFile(ReadOnlySpan<byte> bytes) => File.WriteAllBytes(Path, bytes);
+
+    /// <summary>A file of zeros that takes no room on the disk, with some bytes at its end.</summary>
+    public TestFile(long length, byte[] end)
+    {
+        ArgumentNullException.ThrowIfNull(end);
+        using FileStream stream = File.Create(Path);
+        stream.SetLength(length);
+        stream.Position = length - end.Length;
+        stream.Write(end);
+    }
+
+    public string Path { get; } = System.IO.Path.Combine(System.IO.Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():n}");
+
+    public void CutTo(long length)
+    {
+        using FileStream stream = new(Path, FileMode.Open, FileAccess.Write, FileShare.ReadWrite);
+        stream.SetLength(length);
+    }
+
+    public void Dispose() => File.Delete(Path);
+}
