@@ -41,7 +41,7 @@ internal sealed record TlsArguments(string? CertificateFile, string? KeyFile, st
             HostName = ServerName,
             PinnedKeys = Pin is null || fingerprint is not null ? [] : [Pin],
             // The fingerprint is of this one certificate, so chain and dates say nothing more.
-            Verify = fingerprint is null ? null : seen => CryptographicOperations.FixedTimeEquals(SHA256.HashData(seen.Certificate.RawData), fingerprint),
+            Verify = fingerprint is null ? null : seen => seen.Certificate is { } shown && CryptographicOperations.FixedTimeEquals(SHA256.HashData(shown.RawData), fingerprint),
             ApplicationProtocols = Protocols,
         };
     }

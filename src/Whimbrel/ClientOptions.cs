@@ -68,7 +68,7 @@ public sealed class ClientOptions : ConnectionOptions
         if (LocalEndPoint is not null) EndPointRules.Check(errors, nameof(LocalEndPoint), LocalEndPoint, engine);
         SocketOptionRules.Check(errors, this, engine);
         Tls?.Validate(errors, isServer: false);
-        if (Tls is { HostName: null, PinnedKeys.Count: 0, Verify: null } && EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false).Exists(static e => e is not (IPEndPoint or DnsEndPoint)))
+        if (Tls is { NeedsHostName: true } && EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false).Exists(static e => e is not (IPEndPoint or DnsEndPoint)))
             errors.Add("Tls.HostName is missing: a path has no name that a certificate could cover");
         errors.ThrowIfAny();
     }

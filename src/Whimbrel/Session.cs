@@ -630,7 +630,7 @@ public abstract partial class Session : IConnection
     private static TlsProfile ProfileForUpgrade(TlsOptions options, bool isServer, string? dialledHost)
     {
         TlsProfile profile = TlsSelector.PrepareForUpgrade(options, isServer);
-        if (!isServer && dialledHost is null && options is { HostName: null, PinnedKeys.Count: 0, Verify: null }) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
+        if (!isServer && dialledHost is null && options.NeedsHostName) throw new ArgumentException("TlsOptions.HostName is missing: what was dialled has no name that a certificate could cover.", nameof(options));
         return profile;
     }
 

@@ -46,8 +46,17 @@ public sealed class TlsOptions
     /// <summary>For clients: the name that the server's certificate must cover, and that is asked for (SNI). Null (the default): the host that is dialled. Needed where that has no name, as with Unix paths.</summary>
     public string? HostName { get; init; }
 
+    /// <summary>
+    /// For clients: whether the certificate must cover the name that is dialled. Default true. Without it whoever has any certificate of a trusted root may stand in between: it is for
+    /// peers that are found by address and have names of their own.
+    /// </summary>
+    public bool ChecksHostName { get; init; } = true;
+
     /// <summary>The roots that a peer's certificate must lead to, instead of those of the system. Null (the default): those of the system.</summary>
     public X509Certificate2Collection? Roots { get; init; }
+
+    /// <summary>Roots that a peer's certificate may lead to, beside those of the system. Null (the default): none. Not together with <see cref="Roots"/>.</summary>
+    public X509Certificate2Collection? ExtraRoots { get; init; }
 
     /// <summary>
     /// Keys that the peer's certificate must have: SHA-256 of the public key (SubjectPublicKeyInfo) in base64, as
@@ -70,8 +79,8 @@ public sealed class TlsOptions
     public TlsWeakness AllowedWeaknesses { get; init; }
 
     /// <summary>
-    /// Has the last word about a peer's certificate, good or bad: it sees what was found and decides. Not called for a peer
-    /// without certificate. On a thread of the pool, never on a loop, several at a time: it may block, while
+    /// Has the last word about a peer's certificate, good or bad, and about the lack of one where a client was asked: it sees what was found and
+    /// decides. On a thread of the pool, never on a loop, several at a time: it may block, while
     /// <see cref="HandshakeTimeout"/> runs. What it throws refuses the peer. Null (the default): a certificate with a problem is refused.
     /// </summary>
     public Func<TlsVerification, bool>? Verify { get; init; }
@@ -124,6 +133,9 @@ public sealed class TlsOptions
     /// <summary>A layer that is neither: for tests.</summary>
     internal Func<TlsOptions, bool, TlsProfile>? Maker { get; init; }
 
+    /// <summary>A client that needs to know what its server is called.</summary>
+    internal bool NeedsHostName => HostName is null && PinnedKeys.Count == 0 && Verify is null && ChecksHostName;
+
     /// <summary>The versions that are allowed.</summary>
     internal SslProtocols AllowedProtocols => Protocols == SslProtocols.None ? Known : Protocols;
 
@@ -153,6 +165,7 @@ public sealed class TlsOptions
             if (string.IsNullOrEmpty(protocol) || Encoding.UTF8.GetByteCount(protocol) > 255) errors.Add($"{prefix}.ApplicationProtocols has '{protocol}', allowed 1 to 255 bytes each");
         }
 
+        if (Roots is not null && ExtraRoots is not null) errors.Add($"{prefix}.ExtraRoots are for beside the roots of the system, which {prefix}.Roots replaces: put all of them there");
         Span<byte> hash = stackalloc byte[33];
         foreach (string pin in PinnedKeys)
         {
@@ -171,6 +184,7 @@ public sealed class TlsOptions
     private void ValidateServer(OptionErrors errors, string prefix)
     {
         if (HostName is not null) errors.Add($"{prefix}.HostName is for clients: a server serves Names");
+        if (!ChecksHostName) errors.Add($"{prefix}.ChecksHostName is for clients: a server knows no name that its clients should have");
         if (Certificate is null && SelectCertificate is null && Names.Count == 0) errors.Add($"{prefix}.Certificate is missing: a server needs one. Create one: whimbrel certs");
         if (Certificate is null && SelectCertificate is null && Names.Count > 0 && UnknownName == TlsUnknownName.UseDefault) errors.Add($"{prefix}.Certificate is missing, which UnknownName = UseDefault needs: give one, or use Refuse");
         if (Certificate?.Mistake is { } mistake) errors.Add(mistake);

@@ -176,27 +176,39 @@ public sealed class TimeLimitsTests
     {
         SessionPhase soon = new("soon", TimeSpan.FromMilliseconds(10));
         SessionPhase late = new("late", TimeSpan.FromDays(1));
-        for (int round = 0; round < 2_000; round++)
+        const int Rounds = 50_000;
+        TimeLimits[] all = new TimeLimits[Rounds];
+        for (int i = 0; i < Rounds; i++)
         {
-            TimeLimits limits = new();
-            limits.Begin(late, 0, 0, 0);
-            limits.Look(0, s_quiet);
-            bool asked = false;
-            using Barrier both = new(2);
-            Thread other = new(() =>
-            {
-                both.SignalAndWait();
-                limits.Begin(soon, 0, 0, 0);
-                Interlocked.MemoryBarrier();
-                asked = soon.LimitMs < limits.NextLookMs;
-            });
-            other.Start();
-            both.SignalAndWait();
-            limits.Look(0, s_quiet);
-            long next = limits.NextLookMs;
-            other.Join();
-            Assert.True(asked || next <= 10, $"round {round}: nobody looks before {next}");
+            all[i] = new TimeLimits();
+            all[i].Begin(late, 0, 0, 0);
+            // A look is due now, and is made: nobody asks for another.
+            all[i].LooksAt(0);
         }
+
+        bool[] asked = new bool[Rounds];
+        int round = -1, done = -1;
+        Thread other = new(() =>
+        {
+            for (int i = 0; i < Rounds; i++)
+            {
+                while (Volatile.Read(ref round) < i) Thread.SpinWait(i % 8);
+                all[i].Begin(soon, 0, 0, 0);
+                Interlocked.MemoryBarrier();
+                asked[i] = soon.LimitMs < all[i].NextLookMs;
+                Volatile.Write(ref done, i);
+            }
+        });
+        other.Start();
+        for (int i = 0; i < Rounds; i++)
+        {
+            Volatile.Write(ref round, i);
+            all[i].Look(0, s_quiet);
+            SpinWait.SpinUntil(() => Volatile.Read(ref done) >= i);
+        }
+
+        other.Join();
+        for (int i = 0; i < Rounds; i++) Assert.True(asked[i] || all[i].NextLookMs <= soon.LimitMs, $"round {i}: nobody looks before {all[i].NextLookMs}");
     }
 
     [Theory]

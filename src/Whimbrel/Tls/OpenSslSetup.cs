@@ -202,7 +202,8 @@ internal sealed unsafe class OpenSslSetup
         bool asksForCertificates = options.ClientCertificates != TlsClientCertificates.Off;
         if (asksForCertificates)
         {
-            bool isRequired = options.ClientCertificates == TlsClientCertificates.Required;
+            // OpenSSL asks nobody about a client without a certificate: where the user wants to be asked, it is judged when the handshake is done.
+            bool isRequired = options.ClientCertificates == TlsClientCertificates.Required && options.Verify is null;
             OpenSslApi.ContextSetVerify(Handle, OpenSslApi.VerifyPeer | (isRequired ? OpenSslApi.VerifyFailIfNoPeerCertificate : 0), 0);
             NameAuthorities(options);
         }

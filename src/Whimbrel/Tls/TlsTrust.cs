@@ -1,3 +1,4 @@
+using System.Net.Security;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using Whimbrel.Diagnostics;
@@ -54,14 +55,29 @@ internal sealed class TlsTrust
     /// <param name="host">The name to cover; null on a server.</param>
     internal string? Judge(X509Certificate2? leaf, X509Certificate2Collection? others, string? host)
     {
-        if (leaf is null) return Missing();
-        if (!NeedsChain) return ProblemOfKey(leaf);
-        using X509Chain chain = new() { ChainPolicy = NewPolicy() };
-        if (others is not null) chain.ChainPolicy.ExtraStore.AddRange(others);
+        if (leaf is not null && !NeedsChain) return ProblemOfKey(leaf);
+        return leaf is null ? Decide(null, null, host) : JudgeWith(NewPolicy(), leaf, others, chain => Judge(leaf, chain, host));
+    }
+
+    /// <summary>Decides with a chain that was built by <see cref="NewPolicy"/>.</summary>
+    internal string? Judge(X509Certificate2? leaf, X509Chain? chain, string? host)
+    {
+        if (leaf is null || chain is null || _options.ExtraRoots is not { } extra || LeadsToRoot(chain)) return Decide(leaf, chain, host);
+        X509ChainPolicy policy = NewPolicy();
+        policy.TrustMode = X509ChainTrustMode.CustomRootTrust;
+        policy.CustomTrustStore.AddRange(extra);
+        // When neither the system nor the user trusts it, the chain of the system says what there is.
+        return JudgeWith(policy, leaf, chain.ChainPolicy.ExtraStore, second => Decide(leaf, LeadsToRoot(second) ? second : chain, host));
+    }
+
+    private static string? JudgeWith(X509ChainPolicy policy, X509Certificate2 leaf, X509Certificate2Collection? others, Func<X509Chain, string?> judge)
+    {
+        using X509Chain chain = new() { ChainPolicy = policy };
+        if (others is not null) policy.ExtraStore.AddRange(others);
         try
         {
             chain.Build(leaf);
-            return Judge(leaf, chain, host);
+            return judge(chain);
         }
         finally
         {
@@ -69,15 +85,41 @@ internal sealed class TlsTrust
         }
     }
 
-    /// <summary>Decides with a chain that was built by <see cref="NewPolicy"/>.</summary>
-    internal string? Judge(X509Certificate2? leaf, X509Chain? chain, string? host)
+    private static bool LeadsToRoot(X509Chain chain)
     {
-        if (leaf is null || chain is null) return Missing();
-        string? problem = ProblemOf(leaf, chain, host);
+        foreach (X509ChainStatus status in chain.ChainStatus)
+        {
+            if ((status.Status & (X509ChainStatusFlags.UntrustedRoot | X509ChainStatusFlags.PartialChain)) != 0) return false;
+        }
+
+        return true;
+    }
+
+    private string? Decide(X509Certificate2? leaf, X509Chain? chain, string? host)
+    {
+        string? problem;
+        SslPolicyErrors errors = SslPolicyErrors.None;
+        X509ChainStatusFlags found = X509ChainStatusFlags.NoError;
+        if (leaf is null || chain is null)
+        {
+            problem = Missing();
+            errors = SslPolicyErrors.RemoteCertificateNotAvailable;
+        }
+        else
+        {
+            problem = _options.PinnedKeys.Count > 0 ? ProblemOfKey(leaf) : ProblemOfChain(leaf, chain, ref found);
+            if (problem is not null) errors = SslPolicyErrors.RemoteCertificateChainErrors;
+            if (_options.PinnedKeys.Count == 0 && !_isServer && _options.ChecksHostName && ProblemOfName(leaf, host) is { } mistaken)
+            {
+                errors |= SslPolicyErrors.RemoteCertificateNameMismatch;
+                problem ??= mistaken;
+            }
+        }
+
         if (_options.Verify is not { } verify) return problem;
         try
         {
-            return verify(new TlsVerification(leaf, chain, host, problem)) ? null : problem ?? "TlsOptions.Verify refused it";
+            return verify(new TlsVerification(leaf, chain, host, problem, errors, found)) ? null : problem ?? "TlsOptions.Verify refused it";
         }
         catch (Exception e)
         {
@@ -93,25 +135,48 @@ internal sealed class TlsTrust
         return _options.PinnedKeys.Contains(pin) ? null : $"its key is none of PinnedKeys (it is {pin})";
     }
 
-    private string? ProblemOf(X509Certificate2 leaf, X509Chain chain, string? host)
+    /// <summary>The first thing that is wrong with the chain, and the flags of all.</summary>
+    private string? ProblemOfChain(X509Certificate2 leaf, X509Chain chain, ref X509ChainStatusFlags found)
     {
-        if (_options.PinnedKeys.Count > 0) return ProblemOfKey(leaf);
+        string? problem = null;
         foreach (X509ChainStatus status in chain.ChainStatus)
         {
             // Weakness is judged below, by one measure on all systems.
-            if (status.Status is not (X509ChainStatusFlags.NoError or X509ChainStatusFlags.HasWeakSignature)) return Describe(status, leaf, chain);
+            if (status.Status is X509ChainStatusFlags.NoError or X509ChainStatusFlags.HasWeakSignature) continue;
+            found |= status.Status;
+            problem ??= Describe(status, leaf, chain);
         }
 
+        if (RevokedIn(chain) is { } revoked)
+        {
+            found |= X509ChainStatusFlags.Revoked;
+            problem ??= $"{SubjectOf(revoked)} was revoked by its issuer";
+        }
+
+        if (CertificateStrength.ProblemOf(chain, _options.AllowedWeaknesses) is { } weakness)
+        {
+            found |= X509ChainStatusFlags.HasWeakSignature;
+            problem ??= weakness;
+        }
+
+        return problem;
+    }
+
+    private X509Certificate2? RevokedIn(X509Chain chain)
+    {
         foreach (RevocationList list in _revocations)
         {
             foreach (X509ChainElement element in chain.ChainElements)
             {
-                if (list.Revokes(element.Certificate)) return $"{SubjectOf(element.Certificate)} was revoked by its issuer";
+                if (list.Revokes(element.Certificate)) return element.Certificate;
             }
         }
 
-        if (CertificateStrength.ProblemOf(chain, _options.AllowedWeaknesses) is { } weakness) return weakness;
-        if (_isServer) return null;
+        return null;
+    }
+
+    private string? ProblemOfName(X509Certificate2 leaf, string? host)
+    {
         // Checked before anybody dials. Without a name every certificate in the world would do, so it is asked here as well.
         if (host is null) return _options.Verify is null ? "there is no name that it should cover (TlsOptions.HostName)" : null;
         if (leaf.MatchesHostname(host, allowWildcards: false, allowCommonName: false)) return null;

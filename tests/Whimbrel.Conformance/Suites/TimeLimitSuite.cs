@@ -326,6 +326,28 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         Assert.Equal(CloseCause.HandedOver, server.Session().End());
     });
 
+    [Fact, Contract(15, 19)]
+    public void The_next_session_of_a_hand_over_has_the_limits_of_the_options() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        RecordingServer server = Serve(
+            rig,
+            s =>
+            {
+                // One without any limit: no timer runs when it gives the connection away.
+                s.ReceiveTimeout = TimeSpan.Zero;
+                s.AtReceived = (x, _) => x.CallHandOver(next);
+            },
+            receive: s_limit);
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected();
+        rig.Pass(s_limit * 2);
+        peer.Write("x");
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.ReceiveTimeout, next.End());
+    });
+
     [Fact, Contract(4, 19)]
     public void What_OnTimeout_throws_ends_the_session() => Run(rig =>
     {

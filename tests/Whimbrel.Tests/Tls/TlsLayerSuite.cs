@@ -442,6 +442,129 @@ public abstract class TlsLayerSuite
         Refuses(server, bad, "not among the trusted roots", serverRefuses: true);
     }
 
+    // ------------------------------------------------------------------ what a verdict is told, and wider trust
+
+    [Fact]
+    public void The_users_verdict_is_told_every_kind_of_error()
+    {
+        void Sees(X509Certificate2 shown, SslPolicyErrors errors, X509ChainStatusFlags status, string host = "chat.test")
+        {
+            TlsVerification? seen = null;
+            TlsOptions client = new()
+            {
+                HostName = host,
+                Roots = TestCertificates.Roots,
+                Verify = v =>
+                {
+                    // The chain is valid during the call only.
+                    Assert.NotEmpty(v.Chain!.ChainElements);
+                    seen = v;
+                    return true;
+                },
+            };
+            using TlsPair pair = Pair(With(shown), client, host, testsClient: true).Shake();
+            pair.Talk();
+            Assert.Equal((errors, status, errors == SslPolicyErrors.None), (seen!.PolicyErrors, seen.ChainStatus, seen.IsTrusted));
+            Assert.Equal(shown.Subject, seen.Certificate!.Subject);
+        }
+
+        Sees(TestCertificates.Server, SslPolicyErrors.None, X509ChainStatusFlags.NoError);
+        Sees(TestCertificates.Server, SslPolicyErrors.RemoteCertificateNameMismatch, X509ChainStatusFlags.NoError, host: "elsewhere.test");
+        Sees(TestCertificates.Make("self", "chat.test", selfSigned: true), SslPolicyErrors.RemoteCertificateChainErrors, X509ChainStatusFlags.UntrustedRoot);
+        Sees(
+            TestCertificates.Make("old", "chat.test", fromDays: -9, toDays: -5),
+            SslPolicyErrors.RemoteCertificateChainErrors | SslPolicyErrors.RemoteCertificateNameMismatch,
+            X509ChainStatusFlags.NotTimeValid,
+            host: "elsewhere.test");
+    }
+
+    [Fact]
+    public void A_verdict_is_told_of_a_key_that_is_not_pinned_and_of_one_that_is_too_weak()
+    {
+        SslPolicyErrors errors = default;
+        X509ChainStatusFlags status = default;
+        bool See(TlsVerification v)
+        {
+            (errors, status) = (v.PolicyErrors, v.ChainStatus);
+            return false;
+        }
+
+        Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "chat.test", PinnedKeys = [TlsCertificate.PinOf(TestCertificates.Client)], Verify = See }, "none of PinnedKeys");
+        Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, errors);
+        X509Certificate2 weak = TestCertificates.MakeRsa("weak", 2048, HashAlgorithmName.SHA1);
+        OpenSslProfile shows = OpenSslRig.Prepare(new TlsOptions { Certificate = TlsCertificate.From(weak), AllowedWeaknesses = TlsWeakness.Sha1Signature }, true);
+        using TlsPair pair = new TlsPair(shows, Prepare(new TlsOptions { HostName = "chat.test", Roots = [new X509Certificate2(TestCertificates.RsaRoot)], Verify = See }, false)).Shake();
+        Assert.Contains("signed with SHA-1", pair.Client.Fault.Message, StringComparison.Ordinal);
+        Assert.Equal(SslPolicyErrors.RemoteCertificateChainErrors, errors);
+        Assert.True((status & X509ChainStatusFlags.HasWeakSignature) != 0, $"{status}");
+    }
+
+    [Theory]
+    [InlineData(TlsClientCertificates.Required)]
+    [InlineData(TlsClientCertificates.Requested)]
+    public void The_users_verdict_decides_about_a_client_without_a_certificate(TlsClientCertificates asks)
+    {
+        foreach (bool letsIn in (bool[])[true, false])
+        {
+            TlsVerification? seen = null;
+            TlsOptions server = new()
+            {
+                Certificate = TlsCertificate.From(TestCertificates.Server),
+                ClientCertificates = asks,
+                Roots = TestCertificates.Roots,
+                Verify = v =>
+                {
+                    seen = v;
+                    return letsIn;
+                },
+            };
+            if (!letsIn)
+            {
+                Refuses(server, TestCertificates.ClientOptions, asks == TlsClientCertificates.Required ? "the client gave no certificate" : "Verify refused", serverRefuses: true);
+            }
+            else
+            {
+                using TlsPair pair = Pair(server).Shake();
+                pair.Talk();
+            }
+
+            Assert.NotNull(seen);
+            Assert.Null(seen.Certificate);
+            Assert.Null(seen.Chain);
+            Assert.Equal(SslPolicyErrors.RemoteCertificateNotAvailable, seen.PolicyErrors);
+            Assert.Equal(asks == TlsClientCertificates.Requested, seen.IsTrusted);
+        }
+    }
+
+    [Fact]
+    public void Extra_roots_count_beside_the_others()
+    {
+        TlsOptions client = new() { HostName = "chat.test", ExtraRoots = TestCertificates.Roots };
+        using TlsPair direct = Pair(With(TestCertificates.Server), client, testsClient: true).Shake();
+        direct.Talk();
+        X509Certificate2 below = TestCertificates.Make("below", "chat.test", issuer: TestCertificates.Intermediate);
+        Refuses(With(below), client, "the peer did not send it as an intermediate");
+        using TlsPair chained = Pair(new TlsOptions { Certificate = TlsCertificate.From(below, [TestCertificates.Intermediate]) }, client, testsClient: true).Shake();
+        chained.Talk();
+        Refuses(With(TestCertificates.Make("other", "chat.test", issuer: TestCertificates.OtherRoot)), client, "not among the trusted roots");
+        Refuses(With(TestCertificates.Make("old", "chat.test", fromDays: -9, toDays: -5)), client, "expired");
+        Refuses(With(TestCertificates.Server), new TlsOptions { HostName = "elsewhere.test", ExtraRoots = TestCertificates.Roots }, "does not cover 'elsewhere.test'", host: "elsewhere.test");
+        OptionErrors errors = new("TLS");
+        new TlsOptions { Roots = TestCertificates.Roots, ExtraRoots = TestCertificates.Roots }.Validate(errors, isServer: false);
+        Assert.Contains("Tls.ExtraRoots", Assert.Throws<ArgumentException>(errors.ThrowIfAny).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_name_that_is_not_checked_leaves_the_chain_to_be_checked()
+    {
+        TlsOptions client = new() { HostName = "elsewhere.test", Roots = TestCertificates.Roots, ChecksHostName = false };
+        using TlsPair named = Pair(With(TestCertificates.Server), client, "elsewhere.test", testsClient: true).Shake();
+        named.Talk();
+        using TlsPair unnamed = Pair(With(TestCertificates.Server), new TlsOptions { Roots = TestCertificates.Roots, ChecksHostName = false }, host: null, testsClient: true).Shake();
+        unnamed.Talk();
+        Refuses(With(TestCertificates.Make("other", "elsewhere.test", issuer: TestCertificates.OtherRoot)), client, "not among the trusted roots", "elsewhere.test");
+    }
+
     // ------------------------------------------------------------------ what a name or a verdict does not carry over
 
     [Fact]
