@@ -136,7 +136,7 @@ public partial class Client : IAsyncDisposable
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options and the policy.</param>
     public Session Connect(TimeSpan timeout)
     {
-        CheckWait(timeout);
+        Throw.UnlessMayBlock(timeout);
         using CancellationTokenSource cancellation = new();
         Engine engine = Engine;
         Completion<Session> dial = BeginConnect(cancellation.Token);
@@ -231,7 +231,7 @@ public partial class Client : IAsyncDisposable
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
     public void Disconnect(TimeSpan timeout)
     {
-        CheckWait(timeout);
+        Throw.UnlessMayBlock(timeout);
         Attempt? attempt = _current;
         if (BeginDisconnect() is not { } ended) return;
         if (ended.SignalWhenCompleted() is { } signal && !Engine.Block(signal, timeout))
@@ -250,12 +250,6 @@ public partial class Client : IAsyncDisposable
         GC.SuppressFinalize(this);
         lock (_gate) _isDisposed = true;
         return DisconnectAsync();
-    }
-
-    private static void CheckWait(TimeSpan timeout)
-    {
-        if (Loop.Current is not null) Throw.WouldBlockLoop();
-        if (timeout != Timeout.InfiniteTimeSpan && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)) Throw.OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
     }
 
     // ------------------------------------------------------------------ events

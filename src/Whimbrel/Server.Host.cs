@@ -21,6 +21,7 @@ public partial class Server
         private readonly ConcurrentDictionary<long, Session> _byId = new();
         private readonly List<StopWait<bool>> _waiting = [];
         private readonly ConcurrentDictionary<StreamSession, bool> _handlers = new();
+        private readonly ConcurrentDictionary<Session, bool> _leftOut = new(); // live, and no stop waits for them
         private readonly Lock _waitGate = new();
         private readonly Server _owner;
         private readonly Placement _placement;
@@ -368,7 +369,17 @@ public partial class Server
             Tell((session, reason), static (owner, s) => owner.OnDisconnecting(s.session, s.reason));
 
         // One that is not connected yet is found by nobody.
-        internal override void SessionReplaced(Session old, Session next) => _byId.TryUpdate(next.Id, next, old);
+        internal override void SessionReplaced(Session old, Session next)
+        {
+            _byId.TryUpdate(next.Id, next, old);
+            if (!_leftOut.IsEmpty && _leftOut.TryRemove(old, out _)) _leftOut[next] = true;
+        }
+
+        /// <summary>A stop is waited for in its callback, and cannot wait for that.</summary>
+        internal void LeaveOut(Session session)
+        {
+            if (_leftOut.TryAdd(session, true)) LetGo();
+        }
 
         internal override void SessionEnding(Session session) => _byId.TryRemove(session.Id, out _);
 
@@ -376,7 +387,8 @@ public partial class Server
         {
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
             else if (session is Newcomer) TellConnectFailed(new SessionContext(_owner, null, session.Loop, session.LocalEndPoint, session.RemoteEndPoint, session.Tls), reason);
-            LeaveOne();
+            Interlocked.Decrement(ref _live);
+            if (_leftOut.IsEmpty || !_leftOut.TryRemove(session, out _)) LetGo();
         }
 
         private void TellConnectFailed(SessionContext connection, CloseReason reason) => Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));

@@ -162,6 +162,40 @@ public partial class Server : IAsyncDisposable
         await StartAtAsync(Options.EndPointsOn(Engine)).ConfigureAwait(false);
     }
 
+    /// <summary>
+    /// Like <see cref="StartAsync(CancellationToken)"/>, blocking: for callbacks of sessions on the pool, and threads of your own. What has not started in time is stopped again, and
+    /// <see cref="NetworkException"/> thrown with category Timeout. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// </summary>
+    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
+    public void Start(TimeSpan timeout)
+    {
+        Throw.UnlessMayBlock(timeout);
+        Engine engine = Engine;
+        StopWait<bool> done = new(engine);
+        SessionOrder.Begin(FinishAsync);
+        if (done.SignalWhenCompleted() is { } signal && !engine.Block(signal, timeout))
+        {
+            BeginStop(TimeSpan.Zero);
+            engine.Block(signal, Engine.StopGrace);
+            done.TryFail(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"The server has not started within {timeout}.")));
+        }
+
+        done.GetResult(done.Version);
+
+        async Task FinishAsync()
+        {
+            try
+            {
+                await StartCoreAsync(CancellationToken.None).ConfigureAwait(false);
+                done.TryEnd(true);
+            }
+            catch (Exception e)
+            {
+                done.TryFail(e);
+            }
+        }
+    }
+
     /// <summary>Makes and starts a server whose connections are served in pull style, each by one call of the handler: see <see cref="ConnectionStream.Serve"/>.</summary>
     /// <param name="address">Where to listen: <c>tcp://127.0.0.1:1111</c> (port 0 takes a free one), <c>tcp://[::]:1111</c>, <c>unix:/path</c>.</param>
     /// <param name="handler">What to do with a connection.</param>
@@ -446,6 +480,23 @@ public partial class Server : IAsyncDisposable
         return StopWithin(deadline ?? Options.DrainTimeout);
     }
 
+    /// <summary>
+    /// Like <see cref="StopAsync"/>, blocking: for callbacks of sessions on the pool, and threads of your own. In a callback of one of this server's
+    /// own sessions that session is not waited for: it hears of the stop, and ends, when its callback has returned, perhaps after
+    /// <see cref="OnStopped"/>. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// </summary>
+    /// <param name="deadline">Longest time for draining; zero aborts at once, without telling the sessions. It returns a second later at the latest.</param>
+    public StopReport Stop(TimeSpan deadline)
+    {
+        if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
+        Throw.UnlessMayBlock(deadline);
+        if (BeginStop(deadline) is not { } done) return default;
+        if (Strand.Current is { } strand && _host is { } host && strand.IsOf(host)) host.LeaveOut(strand.Session);
+        // It ends by itself.
+        if (done.SignalWhenCompleted() is { } signal) Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        return done.GetResult(done.Version);
+    }
+
     /// <summary>The awaiter goes on where it was, also on a loop, and cannot block one.</summary>
     private ValueTask<StopReport> Finish(Func<ValueTask<StopReport>> work)
     {
@@ -467,13 +518,16 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>Stops, and answers when that is done or when the deadline has passed. What is left then goes on by itself.</summary>
-    private ValueTask<StopReport> StopWithin(TimeSpan deadline)
+    private ValueTask<StopReport> StopWithin(TimeSpan deadline) => BeginStop(deadline)?.Task ?? default;
+
+    /// <summary>Null when there is nothing to stop.</summary>
+    private StopWait<StopReport>? BeginStop(TimeSpan deadline)
     {
         Host host;
         bool isFirst;
         lock (_gate)
         {
-            if (_host is null || _phase == Phase.Stopped) return default;
+            if (_host is null || _phase == Phase.Stopped) return null;
             isFirst = _phase != Phase.Stopping;
             _phase = Phase.Stopping;
             host = _host;
@@ -485,9 +539,8 @@ public partial class Server : IAsyncDisposable
         // Not on a loop: it may be the one that is blocked.
         Deadline? cut = deadline > TimeSpan.Zero ? Engine.StartDeadline(deadline, static h => ((Host)h!).AbortAll(), host) : null;
         StopWait<StopReport> done = new(Engine, deadline + Engine.StopGrace, wait => StopIsOverdue(host, wait));
-        ValueTask<StopReport> task = done.Task;
         SessionOrder.Begin(FinishAsync);
-        return task;
+        return done;
 
         async Task FinishAsync()
         {

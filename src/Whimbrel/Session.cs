@@ -49,7 +49,7 @@ namespace Whimbrel;
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
 /// returns or blocks on something of this library, and what was awaited in a callback goes on in the session's order, also with
 /// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
-/// on it unless it needs that callback's own return. "The session's thread" is then whatever thread runs the callback.</item>
+/// on it unless it needs that callback's own return; forms with a time limit block (<see cref="Close(TimeSpan)"/>, Server.Stop), and throw on a loop. "The session's thread" is then whatever thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
 /// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting.</item>
 /// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
@@ -473,15 +473,51 @@ public abstract partial class Session : IConnection
         if (_loop is null) return default;
         EndWait wait = new(this, cancellationToken);
         ValueTask<CloseReason> task = wait.Task;
-        do
-        {
-            wait.Next = Volatile.Read(ref _endWaits);
-            if (ReferenceEquals(wait.Next, EndWait.Over)) return new(_endReason);
-        }
-        while (!ReferenceEquals(Interlocked.CompareExchange(ref _endWaits, wait, wait.Next), wait.Next));
+        if (!TryAwaitEnd(wait)) return new(_endReason);
         Close();
         wait.Watch();
         return task;
+    }
+
+    /// <summary>False when the session has ended.</summary>
+    private bool TryAwaitEnd(EndWait wait)
+    {
+        do
+        {
+            wait.Next = Volatile.Read(ref _endWaits);
+            if (ReferenceEquals(wait.Next, EndWait.Over)) return false;
+        }
+        while (!ReferenceEquals(Interlocked.CompareExchange(ref _endWaits, wait, wait.Next), wait.Next));
+        return true;
+    }
+
+    /// <summary>
+    /// Like <see cref="CloseAsync"/>, blocking: for callbacks of other sessions on the pool, and threads of your own. A connection that has not ended in
+    /// time is aborted. Inside one of the session's own callbacks it returns before the last callback. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// </summary>
+    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
+    /// <returns>Why it ended; cause None when there never was a connection.</returns>
+    /// <exception cref="NetworkException">With category Timeout: a second after the abort it has not ended, and the message names the callback that still runs.</exception>
+    public CloseReason Close(TimeSpan timeout)
+    {
+        Throw.UnlessMayBlock(timeout);
+        if (_loop is not { } loop) return default;
+        EndWait wait = new(this, default);
+        if (!TryAwaitEnd(wait)) return _endReason;
+        Close();
+        if (wait.SignalWhenCompleted() is { } signal && !loop.Engine.Block(signal, timeout))
+        {
+            Abort();
+            if (!loop.Engine.Block(signal, Engine.StopGrace))
+            {
+                List<UnfinishedCall> found = [];
+                loop.AddUnfinishedTurn(found);
+                if (_host is { } host) loop.AddUnfinishedOnPool(found, host);
+                throw Engine.OverdueError("The session has not ended", found);
+            }
+        }
+
+        return wait.GetResult(wait.Version);
     }
 
     /// <inheritdoc/>

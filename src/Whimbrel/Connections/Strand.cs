@@ -131,6 +131,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
         t_current is { } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
 
+    /// <summary>Whose callbacks it runs now. Its own thread.</summary>
+    internal Session Session => _session;
+
     internal bool Runs(Session session) => ReferenceEquals(_session, session);
 
     internal bool Serves(uint generation) => _generation == generation;

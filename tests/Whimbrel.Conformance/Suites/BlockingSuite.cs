@@ -167,6 +167,95 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     });
 
     [Fact, Contract(14)]
+    public void A_callback_may_start_and_stop_another_server_and_close_another_session_with_a_time_limit() => Run(rig =>
+    {
+        RecordingSession? neighbour = null;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            RecordingServer other = rig.MakeServer();
+            other.Start(s_patience);
+            Assert.True(other.IsAccepting);
+            Assert.Throws<InvalidOperationException>(() => other.Start(s_patience));
+            RecordingClient client = rig.MakeClient(other.EndPoint!);
+            client.Connect(s_patience);
+            StopReport report = other.Stop(TimeSpan.FromSeconds(5));
+            Assert.True(report.IsComplete);
+            Assert.Equal(1, report.Drained + report.Aborted);
+            Assert.Equal(default, other.Stop(TimeSpan.FromSeconds(5)));
+            Assert.Equal(CloseCause.LocalClose, neighbour!.Close(s_patience).Cause);
+            Assert.True(neighbour.IsOver);
+            Assert.Equal(CloseCause.LocalClose, neighbour.Close(TimeSpan.Zero).Cause);
+            x.Send("stopped"u8);
+        });
+        Peer near = rig.Dial(server.EndPoint!);
+        neighbour = server.Connected();
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        peer.Write("x");
+        Assert.Empty(near.ReadToEnd());
+        near.Close();
+        Assert.Equal("stopped", peer.ReadText(7));
+    });
+
+    [Fact, Contract(1, 12, 14)]
+    public void A_callback_that_stops_its_own_server_is_not_waited_for() => Run(rig =>
+    {
+        RecordingServer? server = null;
+        StopReport report = default;
+        server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            report = server!.Stop(s_patience);
+            Assert.False(x.IsOver);
+        });
+        Peer other = rig.Dial(server.EndPoint!);
+        RecordingSession neighbour = server.Connected();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected(1);
+        peer.Write("x");
+        Assert.Empty(other.ReadToEnd());
+        other.Close();
+        Assert.Empty(peer.ReadToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.ServerStopped, session.End());
+        Assert.Equal(CloseCause.ServerStopped, neighbour.End());
+        Assert.True(report.IsComplete, report.ToString());
+        Assert.Equal((2, 0), (report.Drained, report.Aborted));
+        // The session that was left out does not count for the next life of the server.
+        rig.Await(server.StartAsync());
+        rig.Dial(server.EndPoint!);
+        server.Connected(2);
+        Assert.True(rig.Await(server.StopAsync(TimeSpan.Zero)).IsComplete);
+    });
+
+    [Fact, Contract(14)]
+    public void A_peer_that_never_closes_is_cut_off_when_the_time_limit_of_a_close_is_over() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Assert.Equal(CloseCause.LocalClose, session.Close(TimeSpan.FromMilliseconds(20)).Cause);
+        Assert.True(session.IsOver);
+    });
+
+    [Fact, Contract(14)]
+    public void On_a_loop_the_forms_with_a_time_limit_throw_and_do_nothing() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.OnLoop(session.Loop, () =>
+        {
+            Assert.Throws<InvalidOperationException>(() => session.Close(s_patience));
+            Assert.Throws<InvalidOperationException>(() => server.Stop(s_patience));
+            Assert.Throws<InvalidOperationException>(() => server.Start(s_patience));
+        });
+        Assert.True(session.IsConnected);
+        Assert.True(server.IsAccepting);
+        Assert.Throws<ArgumentOutOfRangeException>(() => session.Close(TimeSpan.FromMilliseconds(-2)));
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.Stop(TimeSpan.FromMilliseconds(-2)));
+    });
+
+    [Fact, Contract(14)]
     public void A_callback_may_start_and_stop_another_server_and_block_on_it() => Run(rig =>
     {
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
