@@ -212,10 +212,13 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
     public void The_old_session_can_do_nothing_to_the_connection_any_more() => Run(rig =>
     {
         RecordingSession next = new(rig) { IsSuccessor = true };
-        RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) => self.CallHandOver(next));
+        RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
+        {
+            self.CallStartTimer(TimeSpan.FromMilliseconds(20), TimeSpan.FromMilliseconds(20));
+            self.CallHandOver(next);
+        });
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession old = server.Connected();
-        rig.OnLoop(old, () => old.CallStartTimer(TimeSpan.FromMilliseconds(20), TimeSpan.FromMilliseconds(20)));
         peer.Write("x");
         next.Until("connected");
         foreach (bool onLoop in (bool[])[true, false])

@@ -437,7 +437,9 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
         peer?.Close();
         if (client is not null) rig.Await(client.DisconnectAsync());
         CloseCause cause = session.End();
-        Assert.Contains(cause, CausesOf(first).Concat(CausesOf(second)));
+        // On the pool a close is on its way to the loop when IsConnected is false already, and the peer's FIN may be there before it.
+        CloseCause[] others = rig.IsPool && peer is not null ? [CloseCause.PeerClosed] : [];
+        Assert.Contains(cause, CausesOf(first).Concat(CausesOf(second)).Concat(others));
         session.CheckLife();
     });
 

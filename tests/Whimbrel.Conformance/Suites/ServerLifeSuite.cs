@@ -508,7 +508,7 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         RecordingSession session = server.Connected();
         DateTimeOffset after = rig.Engine.UtcNow;
         Assert.Null(inConnecting);
-        Assert.Equal(session.ConnectedAt, inConnected);
+        rig.OnLoop(session, () => Assert.Equal(session.ConnectedAt, inConnected)); // behind OnConnected's return
         Assert.InRange(session.ConnectedAt!.Value, before, after);
         Assert.InRange(client.ConnectedAt!.Value, before, after);
         if (!rig.IsVirtual) Assert.InRange(DateTimeOffset.UtcNow - session.ConnectedAt.Value, TimeSpan.Zero, TimeSpan.FromMinutes(1));
