@@ -136,7 +136,7 @@ public partial class Client : IAsyncDisposable
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options and the policy.</param>
     public Session Connect(TimeSpan timeout)
     {
-        Throw.UnlessMayBlock(timeout);
+        Engine.CheckWait(timeout);
         using CancellationTokenSource cancellation = new();
         Engine engine = Engine;
         Completion<Session> dial = BeginConnect(cancellation.Token);
@@ -231,7 +231,7 @@ public partial class Client : IAsyncDisposable
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
     public void Disconnect(TimeSpan timeout)
     {
-        Throw.UnlessMayBlock(timeout);
+        Engine.CheckWait(timeout);
         Attempt? attempt = _current;
         if (BeginDisconnect() is not { } ended) return;
         if (ended.SignalWhenCompleted() is { } signal && !Engine.Block(signal, timeout))

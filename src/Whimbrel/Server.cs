@@ -169,7 +169,7 @@ public partial class Server : IAsyncDisposable
     /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
     public void Start(TimeSpan timeout)
     {
-        Throw.UnlessMayBlock(timeout);
+        Engine.CheckWait(timeout);
         Engine engine = Engine;
         StopWait<bool> done = new(engine);
         SessionOrder.Begin(FinishAsync);
@@ -489,7 +489,7 @@ public partial class Server : IAsyncDisposable
     public StopReport Stop(TimeSpan deadline)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
-        Throw.UnlessMayBlock(deadline);
+        Engine.CheckWait(deadline);
         if (BeginStop(deadline) is not { } done) return default;
         if (Strand.Current is { } strand && _host is { } host && strand.IsOf(host)) host.LeaveOut(strand.Session);
         // It ends by itself.

@@ -500,7 +500,7 @@ public abstract partial class Session : IConnection
     /// <exception cref="NetworkException">With category Timeout: a second after the abort it has not ended, and the message names the callback that still runs.</exception>
     public CloseReason Close(TimeSpan timeout)
     {
-        Throw.UnlessMayBlock(timeout);
+        Engine.CheckWait(timeout);
         if (_loop is not { } loop) return default;
         EndWait wait = new(this, default);
         if (!TryAwaitEnd(wait)) return _endReason;

@@ -23,13 +23,6 @@ internal static class Throw
     internal static void BlocksLoop(string member) =>
         throw new InvalidOperationException($"{member} blocks, and this is a loop's thread: everything else on it would stand still. Await {member}Async, or call it from another thread.");
 
-    /// <summary>For members that block for at most <paramref name="timeout"/>: not on a loop (contract 14).</summary>
-    internal static void UnlessMayBlock(TimeSpan timeout)
-    {
-        if (Loop.Current is not null) WouldBlockLoop();
-        if (timeout != Timeout.InfiniteTimeSpan && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)) OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
-    }
-
     [DoesNotReturn]
     internal static void WouldBlockLoop() =>
         throw new InvalidOperationException("Blocking on this operation inside a callback would stop its own loop. Await it instead.");

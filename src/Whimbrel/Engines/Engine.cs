@@ -250,6 +250,13 @@ public class Engine : IAsyncDisposable
     internal virtual IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
         new Timer(new TimerCallback(callback), state, after.TotalMilliseconds < uint.MaxValue - 1 ? after : Timeout.InfiniteTimeSpan, Timeout.InfiniteTimeSpan);
 
+    /// <summary>For members that block for at most <paramref name="timeout"/>: not on a loop (contract 14).</summary>
+    internal static void CheckWait(TimeSpan timeout)
+    {
+        if (Loop.Current is not null) Throw.WouldBlockLoop();
+        if (timeout != Timeout.InfiniteTimeSpan && (timeout < TimeSpan.Zero || timeout.TotalMilliseconds > int.MaxValue)) Throw.OutOfRange(nameof(timeout), timeout, "zero up to 24 days, or infinite");
+    }
+
     /// <summary>Blocks a thread that is no loop's until the event is set. False when the timeout passed, never early. What a callback on the pool has sent leaves before.</summary>
     internal bool Block(ManualResetEventSlim ended, TimeSpan timeout)
     {
