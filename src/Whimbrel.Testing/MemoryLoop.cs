@@ -118,7 +118,7 @@ internal sealed unsafe partial class MemoryLoop : Loop
         return delivered;
     }
 
-    private protected override bool Outlives(Exception exception) => exception is not (ContractViolationException or SimulationStalledException);
+    internal override bool Outlives(Exception exception) => exception is not (ContractViolationException or SimulationStalledException);
 
     private protected override void Wake()
     {

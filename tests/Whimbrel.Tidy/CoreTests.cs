@@ -17,11 +17,21 @@ public class CoreTests
     [InlineData("src/Whimbrel/Engines/Portable/A.cs", "class A { EpollLoop l = null!; }", "Portable engine names EpollLoop of the Epoll engine")]
     [InlineData("src/Whimbrel/Engines/Epoll/A.cs", "class A { TlsLayer l = null!; }", "which is TLS")]
     [InlineData("src/Whimbrel/Engines/Epoll/A.cs", "class A { int M() => Server.Count; }", "names Server")]
+    [InlineData("src/Whimbrel/Engines/Timers.cs", "class Timers { Listener l = null!; }", "names Listener")]
+    [InlineData("src/Whimbrel/Connections/Listener.Accept.cs", "class A { EndWait w = null!; }", "names EndWait")]
+    [InlineData("src/Whimbrel/Connections/Strand.cs", "class Strand { GroupMembers g = null!; }", "names GroupMembers")]
     public void A_layer_that_looks_up_is_found(string path, string text, string expected) => Judge.Finds(expected, Layers.Check(Judge.Model(
         (path, text),
         ("src/Whimbrel/Server.cs", "class Server { public static int Count; }"),
         ("src/Whimbrel/Tls/TlsLayer.cs", "class TlsLayer { }"),
+        ("src/Whimbrel/Connections/Listener.cs", "class Listener { }"),
+        ("src/Whimbrel/Connections/EndWait.cs", "class EndWait { }"),
+        ("src/Whimbrel/GroupMembers.cs", "class GroupMembers { }"),
         ("src/Whimbrel/Engines/Epoll/EpollLoop.cs", "class EpollLoop { }"))));
+
+    [Fact]
+    public void An_exception_from_the_layers_that_nobody_needs_is_found() => Judge.Finds("exception for Engines/Resolver and Dial that nobody needs", Layers.Check(Judge.Model(
+        ("src/Whimbrel/Engines/Resolver.cs", "class Resolver { }"))));
 
     [Fact]
     public void A_property_that_merely_shares_a_name_with_an_upper_type_is_no_use_of_it() => Judge.None(Layers.Check(Judge.Model(

@@ -204,10 +204,10 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!tls.HasBegun || tls.IsAway || tls.IsInCall) return false;
         if (!tls.IsShaking) return _gate == ReceiveGate.None && !_offerPending;
-        if (Loop.HasTimeForHandshake(tls.Phase == TlsPhase.Hello)) return true;
+        if (Loop.Handshakes.HasTime(tls.Phase == TlsPhase.Hello)) return true;
         if (tls.IsPaced) return false;
         tls.IsPaced = true;
-        Loop.AddHandshake(this, tls);
+        Loop.Handshakes.Add(this, tls);
         return false;
     }
 
@@ -215,7 +215,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     internal bool RunHandshake(TlsLink tls)
     {
         if (!IsAlive(tls)) return true;
-        if (!Loop.HasTimeForHandshake(tls.Phase == TlsPhase.Hello)) return false;
+        if (!Loop.Handshakes.HasTime(tls.Phase == TlsPhase.Hello)) return false;
         RunHeld(tls);
         if (IsAlive(tls)) UpdateReceiving();
         return true;
@@ -253,12 +253,12 @@ internal sealed unsafe partial class Connection : IPlainSink
                 if (tls.IsSlow)
                 {
                     SendAway(tls, cipher[used..]);
-                    Loop.CountHandshakeTime(isHello, Loop.Engine.WorkTicks - began);
+                    Loop.Handshakes.Count(isHello, Loop.Engine.WorkTicks - began);
                     return cipher.Length;
                 }
 
                 TlsStep step = CallLayer(tls, cipher, ref used);
-                Loop.CountHandshakeTime(isHello, Loop.Engine.WorkTicks - began);
+                Loop.Handshakes.Count(isHello, Loop.Engine.WorkTicks - began);
                 if (!GoesOn(tls, step)) return used;
                 // What is left may wait: others shake hands, too.
                 if (tls.IsShaking && !MayRun(tls)) return used;

@@ -39,14 +39,11 @@ public abstract partial class Loop
     private const int StartSlots = 64;
     private const int RestMs = 10;
 
-    private static readonly long s_mostHandshakeTicks = Stopwatch.Frequency * 300 / 1_000_000;
-
     [ThreadStatic]
     private static Loop? t_current;
 
     private readonly Stack<int> _freeSlots = new();
     private readonly Queue<Resident> _scheduled = new();
-    private readonly Queue<(Connection Connection, TlsLink Link)> _handshakes = new();
     private readonly Stack<Connection> _freeConnections = new();
     private readonly Queue<(Resident Resident, uint Generation)> _resting = new();
     private Resident?[] _residents = new Resident?[StartSlots];
@@ -71,9 +68,6 @@ public abstract partial class Loop
     private bool _isStopping;
     private int _strands;
     private TlsScratch? _tls;
-    private long _handshakeTicks; // spent in this turn
-    private long _helloTicks, _stepTicks; // what one takes, lately
-    private bool _isInHandshakes;
     private bool _isStopped;
     private bool _isRestEnding; // its timer runs
     private DatagramResident? _activeSocket; // whose handler is in a callback now
@@ -114,6 +108,9 @@ public abstract partial class Loop
     /// <summary>What the TLS layers of this loop share. Made when the first one is.</summary>
     internal TlsScratch Tls => _tls ??= new TlsScratch();
 
+    /// <summary>The part that TLS handshakes have of each turn.</summary>
+    internal HandshakePace Handshakes { get; } = new();
+
     internal LoopCounters Counters { get; } = new();
 
     internal Stack<SendOperation> FreeOperations { get; } = new();
@@ -134,7 +131,7 @@ public abstract partial class Loop
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
-    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || _handshakes.Count > 0 || _ready.Count > 0 || Mailbox.Any || IsDone;
+    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || Handshakes.Any || _ready.Count > 0 || Mailbox.Any || IsDone;
 
     /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
     private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
@@ -235,7 +232,7 @@ public abstract partial class Loop
     /// <summary>One turn that waits for at most <paramref name="mostMs"/>. True when the wait brought something.</summary>
     private bool RunTurn(long mostMs = long.MaxValue)
     {
-        _handshakeTicks = 0;
+        Handshakes.TurnBegins();
         RunWork();
         CheckBusyTime();
         long timeoutMs = HasWork ? 0 : Math.Min(MsUntilNextTimer(), mostMs);
@@ -252,7 +249,7 @@ public abstract partial class Loop
         if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) FireTimers();
         if (_scheduled.Count > 0) RunScheduled();
         FlushDirty(isEndOfTurn: true);
-        if (_handshakes.Count > 0) RunHandshakes();
+        if (Handshakes.Any) RunHandshakes();
         if (Blocks.HasIdleRuns) Blocks.CloseIdleRuns();
     }
 
@@ -374,7 +371,7 @@ public abstract partial class Loop
     // ------------------------------------------------------------------ the last resort
 
     /// <summary>False for what must end the run: what an engine that checks the contract throws.</summary>
-    private protected virtual bool Outlives(Exception exception) => true;
+    internal virtual bool Outlives(Exception exception) => true;
 
     /// <summary>
     /// Something came out of an item of this loop, though all user code has a fence of its own. The connection concerned ends, and the
@@ -404,48 +401,11 @@ public abstract partial class Loop
         else Engine.UserCodeThrew(exception);
     }
 
-    // ------------------------------------------------------------------ handshakes (docs/design/0016)
-
-    /// <summary>
-    /// Whether a step of a handshake may be made now: handshakes have a part of each turn, behind everybody's answers, and a step
-    /// that would end after it waits for the next turn. One step a turn is always made.
-    /// </summary>
-    internal bool HasTimeForHandshake(bool isHello) => _isInHandshakes && (_handshakeTicks == 0 || _handshakeTicks + (isHello ? _helloTicks : _stepTicks) <= s_mostHandshakeTicks);
-
-    /// <summary>The link's handshake goes on when its time has come: <see cref="Connection.RunHandshake"/>. First come, first served.</summary>
-    internal void AddHandshake(Connection connection, TlsLink link) => _handshakes.Enqueue((connection, link));
-
-    internal void CountHandshakeTime(bool isHello, long ticks)
-    {
-        _handshakeTicks += ticks;
-        // One that was held up (by the compiler, or by another process) says little about the next.
-        ticks = Math.Min(ticks, s_mostHandshakeTicks);
-        ref long average = ref isHello ? ref _helloTicks : ref _stepTicks;
-        average += (ticks - average) / 8;
-    }
-
     private void RunHandshakes()
     {
         // The answers of this turn do not wait for handshakes.
         Submit();
-        _isInHandshakes = true;
-        // What comes in again meanwhile waits for the next turn.
-        for (int count = _handshakes.Count; count > 0; count--)
-        {
-            (Connection connection, TlsLink link) = _handshakes.Peek();
-            try
-            {
-                if (!connection.RunHandshake(link)) break;
-            }
-            catch (Exception e) when (Outlives(e))
-            {
-                Outlive(e, connection);
-            }
-
-            _handshakes.Dequeue();
-        }
-
-        _isInHandshakes = false;
+        Handshakes.Run(this);
         FlushDirty(isEndOfTurn: true);
     }
 
