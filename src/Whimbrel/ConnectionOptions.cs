@@ -6,11 +6,20 @@ namespace Whimbrel;
 /// <summary>What servers and clients have in common for each of their connections. Plain data, validated once, at start.</summary>
 public abstract class ConnectionOptions
 {
+    internal const int LeastSendLimit = 4096;
+    internal const int MostSendLimit = 1 << 30;
+
     /// <summary>The engine whose loops serve the connections. Null (the default) is <see cref="Whimbrel.Engine.Default"/>, which is shared and never disposed.</summary>
     public Engine? Engine { get; init; }
 
     /// <summary>Most bytes that wait in a connection's send queue. 4 KiB up to 1 GiB; default 1 MiB.</summary>
     public int SendLimitBytes { get; init; } = 1024 * 1024;
+
+    /// <summary>
+    /// A message larger than <see cref="SendLimitBytes"/> is taken when nothing is pending: a connection then holds the limit or one message, whichever is more.
+    /// Default false: such a message is judged as any that does not fit. A session may decide for itself (<see cref="Session.AllowLargeMessages"/>).
+    /// </summary>
+    public bool AllowLargeMessages { get; init; }
 
     /// <summary>What happens at <see cref="SendLimitBytes"/>. Default <see cref="SlowConsumer.Disconnect"/>.</summary>
     public SlowConsumer SlowConsumer { get; init; }
@@ -141,7 +150,7 @@ public abstract class ConnectionOptions
 
     private protected void ValidateCommon(OptionErrors errors)
     {
-        errors.Range(nameof(SendLimitBytes), SendLimitBytes, 4096, 1 << 30);
+        errors.Range(nameof(SendLimitBytes), SendLimitBytes, LeastSendLimit, MostSendLimit);
         errors.Range(nameof(UnreadLimitBytes), UnreadLimitBytes, 1024, 1 << 30);
         errors.Range(nameof(DrainTimeout), DrainTimeout, TimeSpan.FromMilliseconds(10), TimeSpan.FromHours(1));
         if (DrainLimit != TimeSpan.Zero) errors.Range(nameof(DrainLimit), DrainLimit, DrainTimeout, TimeSpan.FromDays(7));

@@ -91,6 +91,7 @@ public abstract partial class Session : IConnection
     private long _finalSent;
     private long _connectedAtTicks;
     private TlsInfo? _tls;
+    private int _drainMark;
     private bool _isEnding;
 
     /// <inheritdoc/>
@@ -158,9 +159,61 @@ public abstract partial class Session : IConnection
         get
         {
             if (_connection is not { } connection || connection.Shard is not { } shard || !shard.Host.BackPressure) return false;
-            bool isHeld = connection.IsHeldBack || connection.Strand is { IsHeldBack: true } || connection.BytesPending > Connections.Connection.MarkOf(shard.Options);
+            bool isHeld = connection.IsHeldBack || connection.Strand is { IsHeldBack: true } || connection.BytesPending > connection.HoldMark;
             if (isHeld) KnowsOfQueue(connection);
             return isHeld;
+        }
+    }
+
+    /// <summary>
+    /// Most bytes that wait in this connection's send queue: at first <see cref="ConnectionOptions.SendLimitBytes"/>. A new limit is for the next send; what
+    /// is pending stays, also when it is more. Belongs to the connection: after a hand-over the next session finds it. 0 without a connection. Set
+    /// on the session's thread only.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">Not between 4 KiB and 1 GiB.</exception>
+    public int SendLimitBytes
+    {
+        get => _connection is { } connection ? connection.SendLimit : 0;
+        protected set
+        {
+            if (value is < ConnectionOptions.LeastSendLimit or > ConnectionOptions.MostSendLimit) Throw.OutOfRange(nameof(value), value, "between 4 KiB and 1 GiB");
+            if (_connection is not { } connection) return;
+            SetSendLimit(connection, value, connection.AllowsLargeMessages, nameof(SendLimitBytes));
+        }
+    }
+
+    /// <summary>
+    /// A message larger than <see cref="SendLimitBytes"/> is taken when nothing is pending: at first <see cref="ConnectionOptions.AllowLargeMessages"/>. Else it is
+    /// judged as any that does not fit. Belongs to the connection. Set on the session's thread only.
+    /// </summary>
+    public bool AllowLargeMessages
+    {
+        get => _connection is { AllowsLargeMessages: true };
+        protected set
+        {
+            if (_connection is not { } connection) return;
+            SetSendLimit(connection, connection.SendLimit, value, nameof(AllowLargeMessages));
+        }
+    }
+
+    private void SetSendLimit(Connection connection, int bytes, bool allowsLarge, string member)
+    {
+        if (StrandHere(connection, member) is { } strand) strand.SetSendLimit(bytes, allowsLarge);
+        else if (connection.Generation == _generation) connection.SetSendLimit(bytes, allowsLarge);
+    }
+
+    /// <summary>
+    /// <see cref="OnDrained"/> comes when what is pending has fallen to so many bytes: a session that produces as it is drained sets this to what should
+    /// still be there while it makes more. 0, the default: when nothing is pending.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">Negative.</exception>
+    public int DrainMarkBytes
+    {
+        get => _drainMark;
+        protected set
+        {
+            if (value < 0) Throw.OutOfRange(nameof(value), value, "0 or more");
+            Volatile.Write(ref _drainMark, value);
         }
     }
 
@@ -801,7 +854,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// The system has taken everything, and nothing is pending: once each time the queue runs empty. What is sent here runs
-    /// it empty once more. Also, with an empty queue, when a send of another thread was refused because of
+    /// it empty once more. With a <see cref="DrainMarkBytes"/>: once each time what is pending falls to that from above. Also, with an empty queue, when a send of another thread was refused because of
     /// <see cref="EngineOptions.MailboxLimitBytes"/> and there is room again. Never inside another callback, and not after <see cref="Close()"/>. Only classes that override it pay for it.
     /// </summary>
     protected virtual void OnDrained()

@@ -268,7 +268,7 @@ internal sealed partial class Connection
             if (!_queue.HasRoomFromElsewhere(length))
             {
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
-                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && length <= _queue.Limit)
+                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && _queue.MayEverFit(length))
                 {
                     strand.OfferQueue(length);
                     wasOffered = true;

@@ -34,7 +34,8 @@ internal sealed partial class Connection
     {
         if (count == 0) return;
         _sentUntold += count;
-        _drainOwed = true;
+        // It is not off what is pending yet: whoever was not above its mark does not fall to it.
+        if (_session.DrainMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _drainOwed = true;
         Loop.Schedule(this);
     }
 
@@ -45,7 +46,7 @@ internal sealed partial class Connection
         Loop.Schedule(this);
     }
 
-    /// <summary>In the completion phase. Drained means that nothing is pending now, also not of other threads.</summary>
+    /// <summary>In the completion phase. Drained means that nothing is pending now (or no more than the session's mark), also not of other threads.</summary>
     private void TellSent()
     {
         if ((_hooks & SessionHooks.Sent) == 0) _sentUntold = 0;
@@ -60,7 +61,7 @@ internal sealed partial class Connection
             AfterCallback();
         }
 
-        if (_state != ConnectionState.Open || PendingHere > 0 || _firstOperation is not null) return;
+        if (_state != ConnectionState.Open || !_drainOwed || PendingHere > _session.DrainMarkBytes || _firstOperation is not null) return;
         _drainOwed = false;
         if ((_hooks & SessionHooks.Drained) == 0) return;
         if (_strand is { } pool)

@@ -36,7 +36,7 @@ internal sealed partial class Connection
     private bool _knowsOfQueue; // the running callback asked what is pending, or was refused
 
     /// <summary>Above this a session's own callbacks are held back: 256 KiB, or a quarter of a smaller limit.</summary>
-    internal static long MarkOf(ConnectionOptions options) => Math.Min(BackPressureMark, options.SendLimitBytes / 4);
+    internal long HoldMark => Math.Min(BackPressureMark, _queue.Limit / 4);
 
     private bool WaitsForQueue => _offerOwed || (_gate & ReceiveGate.BackPressure) != 0;
 
@@ -46,7 +46,7 @@ internal sealed partial class Connection
     /// <summary>Reading stops because of what is pending. With <paramref name="untilEmpty"/> it does not help that only a part of it leaves.</summary>
     private void HoldBack(bool untilEmpty)
     {
-        _goesOnAt = untilEmpty ? 0 : Math.Max(0, (MarkOf(_shard.Options) / 4) - 1);
+        _goesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
         if (_shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
         else _offerOwed = true;
         if (PendingHere <= _goesOnAt) Loop.Schedule(this);
@@ -153,7 +153,7 @@ internal sealed partial class Connection
 
         Loop.LeaveCallback();
         long after = _queue.Queued;
-        if (after > MarkOf(_shard.Options) && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure) HoldBack(untilEmpty: false);
+        if (after > HoldMark && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure) HoldBack(untilEmpty: false);
         // Left because of what is pending, if that can be: whoever finds nothing pending and takes nothing waits for more bytes.
         else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0) && _state == ConnectionState.Open) HoldBack(untilEmpty: true);
         return taken;

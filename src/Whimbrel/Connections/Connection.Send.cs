@@ -47,6 +47,20 @@ internal sealed unsafe partial class Connection
 
     private bool HasRoomFor(long length) => Loop.IsCurrent ? _queue.HasRoomFor(length) : _queue.HasRoomFromElsewhere(length);
 
+    internal int SendLimit => (int)_queue.Limit;
+
+    internal bool AllowsLargeMessages => _queue.AllowsLarge;
+
+    /// <summary>For the next send. Loop's thread.</summary>
+    internal void SetSendLimit(int bytes, bool allowsLarge)
+    {
+        _queue.Limit = bytes;
+        _queue.AllowsLarge = allowsLarge;
+        // Room that is open was measured by the old one, and who waits for room may fit the new one.
+        _queue.CloseFill();
+        Loop.Schedule(this);
+    }
+
     /// <summary>The first block to send, with all that was written so far. Null also while a file that comes first is read.</summary>
     internal Block? SendHead
     {
@@ -187,7 +201,7 @@ internal sealed unsafe partial class Connection
     private void OfferQueue(long length)
     {
         // Under the other policies nobody is judged: Full says that it does not fit now.
-        if (length > _queue.Limit || _queue.IsLent(Loop.UserCalls) || _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        if (!_queue.MayEverFit(length) || _queue.IsLent(Loop.UserCalls) || _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
         while (!_queue.HasRoomFor(length) && TryOffer())
         {
         }

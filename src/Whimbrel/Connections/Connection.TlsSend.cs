@@ -127,10 +127,10 @@ internal sealed unsafe partial class Connection
 
         long plain = tls.Advance(count);
         if (plain == 0) return;
+        CountSent(plain);
         long ofFiles = tls.TakeFilePlain(plain);
         _queue.Count(ofFiles - plain);
         _queue.CountFiles(-ofFiles);
-        CountSent(plain);
         if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
 

@@ -89,6 +89,7 @@ internal sealed partial class Connection : Resident
         _reason = default;
         _gate = ReceiveGate.NotOpen;
         _queue.Limit = shard.Options.SendLimitBytes;
+        _queue.AllowsLarge = shard.Options.AllowLargeMessages;
         _hooks = shard.HooksOf(session);
         _queue.Foreign.Begin(Generation, isClosed: true);
         shard.Opened++;
@@ -463,7 +464,7 @@ internal sealed partial class Connection : Resident
             if (_state != ConnectionState.Open) return;
         }
 
-        if (_drainOwed && _wasConnected)
+        if ((_drainOwed || _sentUntold > 0) && _wasConnected)
         {
             TellSent();
             if (_state != ConnectionState.Open) return;

@@ -30,6 +30,8 @@ internal unsafe struct SendQueue
     private int _moves;
     private int _moveDepth;
     private long _counted;
+    private long _limit;
+    private bool _allowsLarge;
     private long _inFiles; // of parts of files, beyond what they are charged: on disk, or read ahead
 
     // What Reserve gave: room at the end of this block. Lent until the user's code that runs now returns (its Loop.UserCalls).
@@ -44,8 +46,19 @@ internal unsafe struct SendQueue
 
     internal ForeignWord Foreign;
 
-    /// <summary>Most bytes that may be pending.</summary>
-    internal long Limit { readonly get; set; }
+    /// <summary>Most bytes that may be pending. Set where the session runs, which may be a thread of the pool.</summary>
+    internal long Limit
+    {
+        readonly get => Volatile.Read(in _limit);
+        set => Volatile.Write(ref _limit, value);
+    }
+
+    /// <summary>With nothing pending a message may be larger than the limit. Set as that.</summary>
+    internal bool AllowsLarge
+    {
+        readonly get => Volatile.Read(in _allowsLarge);
+        set => Volatile.Write(ref _allowsLarge, value);
+    }
 
     /// <summary>Bytes that may be copied into the fill now.</summary>
     internal readonly int Room => _room;
@@ -62,10 +75,17 @@ internal unsafe struct SendQueue
     /// <summary>What the limit allows beside what is charged to it now. Negative when a lower one was set. Loop's thread.</summary>
     internal readonly long RoomLeft => Limit - (_counted + _granted - _room) - Foreign.Bytes;
 
-    internal readonly bool HasRoomFor(long length) => length <= RoomLeft;
+    internal readonly bool HasRoomFor(long length) => length <= RoomLeft || (AllowsLarge && RoomLeft == Limit);
 
     /// <summary>The same for any other thread.</summary>
-    internal readonly bool HasRoomFromElsewhere(long length) => ReadFromElsewhere(withFiles: false) + length <= Limit;
+    internal readonly bool HasRoomFromElsewhere(long length)
+    {
+        long charged = ReadFromElsewhere(withFiles: false);
+        return charged + length <= Limit || (AllowsLarge && charged == 0);
+    }
+
+    /// <summary>There can be room for it, when enough has left.</summary>
+    internal readonly bool MayEverFit(long length) => length <= Limit || AllowsLarge;
 
     /// <summary>For any other thread: reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
     internal readonly long PendingFromElsewhere() => ReadFromElsewhere(withFiles: true);

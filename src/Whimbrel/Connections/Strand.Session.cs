@@ -116,6 +116,25 @@ internal sealed partial class Strand
         FlushBatch();
     }
 
+    /// <summary>Waits until the loop has it, behind what this callback has sent: the next send is judged by it.</summary>
+    internal void SetSendLimit(int bytes, bool allowsLarge)
+    {
+        FlushBatch();
+        ManualResetEventSlim done = new();
+        bool posted = _loop.PostControl(
+            static (_, c, s, g) =>
+            {
+                (int bytes, bool allowsLarge, ManualResetEventSlim done) = ((int, bool, ManualResetEventSlim))s!;
+                Connection connection = (Connection)c!;
+                if (connection.Generation == (uint)g) connection.SetSendLimit(bytes, allowsLarge);
+                done.Set();
+            },
+            _connection,
+            (bytes, allowsLarge, done),
+            _generation);
+        if (posted) _loop.Engine.AwaitOffer(_loop, done, s_offerTime);
+    }
+
     internal Span<byte> Reserve(int count)
     {
         GiveBackReserved();

@@ -726,7 +726,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         if (_isEnded) return taken;
         // Natural back-pressure (contract 9): what this callback sent is more than the peer takes. Of a file that has not reached the loop
         // only its charge is pending yet; the loop goes on at once when it is less than it looked.
-        if (_sentBytes > 0 && _host.BackPressure && Math.Max(_sentBytes, _connection.BytesPending) > Connection.MarkOf(_host.Options)) HoldBack(untilEmpty: false);
+        if (_sentBytes > 0 && _host.BackPressure && Math.Max(_sentBytes, _connection.BytesPending) > _connection.HoldMark) HoldBack(untilEmpty: false);
         // It left something because of what is pending: see Connection.Offer.
         else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0)) HoldBack(untilEmpty: true);
         return taken;

@@ -216,6 +216,18 @@ public sealed class RecordingSession : Session
         action?.Invoke();
     }
 
+    public int Limit
+    {
+        get => SendLimitBytes;
+        set => SendLimitBytes = value;
+    }
+
+    public bool TakesLarge
+    {
+        get => AllowLargeMessages;
+        set => AllowLargeMessages = value;
+    }
+
     public BroadcastGate Gate
     {
         get => BroadcastGate;
