@@ -65,6 +65,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private CloseCause _firstEnd;
     private volatile string? _running;
     private volatile bool _isOffering;
+    private int _timeoutsUntold; // a bit for each cause; both sides, interlocked
 
     internal Strand(Connection connection, Session session)
     {
@@ -163,8 +164,15 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>The end has begun, and what is queued still drains.</summary>
     internal void PostDisconnecting(CloseReason reason) => Post(new StrandEvent(StrandEventKind.Disconnecting, reason, null));
 
-    /// <summary>A time limit has passed; one of a phase is told unless its session has moved on by then.</summary>
-    internal void PostTimeout(TimeLimits limits, CloseReason reason) => Post(new StrandEvent(StrandEventKind.Timeout, reason, limits));
+    /// <summary>
+    /// A time limit has passed; one of a phase is told unless its session has moved on by then. While a callback blocks, a silence passes again and
+    /// again: it is told once. Loop's thread.
+    /// </summary>
+    internal void PostTimeout(TimeLimits limits, CloseReason reason)
+    {
+        int bit = 1 << (int)reason.Cause;
+        if ((Interlocked.Or(ref _timeoutsUntold, bit) & bit) == 0) Post(new StrandEvent(StrandEventKind.Timeout, reason, limits));
+    }
 
     /// <summary>A timer that still waits for its last firing to be told is not queued again.</summary>
     internal void PostTimer(LoopTimer timer)
@@ -588,6 +596,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     private void RunTimeout(TimeLimits limits, CloseReason reason)
     {
+        Interlocked.And(ref _timeoutsUntold, ~(1 << (int)reason.Cause));
         if (_isEnded || _isSwitching || !ReferenceEquals(_session.Limits, limits)) return;
         if (reason.Cause == CloseCause.PhaseTimeout && limits.HasMovedOn) return;
         Call(static (s, r) => s.CallTimeout((CloseReason)r!), reason);

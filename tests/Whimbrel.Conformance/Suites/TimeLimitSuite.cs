@@ -459,6 +459,32 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(19)]
+    public void A_callback_on_the_pool_that_blocks_for_long_hears_of_one_silence_afterwards() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only there may a callback take its time.");
+        int told = 0;
+        RecordingServer server = Serve(rig, s =>
+        {
+            s.IdleTimeout = s_limit;
+            s.AtReceived = (x, _) =>
+            {
+                rig.Block(s_limit * 8);
+                x.IdleTimeout = TimeSpan.Zero;
+                x.Send("done"u8);
+            };
+            s.AtTimeout = (_, _) => Interlocked.Increment(ref told);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("done", peer.ReadText(4));
+        RecordingSession session = server.Session();
+        rig.OnLoop(session, static () => { });
+        Assert.Equal(1, Volatile.Read(ref told));
+        peer.Close();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+    });
+
+    [Fact, Contract(19)]
     public void A_phase_of_a_session_without_a_connection_throws() => Run(rig =>
         Assert.Throws<InvalidOperationException>(() => new RecordingSession(rig).CallBeginPhase(s_head)));
 }
