@@ -33,6 +33,16 @@ public abstract class ConnectionOptions
     /// <summary>Where the callbacks of the sessions run. Default <see cref="Whimbrel.Scheduling.Inline"/>: on their loop, where they must not block.</summary>
     public Scheduling Scheduling { get; init; }
 
+    /// <summary>
+    /// With <see cref="Whimbrel.Scheduling.ThreadPool"/>: who runs the callbacks in place of the thread pool, so that they do not wait for one whose
+    /// threads are all busy. It gets an item each time a session has something to run, and has <see cref="IThreadPoolWorkItem.Execute"/>
+    /// called later, once, on any thread that is no loop's: that runs the session for a while. Called on loops and on any other thread, must not
+    /// block; items of different sessions may run at once, those of one never overlap. When it throws, or runs the item inside the call,
+    /// the pool runs it and a notice tells; a session whose item it drops stands still, and a stop waits for it up to its deadline. Handlers of
+    /// streams are started on the pool all the same. Null (the default): the pool.
+    /// </summary>
+    public Action<IThreadPoolWorkItem>? Dispatcher { get; init; }
+
     /// <summary>How long a closing connection may go without the peer taking a byte before it is reset. 10 ms up to an hour; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
@@ -162,5 +172,6 @@ public abstract class ConnectionOptions
         errors.Defined(nameof(SlowConsumer), SlowConsumer);
         SocketOptionRules.CheckRanges(errors, this);
         errors.Defined(nameof(Scheduling), Scheduling);
+        if (Dispatcher is not null && Scheduling != Scheduling.ThreadPool) errors.Add("Dispatcher is set, but without Scheduling = ThreadPool the callbacks run on the loops");
     }
 }

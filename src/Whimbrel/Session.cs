@@ -47,7 +47,7 @@ namespace Whimbrel;
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
-/// returns or blocks on something of this library, and what was awaited in a callback goes on in the session's order, also with
+/// returns, calls <see cref="Flush"/> or blocks on something of this library, and what was awaited in a callback goes on in the session's order, also with
 /// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
 /// on it unless it needs that callback's own return; forms with a time limit block (<see cref="Close(TimeSpan)"/>, Server.Stop), and throw on a loop. "The session's thread" is then whatever thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
@@ -471,6 +471,18 @@ public abstract partial class Session : IConnection
         if (_connection is not { } connection) return;
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.Commit(count);
         else connection.Commit(count, _generation);
+    }
+
+    /// <summary>
+    /// Lets what the running callback has sent leave now. With <see cref="Scheduling.ThreadPool"/> it would leave when the callback returns: for one
+    /// that goes on working. On the loop, where sends leave at the end of the turn, it offers the queue to the system, in a system call of its own.
+    /// Does nothing while room of <see cref="Reserve"/> is not committed, and outside of the session's callbacks, where sends leave by themselves.
+    /// </summary>
+    public void Flush()
+    {
+        if (_connection is not { } connection) return;
+        if (connection.Loop.IsCurrent) connection.FlushNow(_generation);
+        else Strand.CurrentOf(connection, _generation)?.FlushNow();
     }
 
     // ------------------------------------------------------------------ ending

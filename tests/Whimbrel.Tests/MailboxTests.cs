@@ -101,8 +101,8 @@ public sealed class MailboxTests
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
         Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
         // A callback that was told that there is room is not refused any more.
-        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes));
-        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes));
+        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes, wakesByPool: true));
+        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes, wakesByPool: true));
         Assert.Equal(2 * (NarrowBytes + Mailbox.ItemBytes), _narrow.ReadCounters().MailboxBytes);
         Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: true));
         Assert.Equal(0, _narrow.ReadCounters().SendsRefused);

@@ -236,6 +236,15 @@ internal sealed unsafe partial class Connection
         if (generation == Generation && TakesQueued) OfferQueue(length);
     }
 
+    /// <summary>What is queued is offered to the system now instead of at the end of the turn. Here; not while room is lent.</summary>
+    internal void FlushNow(uint generation)
+    {
+        if (generation != Generation || !TakesQueued || _sendError != 0 || _queue.IsLent(Loop.UserCalls)) return;
+        while (TryOffer())
+        {
+        }
+    }
+
     /// <summary>The engine begins to send: until its CompleteSend no other send is started.</summary>
     internal void BeginSending() => _sendInFlight = true;
 

@@ -75,10 +75,19 @@ internal sealed partial class Strand
         if (_batch is not { } batch) return false;
         _batch = null;
         int length = batch.Length;
-        if (length > 0 && _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, length)) return true;
+        if (length > 0 && _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, length, wakesByPool: _dispatcher is null)) return true;
         _connection.GiveBackForeign(length, _generation);
         batch.Dispose();
         return false;
+    }
+
+    /// <summary>What was gathered leaves now, also when the loop sleeps and every thread of the pool is busy.</summary>
+    internal void FlushNow()
+    {
+        // As on the loop: nothing passes room that is lent.
+        if (_isRoomLent) return;
+        FlushBatch();
+        _loop.Mailbox.WakeIfSleeping();
     }
 
     /// <summary>The connection is being aborted: what was gathered does not leave.</summary>

@@ -74,6 +74,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _host = connection.Host;
         _shard = connection.Shard;
         _loop = connection.Loop;
+        _dispatcher = _host.Options.Dispatcher;
         _session = session;
         _loop.StrandStarted(this);
     }
@@ -141,8 +142,11 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     internal bool IsOf(ConnectionHost host) => ReferenceEquals(_host, host);
 
-    /// <summary>The callback that runs now, as in messages; null when none does. Any thread; true a moment ago.</summary>
-    internal string? RunningText => _running is { } callback ? UserCode.TextOf(callback, _session) : null;
+    /// <summary>The callback that runs now, or that nobody has begun to run, as in messages; null when there is none. Any thread; true a moment ago.</summary>
+    internal string? RunningText =>
+        _running is { } callback ? UserCode.TextOf(callback, _session)
+        : IsIdle ? null
+        : UserCode.TextOf(_dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher", _session);
 
     // ------------------------------------------------------------------ what the loop puts in
 
@@ -199,7 +203,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             start = TrySchedule();
         }
 
-        if (start) _loop.Engine.Offload(this);
+        if (start) Start();
         return true;
     }
 
@@ -214,7 +218,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             start = TrySchedule();
         }
 
-        if (start) _loop.Engine.Offload(this);
+        if (start) Start();
     }
 
     private void AddEvent(StrandEvent item)
@@ -256,7 +260,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             start = (_holds == Holds.None) && TrySchedule();
         }
 
-        if (start) _loop.Engine.Offload(this);
+        if (start) Start();
         return shut;
     }
 
@@ -279,7 +283,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             start = TrySchedule();
         }
 
-        if (start) _loop.Engine.Offload(this);
+        if (start) Start();
     }
 
     /// <summary>The connection is gone: the last callback. Loop's thread.</summary>
@@ -301,7 +305,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             start = TrySchedule();
         }
 
-        if (start) _loop.Engine.Offload(this);
+        if (start) Start();
         if (blocked is null) return;
         foreach (IEndWait wait in blocked) wait.ConnectionIsGone(reason);
     }
@@ -381,7 +385,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             start = TrySchedule();
         }
 
-        if (start) _loop.Engine.Offload(this);
+        if (start) Start();
     }
 
     private bool TrySchedule()
@@ -395,6 +399,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
+        if (!MayRun()) return;
         Strand? outer = t_current;
         t_current = this;
         try
@@ -409,7 +414,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             t_current = outer;
         }
 
-        _loop.Engine.Offload(this);
+        Start();
     }
 
     private bool RunNext()

@@ -125,6 +125,9 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     internal bool Any => _any;
 
+    /// <summary>The loop waits, or is about to: whoever posts wakes it.</summary>
+    internal bool IsLoopAsleep => Volatile.Read(ref _sleeping) == 1;
+
     internal long Wakes { get; private set; }
 
     /// <summary>Data items that the next drain takes.</summary>
@@ -365,14 +368,21 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     /// <summary>
     /// The same for what a callback on the thread pool has sent, which is never refused: <see cref="HasRoomFor"/> was asked. A loop that sleeps is woken behind the callbacks that are
-    /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it.
+    /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it. Not
+    /// <paramref name="wakesByPool"/>: here and now, for callbacks that run on other threads.
     /// </summary>
-    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int length, bool wakesByPool)
     {
         lock (_gate)
         {
             if (_isClosed) return false;
             AddOwned(connection, generation, owner, length);
+        }
+
+        if (!wakesByPool)
+        {
+            WakeIfSleeping();
+            return true;
         }
 
         Interlocked.MemoryBarrier();
@@ -545,7 +555,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         return ref _data.Add();
     }
 
-    private void WakeIfSleeping()
+    /// <summary>For what was posted before.</summary>
+    internal void WakeIfSleeping()
     {
         // The item must be visible before the flag is looked at, or the loop could miss both (see TrySleep).
         Interlocked.MemoryBarrier();

@@ -1,0 +1,130 @@
+namespace Whimbrel.Conformance;
+
+/// <summary>Flush: what a callback has sent leaves while it still runs (contract 14), on the loop as well.</summary>
+public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
+{
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(15);
+
+    [Fact, Contract(14)]
+    public void What_was_sent_before_a_Flush_leaves_while_the_callback_goes_on() => Run(rig =>
+    {
+        using SemaphoreSlim read = new(0);
+        int gaveUp = 0;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            for (int i = 0; i < 3; i++)
+            {
+                x.Send("1"u8);
+                x.CallReserve(10)[0] = (byte)'2';
+                x.CallCommit(1);
+                if (rig.IsVirtual)
+                {
+                    // One thread is everybody there: what can be seen is that the loop has it already.
+                    int items = x.Loop.Mailbox.WaitingItems;
+                    x.Flush();
+                    if (rig.IsPool) Assert.Equal(items + 1, x.Loop.Mailbox.WaitingItems);
+                    continue;
+                }
+
+                x.Flush();
+                if (!read.Wait(s_patience)) gaveUp++;
+            }
+
+            x.Send("end"u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        for (int i = 0; i < 3; i++)
+        {
+            Assert.Equal("12", peer.ReadText(2));
+            read.Release();
+        }
+
+        Assert.Equal("end", peer.ReadText(3));
+        Assert.Equal(0, gaveUp);
+    });
+
+    [Fact, Contract(14)]
+    public void A_Flush_takes_all_that_the_system_takes_and_the_rest_follows_in_order() => Run(rig =>
+    {
+        byte[] all = Pattern(3_000_000, 4);
+        RecordingServer server = rig.Serve(
+            s => s.AtReceived = (x, _) =>
+            {
+                for (int at = 0; at < all.Length; at += 10_000)
+                {
+                    x.Send(all.AsSpan(at, 10_000));
+                    x.Flush();
+                }
+            },
+            new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 4_000_000, SendBufferBytes = 8192 });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.True(peer.Read(all.Length).AsSpan().SequenceEqual(all));
+        rig.Until(() => server.Connected().BytesPending == 0, "nothing to be pending");
+    });
+
+    [Fact, Contract(5, 14)]
+    public void A_Flush_with_nothing_to_send_room_that_is_lent_or_at_the_end_does_no_harm() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnecting = static x => x.Flush();
+            s.AtConnected = static x => x.Flush();
+            s.AtReceived = (x, _) =>
+            {
+                x.Flush();
+                x.Send("a"u8);
+                x.CallReserve(3)[0] = (byte)'b';
+                x.Flush(); // nothing passes it, and it can be committed still
+                x.CallCommit(1);
+                x.Send("c"u8);
+                x.Flush();
+                x.Flush();
+                x.Send("d"u8);
+                x.Close();
+                x.Flush();
+            };
+            s.AtDisconnecting = static (x, _) => x.Flush();
+            s.AtDisconnected = static (x, _) => x.Flush();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Elsewhere(session.Flush);
+        rig.Join();
+        peer.Write("x");
+        Assert.Equal("abcd", peer.ReadTextToEnd());
+        peer.Close();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+        session.Flush();
+        new RecordingSession(rig).Flush();
+    });
+
+    [Fact, Contract(14)]
+    public void A_Flush_wakes_the_loop_also_when_every_thread_of_the_pool_is_busy() => Run(
+        rig =>
+        {
+            Assert.SkipUnless(rig.IsPool && !rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "Callbacks on the pool, and an engine that needs no pool itself.");
+            using ManualResetEventSlim begun = new();
+            using ManualResetEventSlim go = new();
+            using ManualResetEventSlim read = new();
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+            {
+                begun.Set();
+                go.Wait(s_patience);
+                x.Send("now"u8);
+                x.Flush();
+                read.Wait(s_patience);
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("x");
+            Assert.True(begun.Wait(s_patience));
+            using BusyPool busy = new();
+            rig.Until(() => rig.Engine.GetLoop(0).Mailbox.IsLoopAsleep, "the loop to sleep");
+            go.Set();
+            Assert.Equal("now", peer.ReadText(3));
+            Assert.True(busy.IsBusy);
+            read.Set();
+        },
+        loops: 1);
+}
