@@ -21,6 +21,12 @@ internal sealed partial class SimSession
             return;
         }
 
+        if (_world.Posts && _world.Chance(100))
+        {
+            PostSomething();
+            return;
+        }
+
         switch (_world.Random.Next(20))
         {
             case < 8:
@@ -79,6 +85,12 @@ internal sealed partial class SimSession
             return;
         }
 
+        if (_world.Posts && _world.Chance(150))
+        {
+            PostSomething();
+            return;
+        }
+
         switch (_world.Random.Next(10))
         {
             case < 4:
@@ -107,6 +119,42 @@ internal sealed partial class SimSession
                 if (_client is { } client && _world.Chance(100)) client.Disconnect();
                 else if (_world.Server.FindSession(Id) is SimSession { HasConnected: true } found) found.SendSomething();
                 break;
+        }
+    }
+
+    // ------------------------------------------------------------------ posts (contract 18)
+
+    private void PostSomething()
+    {
+        bool hasRun = false;
+        bool taken = Post(() =>
+        {
+            if (hasRun) _world.Fail($"{this}: a post ran twice");
+            hasRun = true;
+            RunPost();
+        });
+        _world.Log($"{this}: a post is {(taken ? "taken" : "refused")}");
+        if (!taken) return;
+        if (_life != Life.Connected) _world.Fail($"{this} took a post when it was {_life}");
+        _postsToRun++;
+    }
+
+    private void RunPost()
+    {
+        Enter("a post", Life.Connected);
+        try
+        {
+            _postsToRun--;
+            // What was posted before a close may still send behind it: nothing could be said about that.
+            if (_hasEndedHere || _hasFinishedHere || _foreignHasEnded || !IsConnected) return;
+            if (_world.Chance(600)) SendSomething();
+            if (_world.Chance(200)) BroadcastSomething();
+            if (_world.Chance(100) && _next is null) Pause();
+            if (_next is null) MaybeThrow();
+        }
+        finally
+        {
+            Leave();
         }
     }
 

@@ -22,6 +22,7 @@ internal sealed partial class SimSession : Session
     private ScriptException? _thrown;
     private SimSession? _next;
     private LoopTimer? _timer;
+    private int _postsToRun;
 
     internal SimSession(World world, SimClient? client)
     {
@@ -219,6 +220,8 @@ internal sealed partial class SimSession : Session
         try
         {
             _life = Life.Ended;
+            if (_postsToRun != 0) _world.Fail($"{this}: {_postsToRun} posts that were taken have not run");
+            if (Post(static () => { })) _world.Fail($"{this} took a post in its last callback");
             if (reason.Cause == CloseCause.HandedOver)
             {
                 if (_next is null) _world.Fail($"{this}: handed over without asking");

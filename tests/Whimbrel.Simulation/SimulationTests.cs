@@ -28,7 +28,8 @@ public sealed class SimulationTests
         int seeds = IsDeep ? DeepSeeds : Seeds;
         long steps = 0;
         long sessions = 0;
-        int seed = 0;
+        // Where a run of before was broken off.
+        _ = int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_FIRST_SEED"), CultureInfo.InvariantCulture, out int seed);
         Stopwatch watch = Stopwatch.StartNew();
         for (; seed < seeds; seed++)
         {

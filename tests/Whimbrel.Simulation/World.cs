@@ -55,6 +55,7 @@ internal sealed class World
         Budget = Pick(60, 200, 500);
         // By the seed's number, as above.
         ActsInside = seed % 3 == 1;
+        Posts = seed % 4 == 3;
         Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults, mailboxLimitBytes: MailboxLimit);
         for (int i = 0; i < GroupCount; i++) Groups[i] = new SessionGroup($"group {i}");
         Server = new Server(
@@ -88,6 +89,9 @@ internal sealed class World
 
     // Other threads also act in the middle of callbacks, not only between two steps.
     internal bool ActsInside { get; }
+
+    // Code is posted to sessions, from callbacks and by other threads (contract 18).
+    internal bool Posts { get; }
 
     internal Random Random { get; }
 

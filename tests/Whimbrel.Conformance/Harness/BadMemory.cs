@@ -31,6 +31,9 @@ public sealed class BadMemory(int length) : MemoryManager<byte>
 
     public BadPlace Place { get; set; }
 
+    /// <summary>Handles that were given out and not back.</summary>
+    public int Pins { get; private set; }
+
     public int Disposals => _shown.Disposals;
 
     /// <summary>To be given to Send.</summary>
@@ -48,11 +51,13 @@ public sealed class BadMemory(int length) : MemoryManager<byte>
     public override unsafe MemoryHandle Pin(int elementIndex = 0)
     {
         if (Place == BadPlace.Pin) throw Thrown;
+        Pins++;
         return new MemoryHandle((byte*)System.Runtime.CompilerServices.Unsafe.AsPointer(ref _bytes[0]) + elementIndex, default, this);
     }
 
     public override void Unpin()
     {
+        Pins--;
         if (Place == BadPlace.Unpin) throw Thrown;
     }
 

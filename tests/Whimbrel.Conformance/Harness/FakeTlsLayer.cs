@@ -12,6 +12,7 @@ namespace Whimbrel.Conformance;
 /// </summary>
 internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scratch) : TlsLayer
 {
+    private const byte ChangeOfKeys = 24;
     private const int Header = 5;
     private const int Most = 16 * 1024;
     private const byte Shake = 0x16, Data = 0x17, Alert = 0x15;
@@ -20,6 +21,9 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
     private int _have;
     private bool _isReady;
     private bool _isFreed;
+
+    /// <summary>What a peer asks with.</summary>
+    internal static byte[] AsksForKeys => [Shake, 3, 3, 0, 1, ChangeOfKeys];
 
     internal override TlsInfo Info => new() { Protocol = SslProtocols.Tls13, CipherSuite = TlsCipherSuite.TLS_NULL_WITH_NULL_NULL, ServerName = name, Provider = TlsProvider.Auto };
 
@@ -65,6 +69,10 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
                 if (!isLast) return TlsStep.NeedInput;
                 _isReady = true;
                 return TlsStep.Ready;
+            case Shake when _isReady && body[0] == ChangeOfKeys:
+                // As a layer answers to a peer that asks for other keys.
+                if (isServer) output.Write([Shake, 3, 3, 0, 1, ChangeOfKeys]);
+                return TlsStep.NeedInput;
             case Data when _isReady:
                 byte sum = 0;
                 for (int i = 0; i < body.Length - 1; i++)

@@ -67,6 +67,25 @@ internal static unsafe class LoopRoom
         });
     }
 
+    /// <summary>From here on this system call fails on the loop with this error, as where the system has no memory left. For good: the filter ends with the thread.</summary>
+    // Safe: a program of four instructions on the stack, which the kernel copies.
+    internal static void Forbid(Rig rig, (int OnX64, int OnArm64) call, int error)
+    {
+        const int PR_SET_NO_NEW_PRIVS = 38;
+        const int PR_SET_SECCOMP = 22;
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp is Linux's, and its calls have numbers.");
+        uint number = (uint)(RuntimeInformation.ProcessArchitecture == Architecture.X64 ? call.OnX64 : call.OnArm64);
+        int refused = 0;
+        rig.OnLoop(rig.Engine.GetLoop(0), () =>
+        {
+            // Load the number of the call; this one gives the error, all others are allowed.
+            ulong* program = stackalloc ulong[4] { 0x20, 0x15 | (1UL << 24) | ((ulong)number << 32), 0x06 | ((0x50000UL | (uint)error) << 32), 0x06 | (0x7fff0000UL << 32) };
+            ulong* filter = stackalloc ulong[2] { 4, (ulong)program };
+            if (prctl(PR_SET_NO_NEW_PRIVS, 1, null, 0, 0) != 0 || prctl(PR_SET_SECCOMP, 2, filter, 0, 0) != 0) refused = Marshal.GetLastSystemError();
+        });
+        Assert.SkipWhen(refused != 0, $"No seccomp filter can be set here (error {refused}).");
+    }
+
     // Safe: struct ifreq of 40 bytes, name first, flags at 16.
     private static int RaiseLoopback()
     {
@@ -80,6 +99,9 @@ internal static unsafe class LoopRoom
         Whimbrel.Linux.Syscall.Close(fd);
         return error;
     }
+
+    [DllImport("libc")]
+    private static extern int prctl(int option, nuint second, void* third, nuint fourth, nuint fifth);
 
     [DllImport("libc")]
     private static extern uint geteuid();

@@ -6,6 +6,9 @@ namespace Whimbrel.Conformance;
 public sealed class PieceSegment : ReadOnlySequenceSegment<byte>
 {
     /// <summary>A sequence of exactly these pieces, also of empty ones.</summary>
+    /// <summary>As a user who goes on working on his pieces.</summary>
+    public void Cut(int length) => Memory = Memory[..length];
+
     public static ReadOnlySequence<byte> Join(params ReadOnlySpan<ReadOnlyMemory<byte>> pieces)
     {
         PieceSegment first = new() { Memory = pieces[0] };

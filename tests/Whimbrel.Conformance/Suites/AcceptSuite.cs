@@ -617,22 +617,21 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
-    public void Who_was_accepted_when_the_server_aborts_is_reset_or_ended_and_not_forgotten() => Run(
+    public void Who_was_accepted_when_the_listener_closes_is_ended_and_not_forgotten() => Run(
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "There a dial is a turn of the loop that must not go on here.");
             RecordingServer server = rig.Serve(s_echo);
             Listener listener = ListenerOf(rig);
             Peer[] waiting = [];
-            ValueTask<StopReport> stopped = default;
             rig.OnLoop(listener.Loop, () =>
             {
                 // The system, or the runtime, has accepted some of them before this loop hears of it.
+                int before = OperatingSystem.IsLinux() ? Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() : 0;
                 waiting = [.. Enumerable.Range(0, 3).Select(_ => rig.Dial(server.EndPoint!))];
-                rig.Block(TimeSpan.FromMilliseconds(20));
-                stopped = server.StopAsync(TimeSpan.Zero);
+                for (int i = 0; i < 200 && rig.Engine.Kind == EngineKind.Portable && OperatingSystem.IsLinux() && Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() < before + 4; i++) rig.Block(TimeSpan.FromMilliseconds(5));
+                listener.Stop();
             });
-            rig.Await(stopped);
             foreach (Peer peer in waiting) peer.EndsInReset();
             Assert.Equal(0, server.SessionCount);
         },

@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
@@ -19,15 +20,23 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(), "Descriptors take the lowest number that is free, on the thread that has just closed one.");
-            Socket? opened = null;
-            RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
-            {
-                x.Abort();
-                // Readable for ever, where nobody reads.
-                opened = new Socket(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
-                opened.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-                opened.SendTo("x"u8, opened.LocalEndPoint!);
-            });
+            List<Socket> opened = [];
+            int accepted = -1;
+            ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnSocketCreated = s => accepted = s.Role == SocketRole.Accepted ? (int)s.Descriptor : accepted };
+            RecordingServer server = rig.Serve(
+                s => s.AtReceived = (x, _) =>
+                {
+                    x.Abort();
+                    for (int number = -1; number != accepted && opened.Count < 100; number = (int)opened[^1].Handle)
+                    {
+                        // Readable for ever, where nobody reads.
+                        Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
+                        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+                        socket.SendTo("x"u8, socket.LocalEndPoint!);
+                        opened.Add(socket);
+                    }
+                },
+                options);
             rig.Dial(server.EndPoint!).Write("x");
             Assert.Equal(CloseCause.LocalAbort, server.Session().End());
             rig.Settle();
@@ -36,7 +45,56 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             rig.Pass(TimeSpan.FromMilliseconds(50));
             Assert.InRange(Turns(rig) - turns, 0, 20);
             Assert.Equal(stale, Volatile.Read(ref rig.Engine.Loops[0].Counters.StaleCompletions));
-            opened!.Dispose();
+            foreach (Socket socket in opened) socket.Dispose();
+        },
+        loops: 1);
+
+    [Fact]
+    public void What_epoll_does_not_watch_ends_or_rests_and_the_others_go_on() => Run(
+        rig =>
+        {
+            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "Only there is each socket watched by a call of its own.");
+            rig.Expect("Cannot accept");
+            RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+            Peer bystander = rig.Dial(server.EndPoint!);
+            bystander.Write("a");
+            Assert.Equal("a", bystander.ReadText(1));
+            LoopRoom.Forbid(rig, (233, 21), Errno.ENOMEM); // epoll_ctl
+            // One more connection: nothing would ever be reported for it.
+            Peer peer = rig.Dial(server.EndPoint!);
+            Assert.Equal(CloseCause.ResourceLimit, server.Session(1).End());
+            peer.EndsInReset();
+            // A listener is tried again now and then, and told of.
+            RecordingServer second = rig.Serve();
+            rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
+            rig.Settle();
+            long turns = Turns(rig);
+            rig.Pass(TimeSpan.FromMilliseconds(100));
+            Assert.InRange(Turns(rig) - turns, 0, 40);
+            bystander.Write("b");
+            Assert.Equal("b", bystander.ReadText(1));
+            Assert.Equal(0, second.SessionCount);
+        },
+        loops: 1);
+
+    [Fact]
+    public void A_lack_of_memory_that_lasts_rests_a_connection_and_ends_nothing() => Run(
+        rig =>
+        {
+            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "The simulated ring shows it for io_uring.");
+            RecordingServer server = rig.Serve();
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            LoopRoom.Forbid(rig, (45, 207), Errno.ENOMEM); // recvfrom
+            peer.Write("x");
+            rig.Settle();
+            long turns = Turns(rig);
+            rig.Pass(TimeSpan.FromMilliseconds(100));
+            Assert.InRange(Turns(rig) - turns, 1, 60);
+            Assert.True(session.IsConnected);
+            Assert.Equal(0, session.ReceivedCount);
+            session.Abort();
+            session.End();
         },
         loops: 1);
 

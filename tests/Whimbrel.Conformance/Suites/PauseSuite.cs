@@ -311,6 +311,28 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         Assert.True(server.Session().IsConnected);
     });
 
+    [Fact, Contract(10, 12)]
+    public void A_callback_that_pauses_and_closes_ends_gracefully_while_the_peer_goes_on() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, _) =>
+        {
+            x.PauseReceiving();
+            x.Send("bye"u8);
+            x.Close();
+        });
+        for (int i = 0; i < 5; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("x");
+            Assert.Equal("bye", peer.ReadText(3));
+            // Received and thrown away, so that the peer's end is seen.
+            peer.Write("more");
+            peer.FinishSending();
+            Assert.Empty(peer.ReadToEnd());
+            Assert.Equal(CloseCause.LocalClose, server.Session(i).End());
+        }
+    });
+
     [Fact, Contract(10)]
     public void A_reset_that_arrives_while_paused_is_noticed_at_a_send() => Run(rig =>
     {

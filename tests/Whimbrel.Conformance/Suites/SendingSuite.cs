@@ -386,6 +386,44 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         rig.Until(() => owner.Disposals == 1, "the memory to be given back");
     });
 
+    [Fact, Contract(5)]
+    public void Pieces_that_are_changed_while_they_are_sent_are_refused_and_nothing_of_them_goes() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        PieceSegment? middle = null;
+        TalkingMemory talking = new("aaa"u8.ToArray(), () => middle?.Cut(1));
+        System.Buffers.ReadOnlySequence<byte> pieces = PieceSegment.Join(talking.Memory, Bytes("bbb"), Bytes("ccc"));
+        middle = (PieceSegment)((PieceSegment)pieces.Start.GetObject()!).Next!;
+        rig.OnLoop(session, () => Assert.Throws<InvalidOperationException>(() => session.Send(pieces)));
+        Assert.Equal(SendResult.Queued, session.Send("after"u8));
+        Assert.Equal("after", peer.ReadText(5));
+        rig.Settle();
+        Assert.Equal(5, session.BytesSent);
+    });
+
+    [Fact, Contract(5, 8)]
+    public void Pieces_are_pinned_during_the_call_only_whatever_comes_of_it() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 100_000, SlowConsumer = SlowConsumer.Wait });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        BadMemory[] memories = [new(20_000), new(30_000), new(90_000)];
+        List<SendResult> results = [];
+        rig.OnLoop(session, () =>
+        {
+            results.Add(session.Send(PieceSegment.Join(memories[1].Memory, memories[2].Memory)));
+            results.Add(session.Send(PieceSegment.Join(memories[0].Memory, memories[1].Memory)));
+            session.Abort();
+            results.Add(session.Send(PieceSegment.Join(memories[0].Memory, memories[1].Memory)));
+        });
+        Assert.Equal([SendResult.Full, SendResult.Queued, SendResult.Closed], results);
+        Assert.All(memories, static m => Assert.Equal(0, m.Pins));
+        session.End();
+        peer.Close();
+    });
+
     private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) => new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
 
     [Fact, Contract(5)]

@@ -444,6 +444,26 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void What_a_layer_still_answers_after_our_end_goes_nowhere() => Run(rig =>
+    {
+        RecordingServer server = Serve(rig, FakeTlsProfile.Server, static s => s.AtConnected = static x => x.FinishSending());
+        TlsPeer peer = Dial(rig, server, FakeTlsProfile.Client);
+        Assert.Empty(peer.ReadToEnd());
+        RecordingSession session = server.Session();
+        for (int i = 1; i <= 3; i++)
+        {
+            peer.Raw.Write(FakeTlsLayer.AsksForKeys);
+            peer.Write("x");
+            session.UntilReceived(i);
+            rig.Settle();
+        }
+
+        Assert.True(session.IsConnected);
+        peer.FinishSending();
+        Assert.Equal(CloseCause.LocalClose, session.End());
+    });
+
+    [Fact]
     public void A_peer_that_leaves_in_the_middle_of_the_handshake_is_told_so() => Run(rig =>
     {
         RecordingServer server = Serve(rig);
