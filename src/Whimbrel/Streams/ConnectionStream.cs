@@ -206,7 +206,21 @@ public sealed class ConnectionStream : Stream
     public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
-        ValueTask<SendResult> sending = _session.SendAsync(buffer, cancellationToken);
+        return Written(_session.SendAsync(buffer, cancellationToken));
+    }
+
+    /// <summary>Queues two pieces as one write, waiting for room: a head and what it describes, nothing between them.</summary>
+    /// <param name="head">The first piece. Like the second it may be reused when this completes.</param>
+    /// <param name="body">The second piece.</param>
+    /// <param name="cancellationToken">As in the other <c>WriteAsync</c>.</param>
+    public ValueTask WriteAsync(ReadOnlyMemory<byte> head, ReadOnlyMemory<byte> body, CancellationToken cancellationToken = default)
+    {
+        ThrowIfDisposed();
+        return Written(_session.SendAsync(head, body, cancellationToken));
+    }
+
+    private ValueTask Written(ValueTask<SendResult> sending)
+    {
         if (!sending.IsCompletedSuccessfully) return SessionOrder.Keep(SessionOrder.Leave(), WaitForRoomAsync(sending));
         return sending.Result == SendResult.Queued ? default : SessionOrder.Keep(SessionOrder.Leave(), FailWriteAsync());
     }

@@ -145,6 +145,54 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         }
     });
 
+    [Theory, Contract(5, 6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Two_pieces_are_one_write_also_among_others_and_past_the_limit(bool onLoop) => Run(rig =>
+    {
+        (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
+        const int Writes = 40;
+        Task<bool>[] writers = [.. Enumerable.Range(0, 3).Select(w => Start(rig, stream, onLoop, () => WriteAll((byte)('a' + w))))];
+        for (int i = 0; i < 3 * Writes; i++)
+        {
+            byte[] head = peer.Read(4);
+            byte[] body = peer.Read(System.Buffers.Binary.BinaryPrimitives.ReadUInt16BigEndian(head.AsSpan(2)));
+            Assert.Equal(head[0], head[1]);
+            Assert.True(body.AsSpan().IndexOfAnyExcept(head[0]) < 0, "a write was torn");
+        }
+
+        foreach (Task<bool> writer in writers) Assert.True(Await(rig, writer));
+        Task<bool> large = Start(rig, stream, onLoop, () => WriteBoth(Bytes("x"), Filled('y', 3 * Limit)));
+        Assert.Equal("x" + new string('y', 3 * Limit), peer.ReadText(1 + (3 * Limit)));
+        Assert.True(Await(rig, large));
+        Task<bool> refused = Start(rig, stream, onLoop, () =>
+        {
+            stream.FinishSending();
+            return WriteBoth(Bytes("x"), Bytes("y"));
+        });
+        Assert.Throws<NetworkException>(() => Await(rig, refused));
+
+        async ValueTask<bool> WriteAll(byte letter)
+        {
+            for (int i = 0; i < Writes; i++)
+            {
+                ushort length = (ushort)(i * 197 % 6_000);
+                await WriteBoth([letter, letter, (byte)(length >> 8), (byte)length], Filled((char)letter, length)).ConfigureAwait(false);
+            }
+
+            return true;
+        }
+
+        async ValueTask<bool> WriteBoth(byte[] head, byte[] body)
+        {
+            await stream.WriteAsync(head, body).ConfigureAwait(false);
+            // Reused at once: the bytes are the queue's.
+            head.AsSpan().Clear();
+            body.AsSpan().Clear();
+            return true;
+        }
+    });
+
     [Fact, Contract(6)]
     public void Awaited_on_the_loop_it_continues_there_and_never_inside_a_callback() => Run(rig =>
     {
