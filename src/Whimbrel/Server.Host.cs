@@ -20,7 +20,7 @@ public partial class Server
 
         private readonly ConcurrentDictionary<long, Session> _byId = new();
         private readonly List<StopWait<bool>> _waiting = [];
-        private readonly ConcurrentDictionary<StreamSession, bool> _handlers = new();
+        private readonly ConcurrentDictionary<Session, bool> _handlers = new();
         private readonly ConcurrentDictionary<Session, bool> _leftOut = new(); // live, and no stop waits for them
         private readonly Lock _waitGate = new();
         private readonly Server _owner;
@@ -410,12 +410,12 @@ public partial class Server
         internal override void HandlerBegan(Session session)
         {
             Interlocked.Increment(ref _holds);
-            _handlers[(StreamSession)session] = true;
+            _handlers[session] = true;
         }
 
         internal override void HandlerEnded(Session session)
         {
-            _handlers.TryRemove((StreamSession)session, out _);
+            _handlers.TryRemove(session, out _);
             LetGo();
         }
 
@@ -541,10 +541,10 @@ public partial class Server
             }
 
             int orphans = 0;
-            foreach (StreamSession session in _handlers.Keys)
+            foreach (Session session in _handlers.Keys)
             {
-                if (session.HasEnded) orphans++;
-                found.Add(new UnfinishedCall($"the handler {session.HandlerName} of {session}", null));
+                if (session.IsOrphan) orphans++;
+                found.Add(new UnfinishedCall($"{session.UnfinishedText} of {session}", null));
             }
 
             int open = Volatile.Read(ref _openAtStop);

@@ -23,7 +23,8 @@ namespace Whimbrel;
 /// <c>OnConnecting OnConnectFailed</c>. OnDisconnected comes exactly once and last; the first cause wins. Between OnConnected
 /// and OnDisconnected, exactly once, comes <see cref="OnDisconnecting"/>: when an end has begun and no other callback runs. With TLS it is
 /// <c>OnConnecting OnHandshaking OnHandshaked OnConnected</c>; where the server's factory sees the connection, all but OnHandshaking, behind the handshake.</item>
-/// <item>Never two callbacks at once for one session, never one inside another.</item>
+/// <item>Never two callbacks at once for one session, never one inside another. Until an <see cref="OnReceivedAsync"/> has completed nothing more is
+/// received; other callbacks may come where it awaits.</item>
 /// <item>Bytes that <see cref="OnUnread"/> does not take stay with the connection and come again, joined with what follows. What the reader of
 /// a body (<see cref="StartBody"/>) did not take holds the session: nothing is delivered, the peer's end neither, until it asks for more.</item>
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
@@ -43,7 +44,7 @@ namespace Whimbrel;
 /// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. <see cref="Abort"/> discards and resets. When its server stops with a
 /// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
 /// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what still runs.</item>
-/// <item>A span given to a callback is valid during the call only.</item>
+/// <item>A span given to a callback is valid during the call only, memory given to OnReceivedAsync until its task has completed.</item>
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
@@ -817,11 +818,9 @@ public abstract partial class Session : IConnection
     {
     }
 
-    /// <summary>Bytes arrived. All are taken; to leave some, override <see cref="OnUnread"/>.</summary>
+    /// <summary>Bytes arrived. All are taken; to leave some, override <see cref="OnUnread"/>; to await, <see cref="OnReceivedAsync"/>, which the default calls.</summary>
     /// <param name="data">Valid during the call only.</param>
-    protected virtual void OnReceived(ReadOnlySpan<byte> data)
-    {
-    }
+    protected virtual void OnReceived(ReadOnlySpan<byte> data) => StartReceivedAsync(data);
 
     /// <summary>All bytes that are unread. The default gives them to <see cref="OnReceived"/> and takes them all.</summary>
     /// <param name="unread">What was left the last time and what has arrived since. Valid during the call only.</param>
@@ -939,7 +938,11 @@ public abstract partial class Session : IConnection
 
     internal void CallServerStopping() => OnServerStopping();
 
-    internal void CallDisconnected(CloseReason reason) => OnDisconnected(reason);
+    internal void CallDisconnected(CloseReason reason)
+    {
+        _receiving?.SessionEnds(_host!);
+        OnDisconnected(reason);
+    }
 
     internal void CallTimer(LoopTimer timer) => OnTimer(timer);
 
@@ -957,6 +960,7 @@ public abstract partial class Session : IConnection
         if (IsOverride((Action<long, long>)OnSent)) hooks |= SessionHooks.Sent;
         if (IsOverride((Action)OnDrained)) hooks |= SessionHooks.Drained;
         if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
+        if (IsOverride((Func<ReadOnlyMemory<byte>, ValueTask>)OnReceivedAsync)) hooks |= SessionHooks.ReceivedAsync;
         if (IsOverride((Action)OnHandshaking)) hooks |= SessionHooks.Handshaking;
         s_hooks.AddOrUpdate(GetType(), hooks);
         return hooks;
@@ -995,6 +999,12 @@ public abstract partial class Session : IConnection
         t_threw = callback;
         OnError(exception);
     }
+
+    /// <summary>What runs of it when it has ended and a stop still waits, as in messages.</summary>
+    internal virtual string UnfinishedText => $"{nameof(OnReceivedAsync)} of {DisplayName}";
+
+    /// <summary>What a stop waits for has outlived its session. Any thread.</summary>
+    internal virtual bool IsOrphan => true;
 
     /// <summary>Its class, in messages.</summary>
     internal virtual string DisplayName => GetType().Name;

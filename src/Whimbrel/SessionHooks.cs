@@ -17,4 +17,7 @@ internal enum SessionHooks : byte
 
     /// <summary><c>OnHandshaking</c>.</summary>
     Handshaking = 8,
+
+    /// <summary><c>OnReceivedAsync</c>.</summary>
+    ReceivedAsync = 16,
 }

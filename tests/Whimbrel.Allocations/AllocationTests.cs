@@ -321,6 +321,20 @@ public sealed class AllocationTests
         });
     }
 
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Receiving_by_an_async_method_that_does_not_wait_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, static () => new AsyncEchoSession());
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone("echo of 32 bytes by OnReceivedAsync", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
     private static async Task EchoBodyAsync(ScriptedSession session, BodyStream body)
     {
         byte[] memory = new byte[8];

@@ -8,13 +8,13 @@ internal sealed partial class Connection
     /// <summary>Also when the connection is ending: what was taken runs.</summary>
     internal void DrainCall(uint generation, Delegate action, object? state)
     {
-        const string Name = "a posted action";
+        string name = ReferenceEquals(action, Session.RethrowReceived) ? "OnReceivedAsync" : "a posted action";
         Debug.Assert(generation == Generation, "a connection does not end while something posted to it is under way");
-        Loop.EnterCallback(this, Name);
+        Loop.EnterCallback(this, name);
         Exception? thrown = Session.RunPosted(action, state);
         Loop.LeaveCallback();
         bool wasAwaited = _session.EndPost();
-        if (thrown is not null) FailWith(thrown, Name);
+        if (thrown is not null) FailWith(thrown, name);
         AfterCallback();
         if (wasAwaited && _state == ConnectionState.Closed) Loop.Schedule(this);
     }

@@ -291,9 +291,26 @@ internal sealed partial class Connection
     internal void OfferAgain()
     {
         if (_state != ConnectionState.Open) return;
-        _gate &= ~ReceiveGate.Reader;
+        Open(ReceiveGate.Reader);
         _offerPending = true;
         Loop.Schedule(this);
+    }
+
+    /// <summary>Inside the callback that goes on after it has returned.</summary>
+    internal void HoldForCallback()
+    {
+        if (_state == ConnectionState.Open) Shut(ReceiveGate.Callback);
+    }
+
+    internal void ReleaseCallback() => Open(ReceiveGate.Callback);
+
+    /// <summary>The next session is not held by what the one before had begun.</summary>
+    private void EndHoldsOfSession()
+    {
+        if ((_gate & (ReceiveGate.Reader | ReceiveGate.Callback)) == 0) return;
+        Open(ReceiveGate.Reader);
+        Open(ReceiveGate.Callback);
+        _offerPending = false; // the switch offers what is unread
     }
 
     internal void HoldForMailbox()
@@ -319,7 +336,7 @@ internal sealed partial class Connection
         _gate &= ~reason;
         if (_gate == ReceiveGate.None) CountHeldTime(isShut: false);
         if (_state != ConnectionState.Open) return;
-        if (reason == ReceiveGate.User && _unread.Length > 0) _offerPending = true;
+        if (reason is ReceiveGate.User or ReceiveGate.Callback && _unread.Length > 0) _offerPending = true;
         // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.
         Loop.Schedule(this);
     }

@@ -271,7 +271,7 @@ internal sealed partial class Connection : Resident
         _next = null;
         CancelSessionTimers();
         _atLeast = 0;
-        _gate &= ~ReceiveGate.Reader;
+        EndHoldsOfSession();
         // First, so that whatever the old session does in its last callback does not reach the connection any more: it
         // has its end, and must not get a second one (contract 1).
         old.DetachForHandOver();

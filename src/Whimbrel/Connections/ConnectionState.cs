@@ -57,4 +57,7 @@ internal enum ReceiveGate : ushort
 
     /// <summary>Whoever reads a body of the session has not asked for more.</summary>
     Reader = 128,
+
+    /// <summary>An OnReceivedAsync of the session has not completed.</summary>
+    Callback = 256,
 }

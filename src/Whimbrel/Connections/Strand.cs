@@ -93,6 +93,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
         /// <summary>Whoever reads a body of the session has not asked for more.</summary>
         Reader = 16,
+
+        /// <summary>An OnReceivedAsync of the session has not completed.</summary>
+        Callback = 32,
     }
 
     private enum Step : byte
@@ -126,8 +129,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>Nothing is there to run. Any thread; may have changed when it returns.</summary>
     internal bool IsIdle => !Volatile.Read(ref _isScheduled);
 
-    /// <summary>Received bytes wait for their callback, or are in one. Any thread; may have changed when it returns.</summary>
-    internal bool IsTaking => _isOffering || Volatile.Read(ref _waitingBytes) > 0;
+    /// <summary>Received bytes wait for their callback, are in one, or with who reads for the session. Any thread; may have changed when it returns.</summary>
+    internal bool IsTaking => _isOffering || Volatile.Read(ref _waitingBytes) > 0 || (_holds & (Holds.Reader | Holds.Callback)) != 0;
 
     /// <summary>The running strand, if it is the one of this tenancy.</summary>
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
@@ -355,6 +358,11 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="OfferAgain"/>.</summary>
     internal void HoldForReader() => Hold(Holds.Reader);
+
+    /// <summary>Inside the callback that goes on after it has returned.</summary>
+    internal void HoldForCallback() => Hold(Holds.Callback);
+
+    internal void ReleaseCallback() => Release(Holds.Callback);
 
     /// <summary>What is unread comes again, also what the running callback leaves. On the strand.</summary>
     internal void OfferAgain()
@@ -593,6 +601,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 RunContinuation((Action<object?>)item.First!, item.Second);
                 break;
             case StrandEventKind.Call:
+                if (ReferenceEquals(item.First, Session.RethrowReceived)) _running = "OnReceivedAsync";
                 if (Session.RunPosted((Delegate)item.First!, item.Second) is { } fault) FailWith(fault);
                 else CallReturned();
                 break;
@@ -837,7 +846,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         if (wasConnected) Call(static (s, _) => s.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
-        if (!_isSwitching) Release(Holds.HandOver | Holds.Reader);
+        if (!_isSwitching) Release(Holds.HandOver | Holds.Reader | Holds.Callback);
     }
 
     private void SayDisconnecting(CloseReason reason)

@@ -261,8 +261,9 @@ internal sealed class StreamSession : Session
     /// <summary>The method that serves the connection, as in messages.</summary>
     internal string HandlerName => UserCode.MethodOf(_handler) ?? "a handler";
 
-    /// <summary>Has had its last callback. Any thread.</summary>
-    internal bool HasEnded => Volatile.Read(ref _hasEnded);
+    internal override string UnfinishedText => $"the handler {HandlerName}";
+
+    internal override bool IsOrphan => Volatile.Read(ref _hasEnded);
 
     /// <summary>Whatever a handler still does, it ends because of that.</summary>
     internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;

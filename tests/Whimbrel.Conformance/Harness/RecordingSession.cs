@@ -56,6 +56,9 @@ public sealed class RecordingSession : Session
 
     public ReceivedHook? AtReceived { get; set; }
 
+    /// <summary>Gets the bytes as well, in the form that awaits.</summary>
+    public Func<RecordingSession, ReadOnlyMemory<byte>, ValueTask>? AtReceivedAsync { get; set; }
+
     /// <summary>Decides how many bytes are taken. Without it all are.</summary>
     public UnreadHook? AtUnread { get; set; }
 
@@ -275,7 +278,10 @@ public sealed class RecordingSession : Session
     {
         RecordReceived(data);
         AtReceived?.Invoke(this, data);
+        if (AtReceivedAsync is not null) base.OnReceived(data);
     }
+
+    protected override ValueTask OnReceivedAsync(ReadOnlyMemory<byte> data) => AtReceivedAsync!(this, data);
 
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {

@@ -1,0 +1,92 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+
+namespace Whimbrel;
+
+/// <summary>The one <c>OnReceivedAsync</c> of a session that may be under way, used again for the next. Owner: its session.</summary>
+internal sealed class AsyncReceive
+{
+    private const int Idle = 0;
+    private const int Runs = 1;
+    private const int Outlives = 2; // its session has had the last callback, and a stop waits for it
+
+    private readonly Session _session;
+    private readonly Action _completed;
+    private ConfiguredValueTaskAwaitable.ConfiguredValueTaskAwaiter _awaiter;
+    private byte[]? _copy;
+    private int _state;
+
+    internal AsyncReceive(Session session)
+    {
+        _session = session;
+        _completed = Completed;
+    }
+
+    /// <summary>Inside the callback. What it throws before it awaits, and what it had thrown when it did not, is thrown here.</summary>
+    internal void Start(ReadOnlySpan<byte> data)
+    {
+        byte[] copy = ArrayPool<byte>.Shared.Rent(data.Length);
+        data.CopyTo(copy);
+        bool isFollowed = false;
+        try
+        {
+            ValueTask running = _session.CallReceivedAsync(copy.AsMemory(0, data.Length));
+            if (running.IsCompleted)
+            {
+                running.GetAwaiter().GetResult();
+                return;
+            }
+
+            isFollowed = true;
+            Follow(running, copy);
+        }
+        finally
+        {
+            if (!isFollowed) GiveBack(copy);
+        }
+    }
+
+    private void Follow(ValueTask running, byte[] copy)
+    {
+        _session.HoldForCallback();
+        _copy = copy;
+        Volatile.Write(ref _state, Runs);
+        // Last: it may complete on another thread before this returns.
+        _awaiter = running.ConfigureAwait(false).GetAwaiter();
+        _awaiter.UnsafeOnCompleted(_completed);
+    }
+
+    /// <summary>The session has its last callback, and this may still run. On the session's thread.</summary>
+    internal void SessionEnds(Connections.ConnectionHost host)
+    {
+        if (Volatile.Read(ref _state) != Runs) return;
+        host.HandlerBegan(_session);
+        if (Interlocked.CompareExchange(ref _state, Outlives, Runs) != Runs) host.HandlerEnded(_session);
+    }
+
+    /// <summary>Any thread.</summary>
+    private void Completed()
+    {
+        Exception? thrown = null;
+        try
+        {
+            _awaiter.GetResult();
+        }
+        catch (Exception e)
+        {
+            thrown = e;
+        }
+
+        _awaiter = default;
+        GiveBack(_copy!);
+        _copy = null;
+        bool outlived = Interlocked.Exchange(ref _state, Idle) == Outlives;
+        _session.ReceivedAsyncEnded(thrown, outlived);
+    }
+
+    private void GiveBack(byte[] copy)
+    {
+        _session.Loop.PoisonLent(copy);
+        ArrayPool<byte>.Shared.Return(copy);
+    }
+}

@@ -1,0 +1,6 @@
+namespace Whimbrel.Allocations;
+
+internal sealed class AsyncEchoSession : Session
+{
+    protected override async ValueTask OnReceivedAsync(ReadOnlyMemory<byte> data) => await SendAsync(data);
+}
