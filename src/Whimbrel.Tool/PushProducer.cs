@@ -4,7 +4,7 @@ namespace Whimbrel.Tool;
 
 /// <summary>
 /// Broadcasts numbered messages from a thread of its own: at a rate, or as many as the clients take. Each client sees
-/// strictly increasing numbers, with gaps where it was too slow or (several loops) a mailbox was full.
+/// strictly increasing numbers, with gaps where it was too slow.
 /// </summary>
 internal sealed class PushProducer : IDisposable
 {
@@ -14,6 +14,9 @@ internal sealed class PushProducer : IDisposable
 
     // Further behind than this, a producer with a rate lets go of what it missed instead of catching up.
     private static readonly TimeSpan s_longestDebt = TimeSpan.FromSeconds(1);
+
+    /// <summary>Then the producer looks whether it shall end.</summary>
+    private static readonly TimeSpan s_longestWait = TimeSpan.FromMilliseconds(250);
 
     private readonly AutoResetEvent _wake = new(false);
     private readonly byte[] _messages;
@@ -95,27 +98,32 @@ internal sealed class PushProducer : IDisposable
             }
 
             int count = (int)Math.Min(due, _settings.Batch);
-            Send(clients, count, ref credit);
-            sent += count;
+            if (Send(clients, count, ref credit)) sent += count;
         }
     }
 
-    private void Send(SessionGroup clients, int count, ref int credit)
+    /// <summary>False when there was no room: nobody got anything, and the numbers are the next ones'.</summary>
+    private bool Send(SessionGroup clients, int count, ref int credit)
     {
         int bytes = count * _settings.Size;
         if (credit < bytes || clients.IsCongested)
         {
-            // This thread is nobody's loop, so it may block.
-            clients.WaitForRoomAsync().AsTask().GetAwaiter().GetResult();
+            // Not without end, and not on AsTask: the loop sets the signal that this thread waits for, and no thread of the pool has to.
+            if (!clients.WaitForRoom(s_longestWait)) return false;
             credit = BytesBetweenWaits;
         }
 
         for (int i = 0; i < count; i++) PushMessage.Write(_messages.AsSpan(i * _settings.Size), ++_sequence);
 
-        // Full: one loop did not take it and others may have. Sending it again would show those a number twice, so its
-        // members see a gap, as slow clients do.
-        if (clients.Broadcast(_messages.AsSpan(0, bytes)) == SendResult.Full) credit = 0;
-        else credit -= bytes;
+        if (clients.Broadcast(_messages.AsSpan(0, bytes)) == SendResult.Full)
+        {
+            _sequence -= (ulong)count;
+            credit = 0;
+            return false;
+        }
+
+        credit -= bytes;
         Volatile.Write(ref _sent, _sent + count);
+        return true;
     }
 }

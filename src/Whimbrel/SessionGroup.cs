@@ -503,6 +503,36 @@ public class SessionGroup
     /// <param name="cancellationToken">Gives up waiting.</param>
     public ValueTask WaitForRoomAsync(CancellationToken cancellationToken = default) => SessionOrder.Keep(SessionOrder.Leave(), WaitForAllAsync(cancellationToken));
 
+    /// <summary>
+    /// Like <see cref="WaitForRoomAsync"/>, blocking: for producers with a thread of their own, which the loop wakes directly, and for callbacks on the
+    /// pool. On a loop it throws <see cref="InvalidOperationException"/>.
+    /// </summary>
+    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/>.</param>
+    /// <returns>False when there was no room in time.</returns>
+    public bool WaitForRoom(TimeSpan timeout)
+    {
+        Engine.CheckWait(timeout);
+        long beganAt = System.Diagnostics.Stopwatch.GetTimestamp();
+        foreach (GroupShard shard in Volatile.Read(ref Target._shards))
+        {
+            if (shard.Loop.Mailbox.BeginWaitForRoom(Mailbox.RunLimitBytes / 2) is { } room && !Block(room)) return false;
+            if (!shard.IsCongested) continue;
+            RoomWait waiter = new(shard.Loop.Engine);
+            if (shard.Loop.PostControl(static (_, s, w, _) => ((GroupShard)s!).AddWaiter((RoomWait)w!), shard, waiter) && !Block(waiter)) return false;
+        }
+
+        return true;
+
+        // What was not in time stays where it is listed until there is room, and tells nobody.
+        bool Block(RoomWait wait)
+        {
+            if (wait.SignalWhenCompleted() is not { } signal) return true;
+            if (timeout == Timeout.InfiniteTimeSpan) return wait.Engine.Block(signal, timeout);
+            TimeSpan left = timeout - System.Diagnostics.Stopwatch.GetElapsedTime(beganAt);
+            return wait.Engine.Block(signal, left > TimeSpan.Zero ? left : TimeSpan.Zero);
+        }
+    }
+
     private async ValueTask WaitForAllAsync(CancellationToken cancellationToken)
     {
         cancellationToken.ThrowIfCancellationRequested();

@@ -584,19 +584,23 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     /// <summary>The same, for at most so long: then it gives false.</summary>
     internal ValueTask<bool> WaitForRoom(int length, TimeSpan timeout, CancellationToken cancellation)
     {
-        RoomWait wait;
-        lock (_gate)
-        {
-            if (_isClosed) return new ValueTask<bool>(true);
-            if (HasRunRoom(Volatile.Read(ref _runBytes), length, RunLimitBytes)) return new ValueTask<bool>(true);
-            wait = new RoomWait(_loop.Engine);
-            (_waitingForRoom ??= []).Add(wait);
-        }
-
+        if (BeginWaitForRoom(length) is not { } wait) return new ValueTask<bool>(true);
         ValueTask<bool> task = wait.Task;
         wait.WatchTime(timeout);
         wait.WatchCancellation(cancellation);
         return task;
+    }
+
+    /// <summary>What is completed when there is room; null when there is.</summary>
+    internal RoomWait? BeginWaitForRoom(int length)
+    {
+        lock (_gate)
+        {
+            if (_isClosed || HasRunRoom(Volatile.Read(ref _runBytes), length, RunLimitBytes)) return null;
+            RoomWait wait = new(_loop.Engine);
+            (_waitingForRoom ??= []).Add(wait);
+            return wait;
+        }
     }
 
     // ------------------------------------------------------------------ the loop's side

@@ -478,13 +478,17 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(SendResult.Queued, empty.Broadcast("x"u8));
         Assert.Equal(default, rig.Await(empty.BroadcastAsync(Bytes("x"))));
         rig.Await(empty.WaitForRoomAsync());
+        Assert.True(empty.WaitForRoom(TimeSpan.Zero));
         rig.Settle();
         Assert.Equal(-1, pairs[0].Peer.TryRead(new byte[1]));
     });
 
-    [Fact, Contract(17)]
-    public void WaitForRoomAsync_does_not_hang_on_a_dead_member() => Run(rig =>
+    [Theory, Contract(17)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Who_waits_for_room_does_not_hang_on_a_dead_member(bool blocking) => Run(rig =>
     {
+        Assert.SkipWhen(blocking && rig.IsVirtual, "One thread runs everything there: nobody can block.");
         // Three waits up to the limit: each takes the tenth of a second in which nothing moves.
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 256 * 1024));
         RecordingSession dead = pairs[0].Session;
@@ -501,11 +505,40 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             {
                 for (int i = 0; i < 10; i++) server.Broadcast(message);
                 sent += 10;
-                await server.Sessions.WaitForRoomAsync().ConfigureAwait(false);
+                if (blocking) Assert.True(server.Sessions.WaitForRoom(TimeSpan.FromSeconds(20)));
+                else await server.Sessions.WaitForRoomAsync().ConfigureAwait(false);
             }
 
             return sent;
         }
+    });
+
+    [Fact, Contract(14, 17)]
+    public void A_thread_may_block_until_there_is_room_and_for_so_long_only() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.OnLoop(session.Loop, () => Assert.Throws<InvalidOperationException>(() => server.Sessions.WaitForRoom(TimeSpan.FromSeconds(1))));
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.Sessions.WaitForRoom(TimeSpan.FromMilliseconds(-2)));
+        Assert.True(server.Sessions.WaitForRoom(TimeSpan.Zero));
+        using ManualResetEventSlim go = new();
+        bool isBlocked = false;
+        session.Loop.Post(() =>
+        {
+            Volatile.Write(ref isBlocked, true);
+            go.Wait(TimeSpan.FromSeconds(20));
+        });
+        rig.Until(() => Volatile.Read(ref isBlocked), "the loop to block");
+        byte[] message = new byte[10_000];
+        while (server.Broadcast(message) == SendResult.Queued)
+        {
+        }
+
+        Assert.False(server.Sessions.WaitForRoom(TimeSpan.FromMilliseconds(20)));
+        go.Set();
+        Assert.True(server.Sessions.WaitForRoom(TimeSpan.FromSeconds(20)));
     });
 
     [Fact, Contract(17, 2)]
