@@ -137,6 +137,7 @@ internal static class CommandLine
         ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands."),
         ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
         ServeOne(ServeKind.Groups, "For measurements: clients join groups and broadcast to them, in messages of 32 bytes."),
+        ServeOne(ServeKind.Http, "An HTTP server to try clients with. GET / lists what it answers."),
         DatagramCommandLine.ServeUdp(),
         DatagramCommandLine.ServeMulticast(),
     };

@@ -8,4 +8,5 @@ internal enum ServeKind
     Chat,
     Push,
     Groups,
+    Http,
 }

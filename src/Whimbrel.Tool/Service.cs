@@ -1,3 +1,5 @@
+using Whimbrel.Http;
+
 namespace Whimbrel.Tool;
 
 /// <summary>A server of one kind and what there is to count about it.</summary>
@@ -24,6 +26,9 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
                 return new Service(new Server(Options(), () => new ChatSession(room)), "lines", () => room.Lines);
             case ServeKind.Groups:
                 return new Service(new Server(Options(), context => new GroupsSession(receives.Of(context.Loop))), "messages", () => receives.Total);
+            case ServeKind.Http:
+                HttpServer http = HttpTestSite.Create(Options());
+                return new Service(http, "requests", () => http.Http.ReadCounters().Requests);
             default:
                 PushProducer producer = new(settings.Push);
                 return new Service(new Server(Options(SlowConsumer.DropNewest), () => new PushSession(producer)), "messages", () => producer.Sent, producer);

@@ -53,7 +53,7 @@ internal static class SnippetCompiler
 
         var isProgram = trees[0].GetRoot().DescendantNodes().OfType<GlobalStatementSyntax>().Any();
         if (!snippet.IsProgram) trees.AddRange(EarlierTypes(trees[0], snippet, earlier));
-        trees.Add(Parse(snippet.IsProgram ? SdkUsings : SdkUsings + ExcerptUsings + (HasWhimbrel ? "global using Whimbrel;" : "") + (words == Snippet.Test ? "global using Xunit;" : "")));
+        trees.Add(Parse(snippet.IsProgram ? SdkUsings : SdkUsings + ExcerptUsings + (HasWhimbrel ? "global using Whimbrel; global using Whimbrel.Http;" : "") + (words == Snippet.Test ? "global using Xunit;" : "")));
 
         var options = new CSharpCompilationOptions(isProgram ? OutputKind.ConsoleApplication : OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable);
         using var output = new MemoryStream();

@@ -85,7 +85,8 @@ internal struct HttpBodyReader
     /// <summary>Reads on.</summary>
     /// <param name="unread">What the last call did not take, and what has come since.</param>
     /// <param name="taken">How many of them are not to be given again. With <see cref="HttpReading.Data"/> those of the piece are among them.</param>
-    internal HttpReading Read(ReadOnlySpan<byte> unread, out int taken)
+    /// <param name="most">The longest piece that is wanted.</param>
+    internal HttpReading Read(ReadOnlySpan<byte> unread, out int taken, int most = int.MaxValue)
     {
         taken = 0;
         Start = Length = 0;
@@ -98,7 +99,7 @@ internal struct HttpBodyReader
                 case Expected.Nothing:
                     return HttpReading.Done;
                 case Expected.Bytes or Expected.ChunkBytes or Expected.BytesUntilClose:
-                    return TakePiece(rest.Length, ref taken);
+                    return TakePiece(rest.Length, most, ref taken);
                 case Expected.ChunkLine:
                     if (!ReadChunkLine(rest, ref taken)) return Rule == HttpRule.None ? HttpReading.NeedMore : HttpReading.Broken;
                     break;
@@ -121,17 +122,17 @@ internal struct HttpBodyReader
         return HttpReading.Broken;
     }
 
-    private HttpReading TakePiece(int available, ref int taken)
+    private HttpReading TakePiece(int available, int most, ref int taken)
     {
         if (available == 0) return HttpReading.NeedMore;
         if (_expected == Expected.BytesUntilClose)
         {
             if (available > _limits.BodyBytes - _total) return Break(HttpRule.BodyTooLarge);
-            Length = available;
+            Length = Math.Min(available, most);
         }
         else
         {
-            Length = (int)Math.Min(available, _left);
+            Length = (int)Math.Min(Math.Min(available, most), _left);
             _left -= Length;
             if (_left == 0) _expected = _expected == Expected.Bytes ? Expected.Nothing : Expected.ChunkEnd;
         }

@@ -1,0 +1,153 @@
+using System.Threading.Tasks.Sources;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// The body of a request as a stream. A read asks the session for it; what arrives goes from the received block directly into the
+/// reader's memory, and while nobody reads the peer waits. One read at a time, from any thread: on the loop its continuation runs there,
+/// elsewhere on the pool.
+/// </summary>
+internal sealed class HttpBody : Stream, IValueTaskSource<int>
+{
+    private const int Free = 0;
+    private const int Waiting = 1;
+
+    private readonly HttpSession _session;
+    private ManualResetValueTaskSourceCore<int> _source;
+    private CancellationTokenRegistration _registration;
+    private CancellationToken _cancellation;
+    private Memory<byte> _into;
+    private Exception? _failure;
+    private long _quietSinceMs;
+    private int _filled;
+    private int _state;
+    private volatile bool _isAtEnd;
+    private bool _isCounted;
+
+    internal HttpBody(HttpSession session, long nowMs)
+    {
+        _session = session;
+        _quietSinceMs = nowMs;
+    }
+
+    public override bool CanRead => true;
+
+    public override bool CanSeek => false;
+
+    public override bool CanWrite => false;
+
+    public override long Length => throw new NotSupportedException();
+
+    public override long Position
+    {
+        get => throw new NotSupportedException();
+        set => throw new NotSupportedException();
+    }
+
+    /// <summary>A read waits.</summary>
+    internal bool IsWaiting => Volatile.Read(ref _state) == Waiting;
+
+    /// <summary>The read that waits has got something, or the end.</summary>
+    internal bool HasSome { get; private set; }
+
+    // ------------------------------------------------------------------ the reader's side, any thread
+
+    public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
+    {
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellationToken);
+        if (IsWaiting) throw new InvalidOperationException("A read is under way on this body: one read at a time.");
+        if (_failure is { } failure) return ValueTask.FromException<int>(failure);
+        if (_isAtEnd || buffer.IsEmpty) return new(0);
+        _source.Reset();
+        _source.RunContinuationsAsynchronously = !_session.Loop.IsCurrent;
+        _into = buffer;
+        _filled = 0;
+        HasSome = _isCounted = false;
+        short version = _source.Version;
+        _cancellation = cancellationToken;
+        _registration = cancellationToken.UnsafeRegister(static session => ((HttpSession)session!).CancelRead(), _session);
+        Volatile.Write(ref _state, Waiting);
+        if (!_session.AskForBody()) Fail(new IOException("The connection has ended before its body did."));
+        return new(this, version);
+    }
+
+    public override Task<int> ReadAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) => ReadAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
+
+    public override int Read(byte[] buffer, int offset, int count)
+    {
+        if (Loop.Current is not null) throw new InvalidOperationException("A read that blocks would block the loop: await ReadAsync.");
+        return ReadAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
+    }
+
+    public override void Flush()
+    {
+    }
+
+    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
+
+    public override void SetLength(long value) => throw new NotSupportedException();
+
+    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
+
+    int IValueTaskSource<int>.GetResult(short token) => _source.GetResult(token);
+
+    ValueTaskSourceStatus IValueTaskSource<int>.GetStatus(short token) => _source.GetStatus(token);
+
+    void IValueTaskSource<int>.OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) =>
+        _source.OnCompleted(continuation, state, token, flags);
+
+    // ------------------------------------------------------------------ the session's side
+
+    /// <summary>What is left of the memory of the read that waits. False: none waits, or it is full or at the end.</summary>
+    internal bool TryRoom(out Span<byte> room)
+    {
+        room = default;
+        if (!IsWaiting || _isAtEnd) return false;
+        room = _into.Span[_filled..];
+        return !room.IsEmpty;
+    }
+
+    internal void Give(ReadOnlySpan<byte> piece, bool isLast)
+    {
+        piece.CopyTo(_into.Span[_filled..]);
+        _filled += piece.Length;
+        HasSome = true;
+        _isAtEnd = isLast;
+    }
+
+    /// <summary>How long nobody has read, when a read begins to wait: once for each read.</summary>
+    internal long TakePauseMs(long nowMs)
+    {
+        if (_isCounted) return 0;
+        _isCounted = true;
+        return nowMs - _quietSinceMs;
+    }
+
+    /// <summary>Ends the read that waits, with what it got. Its continuation may run inside.</summary>
+    internal void Complete()
+    {
+        if (!TryEnd()) return;
+        _quietSinceMs = _session.Loop.TimeMs;
+        _source.SetResult(_filled);
+    }
+
+    /// <summary>Ends the read that waits, and all later ones.</summary>
+    internal void Fail(Exception exception)
+    {
+        _failure ??= exception;
+        if (TryEnd()) _source.SetException(exception);
+    }
+
+    internal void CancelRead()
+    {
+        if (IsWaiting && _cancellation.IsCancellationRequested && TryEnd()) _source.SetException(new OperationCanceledException(_cancellation));
+    }
+
+    private bool TryEnd()
+    {
+        if (Interlocked.CompareExchange(ref _state, Free, Waiting) != Waiting) return false;
+        _registration.Unregister();
+        _into = default;
+        return true;
+    }
+}

@@ -1,0 +1,266 @@
+using System.Buffers;
+using System.Text;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// A request. What it gives as spans is valid until it is answered; then it is empty, and its members throw. Values are as they were
+/// sent; strings are made when they are asked for.
+/// </summary>
+public sealed class HttpRequest
+{
+    private const int FirstBodyBytes = 16 * 1024;
+
+    private readonly HttpSession _session;
+    private HttpHead? _head;
+    private byte[]? _body;
+    private byte[]? _trailers;
+    private int _bodyLength;
+
+    internal HttpRequest(HttpSession session) => _session = session;
+
+    /// <summary>The connection it came on.</summary>
+    public HttpSession Session => _session;
+
+    /// <summary>Its method, if that has a number.</summary>
+    public HttpVerb Verb => Reader.Verb;
+
+    /// <summary>Its method.</summary>
+    public ReadOnlySpan<byte> Method => Head.Bytes[Reader.Method];
+
+    /// <summary>The target, as it was sent.</summary>
+    public ReadOnlySpan<byte> Target => Head.Bytes[Reader.Target];
+
+    /// <summary>The path, with its percent signs: <c>/</c> at least, but for <c>OPTIONS *</c>, where it is empty.</summary>
+    public ReadOnlySpan<byte> Path
+    {
+        get
+        {
+            ReadOnlySpan<byte> path = Head.Bytes[Reader.Path];
+            return path.IsEmpty && !Target.SequenceEqual("*"u8) ? "/"u8 : path;
+        }
+    }
+
+    /// <summary>What stands behind the question mark, with its percent signs.</summary>
+    public ReadOnlySpan<byte> Query => Head.Bytes[Reader.Query];
+
+    /// <summary>Host and port the client asked for: of the target, or of Host. Empty for a client of HTTP/1.0 that says neither.</summary>
+    public ReadOnlySpan<byte> Authority => Head.Bytes[Reader.Authority];
+
+    /// <summary>1 for HTTP/1.1, 0 for HTTP/1.0.</summary>
+    public int MinorVersion => Reader.MinorVersion;
+
+    /// <summary>How many fields it has.</summary>
+    public int FieldCount => Reader.Count;
+
+    /// <summary>What the pattern of its route has taken from the path.</summary>
+    public RouteValues Route => new(this);
+
+    /// <summary>The value of the first field of this kind; empty when there is none.</summary>
+    /// <param name="field">Any but <see cref="HttpField.Other"/>.</param>
+    public ReadOnlySpan<byte> this[HttpField field] => TryGet(field, out ReadOnlySpan<byte> value) ? value : default;
+
+    /// <summary>The value of the first field with this name as text, or null.</summary>
+    /// <param name="name">In any case.</param>
+    public string? this[string name]
+    {
+        get
+        {
+            ArgumentNullException.ThrowIfNull(name);
+            Span<byte> bytes = stackalloc byte[64];
+            if (name.Length > bytes.Length || Encoding.UTF8.GetByteCount(name) != name.Length) return null;
+            Encoding.UTF8.GetBytes(name, bytes);
+            return TryGet(bytes[..name.Length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
+        }
+    }
+
+    /// <summary>The value of the first field of this kind.</summary>
+    /// <param name="field">Any but <see cref="HttpField.Other"/>.</param>
+    /// <param name="value">Without spaces around it.</param>
+    public bool TryGet(HttpField field, out ReadOnlySpan<byte> value)
+    {
+        int index = Reader.IndexOf(field);
+        value = index < 0 ? default : ValueAt(index);
+        return index >= 0;
+    }
+
+    /// <summary>The value of the first field with this name.</summary>
+    /// <param name="name">In any case.</param>
+    /// <param name="value">Without spaces around it.</param>
+    public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
+    {
+        for (int index = 0; index < Reader.Count; index++)
+        {
+            if (!Ascii.EqualsIgnoreCase(NameAt(index), name)) continue;
+            value = ValueAt(index);
+            return true;
+        }
+
+        value = default;
+        return false;
+    }
+
+    /// <summary>The name of a field, as it was sent.</summary>
+    /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
+    public ReadOnlySpan<byte> NameAt(int index)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThanOrEqual((uint)index, (uint)Reader.Count, nameof(index));
+        ref readonly HttpFieldPlace place = ref Reader[index];
+        return Head.Bytes.Slice(place.NameStart, place.NameLength);
+    }
+
+    /// <summary>The value of a field, without spaces around it.</summary>
+    /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
+    public ReadOnlySpan<byte> ValueAt(int index)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThanOrEqual((uint)index, (uint)Reader.Count, nameof(index));
+        ref readonly HttpFieldPlace place = ref Reader[index];
+        return Head.Bytes.Slice(place.ValueStart, place.ValueLength);
+    }
+
+    /// <summary>Whether it asks to go on with another protocol, by Connection and Upgrade.</summary>
+    /// <param name="protocol">Its name, in any case.</param>
+    public bool AsksFor(ReadOnlySpan<byte> protocol)
+    {
+        if (!Reader.WantsUpgrade) return false;
+        for (int index = Reader.IndexOf(HttpField.Upgrade); index >= 0; index = Reader.IndexOf(HttpField.Upgrade, index + 1))
+        {
+            ReadOnlySpan<byte> list = ValueAt(index);
+            while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> element))
+            {
+                if (HttpBytes.EqualsIgnoreCase(element, protocol)) return true;
+            }
+        }
+
+        return false;
+    }
+
+    // ------------------------------------------------------------------ body
+
+    /// <summary>Whether there is a body.</summary>
+    public bool HasBody => Reader.Framing != HttpFraming.None;
+
+    /// <summary>Content-Length; -1 when the body is chunked, 0 when there is none.</summary>
+    public long BodyLength => Reader.Framing switch
+    {
+        HttpFraming.Length => Reader.ContentLength,
+        HttpFraming.Chunked => -1,
+        _ => 0,
+    };
+
+    /// <summary>The body that was kept (<see cref="HttpBodyMode.Buffer"/>): handlers that are not awaited have it so.</summary>
+    public ReadOnlySpan<byte> BodyBytes => Head is not null ? _body.AsSpan(0, _bodyLength) : default;
+
+    /// <summary>The body as a stream: awaited handlers read it so. One read at a time, any thread.</summary>
+    public Stream Body
+    {
+        get
+        {
+            _ = Head;
+            if (Stream is { } stream) return stream;
+            return _body is null ? System.IO.Stream.Null : new MemoryStream(_body, 0, _bodyLength, writable: false);
+        }
+    }
+
+    /// <summary>Reads the whole body of an awaited handler into memory.</summary>
+    /// <param name="cancellationToken">Gives up.</param>
+    /// <exception cref="HttpProtocolException">It is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/>, or broken.</exception>
+    public async ValueTask<ReadOnlyMemory<byte>> ReadBodyAsync(CancellationToken cancellationToken = default)
+    {
+        if (Stream is not { } stream) return _body.AsMemory(0, _bodyLength);
+        int limit = _session.Options.BufferedBodyLimitBytes;
+        if (BodyLength > limit) throw new HttpProtocolException(HttpRule.BodyTooLarge);
+        byte[] bytes = new byte[BodyLength >= 0 ? (int)Math.Min(BodyLength, FirstBodyBytes) : FirstBodyBytes];
+        int length = 0;
+        while (true)
+        {
+            if (length == bytes.Length)
+            {
+                if (length > limit) throw new HttpProtocolException(HttpRule.BodyTooLarge);
+                Array.Resize(ref bytes, (int)Math.Min((long)length * 2 + 1, (long)limit + 1));
+            }
+
+            int count = await stream.ReadAsync(bytes.AsMemory(length), cancellationToken).ConfigureAwait(false);
+            if (count == 0) break;
+            length += count;
+        }
+
+        if (length > limit) throw new HttpProtocolException(HttpRule.BodyTooLarge);
+        return bytes.AsMemory(0, length);
+    }
+
+    /// <summary>The value of a field behind a chunked body, when the body was read to its end.</summary>
+    /// <param name="name">In any case.</param>
+    /// <param name="value">Without spaces around it.</param>
+    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
+    {
+        ReadOnlySpan<byte> rest = _trailers;
+        while (!rest.IsEmpty)
+        {
+            int end = rest.IndexOf("\r\n"u8);
+            ReadOnlySpan<byte> line = rest[..end];
+            int colon = line.IndexOf((byte)':');
+            value = HttpBytes.Trim(line[(colon + 1)..]);
+            if (HttpBytes.EqualsIgnoreCase(line[..colon], name)) return true;
+            rest = rest[(end + 2)..];
+        }
+
+        value = default;
+        return false;
+    }
+
+    // ------------------------------------------------------------------ for the session
+
+    internal HttpBody? Stream { get; private set; }
+
+    internal RoutePlaces Places;
+
+    private HttpHead Head => _head ?? throw new InvalidOperationException("The request was answered: nothing can be read of it any more.");
+
+    internal HttpReader Reader => Head.Reader;
+
+    internal void Begin(HttpHead head)
+    {
+        _head = head;
+        Places = default;
+    }
+
+    internal void BeginBody(HttpBodyMode mode)
+    {
+        if (mode == HttpBodyMode.Stream && HasBody) Stream = new HttpBody(_session, _session.Loop.TimeMs);
+    }
+
+    internal void Append(ReadOnlySpan<byte> piece)
+    {
+        // It grows with what has come, and not with what was announced.
+        int needed = _bodyLength + piece.Length;
+        if (_body is null || _body.Length < needed) Grow(needed);
+        piece.CopyTo(_body.AsSpan(_bodyLength));
+        _bodyLength = needed;
+    }
+
+    private void Grow(int needed)
+    {
+        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, Math.Min(_bodyLength * 2, _session.Options.BufferedBodyLimitBytes)));
+        if (_body is { } old)
+        {
+            old.AsSpan(0, _bodyLength).CopyTo(larger);
+            ArrayPool<byte>.Shared.Return(old);
+        }
+
+        _body = larger;
+    }
+
+    internal void SetTrailers(ReadOnlySpan<byte> trailers) => _trailers = trailers.IsEmpty ? null : trailers.ToArray();
+
+    /// <summary>It was answered.</summary>
+    internal void Release()
+    {
+        if (_body is { } body) ArrayPool<byte>.Shared.Return(body);
+        _body = _trailers = null;
+        _bodyLength = 0;
+        _head = null;
+        Stream = null;
+    }
+}

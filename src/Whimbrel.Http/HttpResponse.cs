@@ -1,0 +1,283 @@
+using System.Buffers;
+using System.Text;
+using System.Text.Json;
+using System.Text.Json.Serialization.Metadata;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// The answer to a request: whole, from memory (<see cref="Text"/>, <see cref="Bytes"/>, <see cref="Json"/>, <see cref="Empty"/>), or piece by
+/// piece (<see cref="WriteAsync"/>, <see cref="Body"/>, <see cref="SendEventAsync"/>). Each request gets one. One thread at a time; any thread.
+/// </summary>
+public sealed partial class HttpResponse
+{
+    // Leaves as one message; what is larger goes in pieces, as the peer takes them.
+    private const int WholeBytes = 128 * 1024;
+    private const int SmallHead = 512;
+    private const int HeadRoom = 192; // status line, Date, Connection, framing
+    private const int FirstFieldBytes = 256;
+
+    [ThreadStatic]
+    private static Utf8JsonWriter? t_json;
+
+    [ThreadStatic]
+    private static ArrayBufferWriter<byte>? t_jsonBytes;
+
+    private readonly HttpSession _session;
+    private byte[]? _fields;
+    private int _fieldBytes;
+    private int _status;
+    private Progress _progress;
+    private bool _isHead;
+    private bool _isOld;
+    private bool _isPersistent;
+    private bool _wantsClose;
+    private bool _hasContentType;
+
+    internal HttpResponse(HttpSession session) => _session = session;
+
+    private enum Progress
+    {
+        /// <summary>Nothing was sent.</summary>
+        Open,
+
+        /// <summary>The head was sent, and pieces follow.</summary>
+        Writing,
+
+        /// <summary>All of it is known, and leaves in pieces.</summary>
+        Ending,
+
+        Done,
+    }
+
+    /// <summary>Its status, 100 to 599; 200 unless it is set. Before anything is sent.</summary>
+    /// <exception cref="InvalidOperationException">The head was sent.</exception>
+    public int Status
+    {
+        get => _status;
+        set
+        {
+            StatusLines.IndexOf(value);
+            if (value < 200) throw new ArgumentOutOfRangeException(nameof(value), value, "An answer has a status from 200 on: SwitchProtocol sends 101.");
+            MustBeOpen();
+            _status = value;
+        }
+    }
+
+    /// <summary>Whether its head was sent, or all of it.</summary>
+    public bool HasBegun => _progress != Progress.Open;
+
+    /// <summary>The connection is closed behind this answer. Before anything is sent.</summary>
+    public void CloseAfter()
+    {
+        MustBeOpen();
+        _wantsClose = true;
+    }
+
+    /// <summary>Adds a field. Another one with the same name stays.</summary>
+    /// <param name="name">A token; not one that says where the body ends, and not Connection or Date, which follow from the rest.</param>
+    /// <param name="value">ASCII without control characters.</param>
+    /// <exception cref="ArgumentException">They are not that: with a line end in it, a value could become a field or a second answer.</exception>
+    /// <exception cref="InvalidOperationException">The head was sent.</exception>
+    public void Add(string name, string value)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        ArgumentNullException.ThrowIfNull(value);
+        MustBeOpen();
+        if (name.Equals("Connection", StringComparison.OrdinalIgnoreCase) || (name.Equals("Date", StringComparison.OrdinalIgnoreCase) && _session.Options.SendDate))
+            throw new ArgumentException("Connection and Date follow from the rest: see CloseAfter and HttpOptions.SendDate.", nameof(name));
+        if (name.Equals("Content-Type", StringComparison.OrdinalIgnoreCase)) _hasContentType = true;
+        int written;
+        while (!HttpWriter.TryWriteField(_fields.AsSpan(_fieldBytes), name, value, out written)) GrowFields(written);
+        _fieldBytes += written;
+    }
+
+    // ------------------------------------------------------------------ whole
+
+    /// <summary>Answers with text in UTF-8, as <c>text/plain; charset=utf-8</c> unless a Content-Type was added.</summary>
+    /// <param name="text">The body.</param>
+    public void Text(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        int most = Encoding.UTF8.GetMaxByteCount(text.Length);
+        byte[]? rented = null;
+        Span<byte> bytes = most <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(most);
+        try
+        {
+            Bytes(bytes[..Encoding.UTF8.GetBytes(text, bytes)], "text/plain; charset=utf-8"u8);
+        }
+        finally
+        {
+            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        }
+    }
+
+    /// <summary>Answers with JSON, as <c>application/json</c>.</summary>
+    /// <param name="value">What to write.</param>
+    /// <param name="type">How: from a context that the compiler makes, so that nothing is looked up at run time.</param>
+    public void Json<T>(T value, JsonTypeInfo<T> type)
+    {
+        ArgumentNullException.ThrowIfNull(type);
+        MustBeOpen();
+        ArrayBufferWriter<byte> bytes = t_jsonBytes ??= new ArrayBufferWriter<byte>();
+        bytes.ResetWrittenCount();
+        Utf8JsonWriter writer = t_json ??= new Utf8JsonWriter(bytes);
+        writer.Reset(bytes);
+        JsonSerializer.Serialize(writer, value, type);
+        writer.Flush();
+        Bytes(bytes.WrittenSpan, "application/json"u8);
+        if (bytes.Capacity > WholeBytes) t_jsonBytes = null; // one large answer does not keep its memory for good
+    }
+
+    /// <summary>Answers without a body.</summary>
+    /// <param name="status">Null: the one that was set, or 204 when none was.</param>
+    public void Empty(int? status = null)
+    {
+        if (status is { } given) Status = given;
+        else if (_status == 200 && _progress == Progress.Open) _status = 204;
+        Bytes(default, default);
+    }
+
+    /// <summary>Answers with a body that lies in memory.</summary>
+    /// <param name="body">Copied. The answer to HEAD says how long it would be.</param>
+    /// <param name="contentType">Content-Type, unless one was added; empty for none.</param>
+    /// <exception cref="InvalidOperationException">There is an answer already, or the status has no body.</exception>
+    public void Bytes(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType = default)
+    {
+        MustBeOpen();
+        bool canHave = CanHaveBody;
+        if (!canHave && !body.IsEmpty) throw new InvalidOperationException($"An answer with status {_status} has no body.");
+        HttpWriter.CheckValue(contentType, nameof(contentType));
+        bool isPersistent = Decide();
+        int room = HeadRoom + _fieldBytes + contentType.Length;
+        byte[]? rented = null;
+        Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
+        HttpFraming framing = canHave ? HttpFraming.Length : HttpFraming.None;
+        head = head[..WriteHead(head, framing, body.Length, isPersistent, contentType)];
+        if (_isHead || body.Length <= WholeBytes)
+        {
+            _progress = Progress.Done;
+            _session.Send(head, _isHead ? default : body);
+        }
+        else
+        {
+            KeepForLater(head, body);
+            _progress = Progress.Ending;
+        }
+
+        if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        _session.AnswerDone();
+    }
+
+    /// <summary>Answers with a status and a line of text that says what it means.</summary>
+    /// <param name="status">300 to 599, mostly.</param>
+    /// <param name="text">What more to say; null for nothing. ASCII or not, it is no field.</param>
+    public void Fail(int status, string? text = null)
+    {
+        Status = status;
+        string reason = StatusLines.ReasonOf(status);
+        Text(text is null ? $"{status} {reason}\r\n" : $"{status} {reason}: {text}.\r\n");
+    }
+
+    /// <summary>
+    /// Answers with 101 and gives the connection to another session, with all bytes behind the request. Inside
+    /// <see cref="HttpSession.OnRequest"/> or a handler on the loop; what was added as fields is sent, too.
+    /// </summary>
+    /// <param name="protocol">The value of Upgrade.</param>
+    /// <param name="next">A session that has no connection yet.</param>
+    /// <exception cref="InvalidOperationException">The request has a body, or did not ask for another protocol.</exception>
+    public void SwitchProtocol(string protocol, Session next)
+    {
+        ArgumentNullException.ThrowIfNull(protocol);
+        ArgumentNullException.ThrowIfNull(next);
+        MustBeOpen();
+        if (!_session.IsAskedToSwitch) throw new InvalidOperationException("The request does not ask for another protocol, or has a body.");
+        Add("Upgrade", protocol);
+        Span<byte> head = new byte[HeadRoom + _fieldBytes];
+        HttpWriter writer = new(head);
+        writer.StatusLine(101);
+        writer.CheckedFields("Connection: Upgrade\r\n"u8);
+        writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
+        writer.EndHead();
+        _session.SwitchTo(next);
+        _progress = Progress.Done;
+        _session.Send(head[..writer.Length]);
+        _session.LeaveForNext();
+    }
+
+    // ------------------------------------------------------------------ for the session
+
+    internal bool IsDone => _progress == Progress.Done;
+
+    internal bool IsEnding => _progress == Progress.Ending;
+
+    /// <summary>No request comes behind it.</summary>
+    internal bool Closes { get; private set; }
+
+    internal void Begin(bool isHead, bool isOld, bool isPersistent)
+    {
+        _isHead = isHead;
+        _isOld = isOld;
+        _isPersistent = isPersistent;
+        _status = 200;
+        _fieldBytes = 0;
+        _progress = Progress.Open;
+        _wantsClose = _hasContentType = IsEventStream = Closes = false;
+        BeginPieces();
+    }
+
+    /// <summary>Its memory goes back.</summary>
+    internal void Release()
+    {
+        if (_fields is { } fields) ArrayPool<byte>.Shared.Return(fields);
+        _fields = null;
+        _fieldBytes = 0;
+        ReleasePieces();
+        _progress = Progress.Done;
+    }
+
+    // ------------------------------------------------------------------ head
+
+    private bool CanHaveBody => _status is not (204 or 304) and >= 200;
+
+    private void MustBeOpen()
+    {
+        if (_progress != Progress.Open) throw new InvalidOperationException("The request has its answer, or its head was sent: nothing can be changed any more.");
+    }
+
+    private bool Decide()
+    {
+        bool isPersistent = _isPersistent && !_wantsClose && _session.CanGoOn();
+        Closes = !isPersistent;
+        return isPersistent;
+    }
+
+    private int WriteHead(Span<byte> room, HttpFraming framing, long length, bool isPersistent, ReadOnlySpan<byte> contentType)
+    {
+        HttpWriter writer = new(room);
+        writer.StatusLine(_status);
+        if (_session.Options.SendDate) writer.CheckedFields(HttpDate.Line);
+        if (_fieldBytes > 0) writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
+        if (!contentType.IsEmpty && !_hasContentType) writer.Field(HttpField.ContentType, contentType);
+        if (!isPersistent) writer.CheckedFields("Connection: close\r\n"u8);
+        else if (_isOld) writer.CheckedFields("Connection: keep-alive\r\n"u8);
+        if (framing == HttpFraming.Length) writer.ContentLength(length);
+        else if (framing == HttpFraming.Chunked) writer.Chunked();
+        writer.EndHead();
+        System.Diagnostics.Debug.Assert(!writer.IsFull, "the room was counted");
+        return writer.Length;
+    }
+
+    private void GrowFields(int needed)
+    {
+        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(FirstFieldBytes, (_fieldBytes + needed) * 2));
+        if (_fields is { } old)
+        {
+            old.AsSpan(0, _fieldBytes).CopyTo(larger);
+            ArrayPool<byte>.Shared.Return(old);
+        }
+
+        _fields = larger;
+    }
+}

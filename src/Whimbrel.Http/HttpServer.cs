@@ -1,0 +1,107 @@
+namespace Whimbrel.Http;
+
+/// <summary>
+/// An HTTP/1.1 server with routes. Handlers without an awaitable run on the loop, have the body in memory and must not block; awaited ones
+/// begin on the loop, read the body as a stream, and get a token that is cancelled when the client goes away.
+/// </summary>
+/// <remarks>
+/// A pattern is a path of segments: text, <c>{name}</c> for one segment, and as the last <c>{*name}</c> for all that is left. HEAD is served by
+/// the handler of GET, OPTIONS by the list of methods; a path without a handler is answered with 404, a method without one with 405.
+/// Each connection is a <see cref="HttpSession"/>; all else is what <see cref="Server"/> has.
+/// </remarks>
+public sealed class HttpServer : Server
+{
+    private const string ApplicationProtocol = "http/1.1";
+
+    private readonly RouteTable _routes = new();
+
+    /// <summary>A server for one address.</summary>
+    /// <param name="address"><c>http://127.0.0.1:8080</c>, <c>http://*:80</c>, <c>https://...</c> with TLS options, or <c>unix:/path</c>. Port 0 takes a free one.</param>
+    /// <param name="options">Limits; null for the defaults.</param>
+    /// <param name="tls">Certificate and rules for <c>https://</c>. With <c>ApplicationProtocols</c> among them is <c>http/1.1</c>.</param>
+    public HttpServer(string address, HttpOptions? options = null, TlsOptions? tls = null)
+        : this(new ServerOptions { Address = AddressOf(address), Tls = tls }, options)
+    {
+    }
+
+    /// <summary>A server with all options of the core.</summary>
+    /// <param name="server">Addresses, engine, TLS and the limits of connections.</param>
+    /// <param name="options">Limits of HTTP; null for the defaults.</param>
+    public HttpServer(ServerOptions server, HttpOptions? options = null)
+        : base(CheckTls(server), static context => ((HttpServer)context.Server!).NewSession())
+    {
+        Http = options ?? new HttpOptions();
+        Http.Check();
+    }
+
+    /// <summary>The limits of HTTP, and its counters.</summary>
+    public HttpOptions Http { get; }
+
+    /// <summary>A handler on the loop for GET and HEAD.</summary>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">Answers at once. Must not block.</param>
+    public void Get(string pattern, Action<HttpRequest, HttpResponse> handler) => Map(HttpVerb.Get, pattern, handler);
+
+    /// <summary>An awaited handler for GET and HEAD.</summary>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">Its answer is complete when it has ended.</param>
+    public void Get(string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Map(HttpVerb.Get, pattern, handler);
+
+    /// <summary>A handler on the loop for POST.</summary>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">Answers at once. Must not block.</param>
+    public void Post(string pattern, Action<HttpRequest, HttpResponse> handler) => Map(HttpVerb.Post, pattern, handler);
+
+    /// <summary>An awaited handler for POST.</summary>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">Its answer is complete when it has ended.</param>
+    public void Post(string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Map(HttpVerb.Post, pattern, handler);
+
+    /// <summary>A handler on the loop for any method with a number.</summary>
+    /// <param name="verb">The method.</param>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">Answers at once. Must not block.</param>
+    /// <exception cref="ArgumentException">The pattern is none, or has a handler already.</exception>
+    /// <exception cref="InvalidOperationException">There was a connection.</exception>
+    public void Map(HttpVerb verb, string pattern, Action<HttpRequest, HttpResponse> handler)
+    {
+        ArgumentNullException.ThrowIfNull(handler);
+        _routes.Add(verb, pattern, handler, null);
+    }
+
+    /// <summary>An awaited handler for any method with a number.</summary>
+    /// <param name="verb">The method.</param>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">Its answer is complete when it has ended.</param>
+    /// <exception cref="ArgumentException">The pattern is none, or has a handler already.</exception>
+    /// <exception cref="InvalidOperationException">There was a connection.</exception>
+    public void Map(HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler)
+    {
+        ArgumentNullException.ThrowIfNull(handler);
+        _routes.Add(verb, pattern, null, handler);
+    }
+
+    /// <summary>The address of the core for one of HTTP.</summary>
+    internal static string AddressOf(string address)
+    {
+        ArgumentNullException.ThrowIfNull(address);
+        if (address.StartsWith("http://", StringComparison.OrdinalIgnoreCase)) return "tcp://" + WithPort(address[7..], 80);
+        return address.StartsWith("https://", StringComparison.OrdinalIgnoreCase) ? "tls://" + WithPort(address[8..], 443) : address;
+    }
+
+    private static string WithPort(string authority, int port)
+    {
+        authority = authority.TrimEnd('/');
+        bool hasPort = authority.LastIndexOf(':') > authority.LastIndexOf(']');
+        return hasPort ? authority : $"{authority}:{port}";
+    }
+
+    private static ServerOptions CheckTls(ServerOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol)) throw new ArgumentException($"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.", nameof(options));
+        return options;
+    }
+
+    private HttpSession NewSession() => new(Http, _routes);
+}

@@ -1,0 +1,232 @@
+using System.Runtime.CompilerServices;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+// From requests to answers. The handlers run here; what they leave behind on other threads comes back by Post.
+public partial class HttpSession
+{
+    private ValueTaskAwaiter _finishing;
+    private Action? _finished;
+    private bool _sentContinue;
+    private bool _isHandlerRunning;
+    private bool _isDoneHere;
+    private int _requestThread;
+
+    // ------------------------------------------------------------------ one request
+
+    /// <summary>True: there may be more to read.</summary>
+    private bool Dispatch()
+    {
+        _phase = Phase.Answer;
+        _isDoneHere = false;
+        _requestThread = Environment.CurrentManagedThreadId;
+        try
+        {
+            OnRequest(_request!);
+        }
+        catch (Exception e)
+        {
+            HandlerThrew(e);
+            return false;
+        }
+        finally
+        {
+            _requestThread = 0;
+        }
+
+        if (_phase != Phase.Answer) return false;
+        if (_isHandlerRunning) return _request!.Stream is not null;
+        // A large answer is given in pieces, as the peer takes them.
+        if (_response!.IsEnding) FinishLater(default);
+        // What another thread has answered already is still on its way to the queue: it goes on when its Advance is here.
+        return !_isHandlerRunning && _isDoneHere && _response.IsDone ? FinishExchange() : _request!.Stream is not null;
+    }
+
+    private bool FinishExchange()
+    {
+        // The server may have begun to stop when the head of the answer had left.
+        if (_response!.Closes || _isLast)
+        {
+            End();
+            return false;
+        }
+
+        if (_body.IsDone) return NextRequest();
+        _phase = Phase.Skip;
+        _skipped = 0;
+        _bodySinceMs = Loop.TimeMs;
+        _bodyWaitedMs = 0;
+        return true;
+    }
+
+    /// <summary>The answer is complete, or a handler is. Any thread, also inside the handler.</summary>
+    internal void AnswerDone()
+    {
+        if (IsInRequest) _isDoneHere = true; // its own callback goes on by itself
+        else Post(static s => ((HttpSession)s!).Advance(), this);
+    }
+
+    private void Advance()
+    {
+        if (_phase != Phase.Answer || _isHandlerRunning) return;
+        if (_response!.IsEnding)
+        {
+            FinishLater(default);
+            if (_isHandlerRunning) return;
+        }
+
+        if (!_response.IsDone || !FinishExchange()) return;
+        if (_peerFinished && UnreadCount == 0) End();
+        else if (UnreadCount > 0 || _isPaused) Reoffer();
+        else if (_phase == Phase.Skip) WatchBody();
+        else WatchQuiet();
+    }
+
+    // ------------------------------------------------------------------ routes
+
+    private void RunRoute()
+    {
+        HttpResponse response = _response!;
+        if (_found.Route is not { } route)
+        {
+            _found.Refuse(response);
+            return;
+        }
+
+        if (route.OnLoop is { } handler)
+        {
+            handler(_request!, response);
+            if (!response.HasBegun) response.Empty();
+            else if (!response.IsDone) FinishLater(default);
+            return;
+        }
+
+        FinishLater(route.Awaitable!(_request!, response, Stop));
+    }
+
+    /// <summary>Waits for the handler, then for the end of its answer: at once when both are there, else the session goes on when they are.</summary>
+    private void FinishLater(ValueTask handler)
+    {
+        _isHandlerRunning = true;
+        GoOnAfter(FinishAsync(handler));
+    }
+
+    private void GoOnAfter(ValueTask finishing)
+    {
+        if (finishing.IsCompleted)
+        {
+            _isHandlerRunning = false;
+            finishing.GetAwaiter().GetResult();
+            return;
+        }
+
+        _finishing = finishing.GetAwaiter();
+        _finishing.UnsafeOnCompleted(_finished ??= HandlerFinished);
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
+    private async ValueTask FinishAsync(ValueTask handler)
+    {
+        await handler.ConfigureAwait(false);
+        await _response!.EndAsync().ConfigureAwait(false);
+    }
+
+    private void HandlerFinished() => Post(static s => ((HttpSession)s!).HandlerDone(), this);
+
+    private void HandlerDone()
+    {
+        _isHandlerRunning = false;
+        ValueTaskAwaiter finishing = _finishing;
+        _finishing = default;
+        try
+        {
+            finishing.GetResult();
+        }
+        catch (Exception e)
+        {
+            if (_phase == Phase.Answer) HandlerThrew(e);
+            return;
+        }
+
+        Advance();
+    }
+
+    // ------------------------------------------------------------------ what goes wrong
+
+    private void HandlerThrew(Exception exception)
+    {
+        bool isPeers = exception is HttpProtocolException || (exception is OperationCanceledException && _stop is { IsCancellationRequested: true }) || (exception is IOException && !IsConnected);
+        if (!isPeers)
+        {
+            Count(HttpCount.HandlerErrors);
+            OnError(exception);
+        }
+
+        if (_response!.HasBegun || (isPeers && exception is not HttpProtocolException))
+        {
+            ReleaseExchange();
+            _phase = Phase.Over;
+            Abort();
+            return;
+        }
+
+        int status = exception is HttpProtocolException peers ? peers.Status : 500;
+        Answer(status, exception is HttpProtocolException ? exception.Message.TrimEnd('.') : "The handler failed");
+    }
+
+    private bool Refuse(HttpRule rule) => Refuse(HttpRules.StatusOf(rule), HttpRules.TextOf(rule));
+
+    /// <summary>One answer that says what was wrong, and the end. False: nothing is to be read any more.</summary>
+    private bool Refuse(int status, string text)
+    {
+        CountRefused(status);
+        return Answer(status, text);
+    }
+
+    private bool Answer(int status, string text)
+    {
+        HttpResponse response = _response ??= new HttpResponse(this);
+        bool isHead = _head is { Reader.Verb: HttpVerb.Head };
+        response.Release();
+        response.Begin(isHead, isOld: false, isPersistent: false);
+        response.Fail(status, text);
+        End();
+        return false;
+    }
+
+    private void CountRefused(int status) => Count(status switch
+    {
+        413 or 414 or 431 => HttpCount.TooLarge,
+        _ => HttpCount.Refused,
+    });
+
+    // ------------------------------------------------------------------ for the answer
+
+    /// <summary>Whether the connection can serve another request behind this one. Any thread.</summary>
+    internal bool CanGoOn()
+    {
+        if (_isLast || _hasEnded) return false;
+        if (_body.IsDone) return true;
+        // Who was not told to send its body may send it or not: nobody knows what comes next.
+        if (_head is { Reader.ExpectsContinue: true } && !_sentContinue) return false;
+        return _body.Left <= _options.SkipLimitBytes;
+    }
+
+    /// <summary>This thread is inside OnRequest.</summary>
+    private bool IsInRequest => _requestThread == Environment.CurrentManagedThreadId;
+
+    internal bool IsAskedToSwitch => IsInRequest && _head is { Reader: { WantsUpgrade: true, Framing: HttpFraming.None, MinorVersion: 1 } };
+
+    internal void SwitchTo(Session next)
+    {
+        if (!IsInRequest) throw new InvalidOperationException("A protocol is switched inside OnRequest, or in a handler on the loop, before it awaits anything.");
+        HandOver(next);
+    }
+
+    internal void LeaveForNext()
+    {
+        ReleaseExchange();
+        _phase = Phase.Over;
+    }
+}

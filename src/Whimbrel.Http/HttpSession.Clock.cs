@@ -1,0 +1,134 @@
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+// What a peer has time for. One timer, which is moved only when something is due before it: a request that comes whole and is
+// answered at once costs two reads of the loop's clock.
+public partial class HttpSession
+{
+    private const int SendTickMs = 1000;
+
+    private LoopTimer? _timer;
+    private long _timerDueMs;
+    private long _connectedMs;
+    private long _quietSinceMs;
+    private long _headSinceMs;
+    private long _bodySinceMs;
+    private long _bodyWaitedMs;
+    private long _sendSinceMs;
+    private long _sentThen;
+    private long _sentLast;
+    private long _sentLastMs;
+
+    private static long Milliseconds(TimeSpan time) => (long)time.TotalMilliseconds;
+
+    private void Watch(long dueMs)
+    {
+        if (_timerDueMs != 0 && _timerDueMs <= dueMs) return;
+        _timerDueMs = dueMs;
+        TimeSpan due = TimeSpan.FromMilliseconds(Math.Max(1, dueMs - Loop.TimeMs));
+        if (_timer is { } timer) timer.Start(due);
+        else _timer = Loop.StartTimer(due, static s => ((HttpSession)s!).Post(static t => ((HttpSession)t!).Tick(), s), this);
+    }
+
+    private void WatchQuiet() => Watch(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout));
+
+    /// <summary>The peer owes us bytes of a body from now on.</summary>
+    private void WatchBody() => Watch(BodyDueMs());
+
+    /// <summary>An answer is on its way, and may meet a peer that does not take it. On the session's thread.</summary>
+    internal void WatchSending()
+    {
+        if (Volatile.Read(ref _timerDueMs) is > 0 and long dueMs && dueMs <= Loop.TimeMs + SendTickMs) return;
+        if (Loop.IsCurrent) Watch(Loop.TimeMs + SendTickMs);
+        else Post(static s => ((HttpSession)s!).Watch(((HttpSession)s!).Loop.TimeMs + SendTickMs), this);
+    }
+
+    private long BodyDueMs()
+    {
+        long owed = Milliseconds(_options.RateGrace) + (_options.MinBytesPerSecond == 0 ? long.MaxValue / 4 : _body.Total * 1000 / _options.MinBytesPerSecond);
+        return _bodySinceMs + _bodyWaitedMs + Math.Min(owed, Milliseconds(_options.BodyTimeout));
+    }
+
+    private void Tick()
+    {
+        if (_phase == Phase.Over && !IsConnected) return;
+        long nowMs = Loop.TimeMs;
+        _timerDueMs = 0;
+        if (!CheckSending(nowMs)) return;
+        switch (_phase)
+        {
+            case Phase.Head when _head is not null:
+                if (!IsDue(_headSinceMs + Milliseconds(_options.HeadTimeout), nowMs)) return;
+                Count(HttpCount.HeadTimeouts);
+                Answer(408, "The head of the request took too long");
+                return;
+            case Phase.Head:
+                if (IsHeldBack) _quietSinceMs = nowMs; // it waits for its answers, and sending has its own times
+                if (!IsDue(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout), nowMs)) return;
+                Count(HttpCount.IdleClosed);
+                End();
+                return;
+            case Phase.Body or Phase.Skip:
+                if (!IsDue(BodyDueMs(), nowMs)) return;
+                Count(HttpCount.BodyTimeouts);
+                if (_phase == Phase.Body) Answer(408, "The body of the request was too slow");
+                else End();
+                return;
+            case Phase.Answer when _request!.Stream is { IsWaiting: true } stream:
+                if (!IsDue(BodyDueMs(), nowMs)) return;
+                Count(HttpCount.BodyTimeouts);
+                FailBody(stream, new HttpProtocolException(408, "The body of the request was too slow."));
+                return;
+        }
+    }
+
+    private bool IsDue(long dueMs, long nowMs)
+    {
+        if (nowMs >= dueMs) return true;
+        Watch(dueMs);
+        return false;
+    }
+
+    private bool CheckSending(long nowMs)
+    {
+        if (BytesPending == 0)
+        {
+            _sendSinceMs = 0;
+            return true;
+        }
+
+        long sent = BytesSent;
+        if (_sendSinceMs == 0)
+        {
+            _sendSinceMs = _sentLastMs = nowMs;
+            _sentThen = _sentLast = sent;
+        }
+
+        if (sent != _sentLast)
+        {
+            _sentLast = sent;
+            _sentLastMs = nowMs;
+        }
+
+        long graceMs = Milliseconds(_options.RateGrace), elapsedMs = nowMs - _sendSinceMs;
+        bool isStuck = nowMs - _sentLastMs >= Milliseconds(_options.SendTimeout);
+        bool isSlow = elapsedMs > graceMs && (sent - _sentThen) < (elapsedMs - graceMs) * _options.MinBytesPerSecond / 1000;
+        if (!isStuck && !isSlow)
+        {
+            Watch(nowMs + SendTickMs);
+            return true;
+        }
+
+        Count(HttpCount.SendTimeouts);
+        ReleaseIfNobodyWorks();
+        _phase = Phase.Over;
+        Abort();
+        return false;
+    }
+
+    private void ReleaseIfNobodyWorks()
+    {
+        if (_phase != Phase.Answer) ReleaseExchange();
+    }
+}

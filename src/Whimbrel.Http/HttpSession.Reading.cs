@@ -1,0 +1,267 @@
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+// From bytes to requests. Everything here runs on the session's thread, inside OnUnread.
+public partial class HttpSession
+{
+    private const int LargeBytes = 64 * 1024; // less is in the system's hands before anybody looks
+
+    private RouteTable.Found _found;
+    private long _skipped;
+
+    /// <summary>Reads requests; what belongs to later ones stays unread. Not for overriding: a protocol of your own takes the connection over (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
+    /// <param name="unread">What is unread.</param>
+    protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        int taken = 0;
+        while (Step(unread[taken..], ref taken))
+        {
+        }
+
+        if (_peerFinished && _phase is Phase.Head or Phase.Body or Phase.Skip && !IsHeldBack) End();
+        if (_phase == Phase.Answer) HoldBack(unread.Length - taken);
+        return taken;
+    }
+
+    private bool Step(ReadOnlySpan<byte> rest, ref int taken)
+    {
+        switch (_phase)
+        {
+            case Phase.Head:
+                return ReadHead(rest, ref taken);
+            case Phase.Body:
+                return KeepBody(rest, ref taken);
+            case Phase.Answer:
+                if (_request!.Stream is not { } stream) return false;
+                bool isServed = GiveBody(stream, rest, out int count);
+                taken += count;
+                if (isServed) stream.Complete();
+                return _phase != Phase.Answer;
+            case Phase.Skip:
+                return SkipBody(rest, ref taken);
+            default:
+                return false;
+        }
+    }
+
+    private bool ReadHead(ReadOnlySpan<byte> rest, ref int taken)
+    {
+        // Held back: the peer does not take its answers, so its next question can wait.
+        if (rest.IsEmpty || IsHeldBack) return false;
+        if (_head is not { } head)
+        {
+            _head = head = HttpHead.Take();
+            head.Reader.BeginRequest(_options.ReaderLimits);
+            _headSinceMs = Loop.TimeMs;
+        }
+
+        switch (head.Reader.Read(rest))
+        {
+            case HttpReading.NeedMore:
+                Watch(_headSinceMs + Milliseconds(_options.HeadTimeout));
+                return false;
+            case HttpReading.Broken:
+                Refuse(head.Reader.Rule);
+                return false;
+        }
+
+        head.Keep(rest[..head.Reader.HeadLength]);
+        taken += head.Reader.HeadLength;
+        return Begin(head);
+    }
+
+    private bool Begin(HttpHead head)
+    {
+        HttpReader reader = head.Reader;
+        Count(HttpCount.Requests);
+        HttpRequest request = _request ??= new HttpRequest(this);
+        HttpResponse response = _response ??= new HttpResponse(this);
+        request.Begin(head);
+        bool isLastOne = ++_requests >= _options.RequestLimit || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
+        if (isLastOne && !_isLast)
+        {
+            Count(HttpCount.RequestLimits);
+            _isLast = true;
+        }
+
+        response.Begin(reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
+        _sentContinue = false;
+        _bodySinceMs = Loop.TimeMs;
+        _bodyWaitedMs = 0;
+        if (reader.Verb is HttpVerb.Connect or HttpVerb.Trace && !IsAllowed(reader.Verb)) return Refuse(reader.Verb == HttpVerb.Trace ? 405 : 501, "This method is not served here");
+        if (_routes is not null) _found = _routes.Find(reader.Verb, request);
+        HttpBodyMode mode = HttpBodyMode.Skip;
+        if (reader.Framing != HttpFraming.None && !TryAskMode(request, out mode)) return false;
+
+        long limit = mode == HttpBodyMode.Buffer ? _options.BufferedBodyLimitBytes : _options.BodyLimitBytes;
+        _body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
+        if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge);
+        request.BeginBody(mode);
+        if (mode != HttpBodyMode.Buffer) return Dispatch();
+        SendContinue();
+        _phase = Phase.Body;
+        return true;
+    }
+
+    private bool IsAllowed(HttpVerb verb) => verb == HttpVerb.Trace && _options.AllowTrace;
+
+    private bool TryAskMode(HttpRequest request, out HttpBodyMode mode)
+    {
+        mode = default;
+        try
+        {
+            mode = OnHead(request);
+            return true;
+        }
+        catch (Exception e)
+        {
+            HandlerThrew(e);
+            return false;
+        }
+    }
+
+    private bool KeepBody(ReadOnlySpan<byte> rest, ref int taken)
+    {
+        HttpReading reading = _body.Read(rest, out int count);
+        taken += count;
+        switch (reading)
+        {
+            case HttpReading.Data:
+                _request!.Append(rest.Slice(_body.Start, _body.Length));
+                return true;
+            case HttpReading.Done:
+                _request!.SetTrailers(rest.Slice(_body.Start, _body.Length));
+                return Dispatch();
+            case HttpReading.Broken:
+                return Refuse(_body.Rule);
+            default:
+                WatchBody();
+                return false;
+        }
+    }
+
+    /// <summary>Gives the read that waits what is there for it. True: it has its result, and is to be completed.</summary>
+    private bool GiveBody(HttpBody stream, ReadOnlySpan<byte> rest, out int taken)
+    {
+        taken = 0;
+        if (stream.IsWaiting) _bodyWaitedMs += stream.TakePauseMs(Loop.TimeMs);
+        while (stream.TryRoom(out Span<byte> room))
+        {
+            HttpReading reading = _body.Read(rest[taken..], out int count, room.Length);
+            ReadOnlySpan<byte> piece = reading is HttpReading.Data or HttpReading.Done ? rest[taken..].Slice(_body.Start, _body.Length) : default;
+            taken += count;
+            switch (reading)
+            {
+                case HttpReading.Data:
+                    stream.Give(piece, _body.IsDone);
+                    continue;
+                case HttpReading.Done:
+                    _request!.SetTrailers(piece);
+                    stream.Give(default, isLast: true);
+                    continue;
+                case HttpReading.Broken:
+                    FailBody(stream, new HttpProtocolException(_body.Rule));
+                    CountRefused(HttpRules.StatusOf(_body.Rule));
+                    return false;
+            }
+
+            if (stream.HasSome) return true;
+            if (_peerFinished)
+            {
+                FailBody(stream, new HttpProtocolException(HttpRule.Truncated));
+                return false;
+            }
+
+            WatchBody();
+            return false;
+        }
+
+        return stream.HasSome;
+    }
+
+    private void FailBody(HttpBody stream, Exception exception)
+    {
+        _isLast = true;
+        stream.Fail(exception);
+    }
+
+    private bool SkipBody(ReadOnlySpan<byte> rest, ref int taken)
+    {
+        HttpReading reading = _body.Read(rest, out int count);
+        taken += count;
+        switch (reading)
+        {
+            case HttpReading.Data:
+                _skipped += _body.Length;
+                if (_skipped <= _options.SkipLimitBytes) return true;
+                Count(HttpCount.SkipLimits);
+                End();
+                return false;
+            case HttpReading.Done:
+                return NextRequest();
+            case HttpReading.Broken:
+                // Answered already: there is nothing to say any more.
+                CountRefused(HttpRules.StatusOf(_body.Rule));
+                End();
+                return false;
+            default:
+                WatchBody();
+                return false;
+        }
+    }
+
+    private bool NextRequest()
+    {
+        ReleaseExchange();
+        _phase = Phase.Head;
+        _quietSinceMs = Loop.TimeMs;
+        if (BytesPending > LargeBytes) WatchSending();
+        if (Loop.IsCurrent) return true;
+        // On the pool what a callback sends leaves when it returns: an answer that another thread gives to the next request
+        // would overtake it. So that one has a callback of its own.
+        Reoffer();
+        return false;
+    }
+
+    private void HoldBack(int left)
+    {
+        if (left <= _options.PipelineLimitBytes || _isPaused) return;
+        _isPaused = true;
+        // Unread bytes of a body that nobody reads are its own back-pressure, and no pipeline.
+        if (_body.IsDone) Count(HttpCount.PipelinePauses);
+        PauseReceiving();
+    }
+
+    /// <summary>What is unread comes again, though nothing new has come.</summary>
+    private void Reoffer()
+    {
+        if (!_isPaused && UnreadCount == 0) return;
+        if (!_isPaused) PauseReceiving();
+        _isPaused = false;
+        ResumeReceiving();
+    }
+
+    private void SendContinue()
+    {
+        if (_sentContinue || _head is not { Reader.ExpectsContinue: true } || _response!.HasBegun) return;
+        _sentContinue = true;
+        Send("HTTP/1.1 100 Continue\r\n\r\n"u8);
+    }
+
+    // ------------------------------------------------------------------ a stream that is read
+
+    /// <summary>A read begins. Any thread.</summary>
+    internal bool AskForBody() => Post(static s => ((HttpSession)s!).OfferBody(), this);
+
+    private void OfferBody()
+    {
+        if (_phase != Phase.Answer || _request!.Stream is not { } stream) return;
+        SendContinue();
+        if (UnreadCount > 0 || _isPaused) Reoffer();
+        else if (GiveBody(stream, default, out _)) stream.Complete();
+    }
+
+    /// <summary>A read is given up. Any thread.</summary>
+    internal void CancelRead() => Post(static s => ((HttpSession)s!)._request?.Stream?.CancelRead(), this);
+}

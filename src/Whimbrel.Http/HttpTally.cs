@@ -1,0 +1,42 @@
+using System.Runtime.CompilerServices;
+
+namespace Whimbrel.Http;
+
+/// <summary>What is counted.</summary>
+internal enum HttpCount
+{
+    Requests,
+    Refused,
+    TooLarge,
+    HeadTimeouts,
+    BodyTimeouts,
+    IdleClosed,
+    SendTimeouts,
+    RequestLimits,
+    PipelinePauses,
+    SkipLimits,
+    HandlerErrors,
+}
+
+/// <summary>Counters of many loops: each loop adds to a row of its own, so that none waits for another's cache line.</summary>
+internal sealed class HttpTally
+{
+    private const int Rows = 16;
+    private const int Width = 16;
+
+    private readonly long[] _counts = new long[Rows * Width + Width];
+
+    [MethodImpl(MethodImplOptions.AggressiveInlining)]
+    internal void Add(HttpCount what, int loop) => Interlocked.Increment(ref _counts[(loop % Rows + 1) * Width + (int)what]);
+
+    internal HttpCounters Read() => new(
+        Sum(HttpCount.Requests), Sum(HttpCount.Refused), Sum(HttpCount.TooLarge), Sum(HttpCount.HeadTimeouts), Sum(HttpCount.BodyTimeouts), Sum(HttpCount.IdleClosed),
+        Sum(HttpCount.SendTimeouts), Sum(HttpCount.RequestLimits), Sum(HttpCount.PipelinePauses), Sum(HttpCount.SkipLimits), Sum(HttpCount.HandlerErrors));
+
+    private long Sum(HttpCount what)
+    {
+        long sum = 0;
+        for (int row = 1; row <= Rows; row++) sum += Volatile.Read(ref _counts[row * Width + (int)what]);
+        return sum;
+    }
+}

@@ -1,0 +1,118 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.CompilerServices;
+using System.Text;
+using System.Threading.Tasks.Sources;
+using Whimbrel.Http;
+
+namespace Whimbrel.Allocations;
+
+// A request on a kept connection allocates nothing, whoever answers it.
+public sealed class HttpAllocationTests
+{
+    private const int Rounds = 400;
+    private const int SmallAnswer = 500;
+
+    public static TheoryData<string> Engines => Rig.Engines;
+
+    private sealed class Api : HttpSession
+    {
+        protected override void OnRequest(HttpRequest request) => Respond(200, "text/plain"u8, "hello"u8);
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_request_answered_in_the_callback_allocates_nothing(string engine)
+    {
+        using Rig rig = new(engine, static () => new Api());
+        Measure(rig, rig.Server.EndPoint!, "request in a callback", "GET /a HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n");
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_request_through_routes_allocates_nothing_also_with_a_body_or_an_awaited_handler(string engine)
+    {
+        byte[] text = "hello"u8.ToArray();
+        using Rig rig = new(engine, static () => new Api());
+        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, new HttpOptions { RequestLimit = int.MaxValue });
+        server.Get("/sync/{name}", (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
+        server.Post("/body", static (request, response) => response.Bytes(request.BodyBytes, "text/plain"u8));
+        server.Get("/fields", static (_, response) => { response.Add("X-One", "1"); response.Add("X-Two", "2"); response.Text("hello"); });
+        server.Get("/async", (_, response, _) => { response.Bytes(text, "text/plain"u8); return default; });
+        server.Get("/later", static (request, response, _) => Later(request, response));
+        Rig.Wait(server.StartAsync().AsTask());
+        try
+        {
+            Measure(rig, server.EndPoint!, "request by a route", "GET /sync/abc?d=e HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b\r\n\r\n");
+            Measure(rig, server.EndPoint!, "request with a body", "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + new string('x', 100));
+            Measure(rig, server.EndPoint!, "answer with fields", "GET /fields HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "awaited handler", "GET /async HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "awaited handler that waits", "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+        }
+        finally
+        {
+            Rig.Wait(server.StopAsync(TimeSpan.Zero).AsTask());
+        }
+    }
+
+    // Waits for the loop's next step, and writes its answer in pieces.
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
+    private static async ValueTask Later(HttpRequest request, HttpResponse response)
+    {
+        await s_step.WaitAsync(request.Session.Loop);
+        await response.WriteAsync(s_piece);
+    }
+
+    private static readonly byte[] s_piece = "hello"u8.ToArray();
+    private static readonly Step s_step = new();
+
+    // A wait that costs nothing by itself.
+    private sealed class Step : IValueTaskSource
+    {
+        private ManualResetValueTaskSourceCore<bool> _core;
+
+        internal ValueTask WaitAsync(Loop loop)
+        {
+            _core.Reset();
+            loop.Post(static step => ((Step)step!)._core.SetResult(true), this);
+            return new ValueTask(this, _core.Version);
+        }
+
+        public void GetResult(short token) => _core.GetResult(token);
+
+        public ValueTaskSourceStatus GetStatus(short token) => _core.GetStatus(token);
+
+        public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
+    }
+
+    private static void Measure(Rig rig, EndPoint server, string what, string request)
+    {
+        using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+        client.Connect(server);
+        byte[] message = Encoding.ASCII.GetBytes(request), answer = new byte[SmallAnswer];
+        client.Send(message);
+        int length = ReadFirst(client, answer);
+        rig.Meter.ExpectNone(what, Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, length);
+        });
+    }
+
+    // All answers of a kind are equally long: the date is.
+    private static int ReadFirst(Socket client, byte[] answer)
+    {
+        int length = 0;
+        while (!IsWhole(answer.AsSpan(0, length))) length += client.Receive(answer, length, answer.Length - length, SocketFlags.None);
+        return length;
+    }
+
+    private static bool IsWhole(ReadOnlySpan<byte> answer)
+    {
+        int head = answer.IndexOf("\r\n\r\n"u8);
+        if (head < 0) return false;
+        if (answer.IndexOf("chunked"u8) >= 0) return answer.EndsWith("0\r\n\r\n"u8);
+        ReadOnlySpan<byte> digits = answer[(answer.IndexOf("Content-Length: "u8) + 16)..];
+        return int.Parse(digits[..digits.IndexOf((byte)'\r')], System.Globalization.CultureInfo.InvariantCulture) == answer.Length - head - 4;
+    }
+}

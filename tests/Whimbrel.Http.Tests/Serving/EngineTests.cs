@@ -1,0 +1,247 @@
+using System.Globalization;
+using System.Net;
+using System.Net.Security;
+using System.Net.Sockets;
+using System.Security.Cryptography.X509Certificates;
+using System.Text;
+using Whimbrel.Conformance;
+
+namespace Whimbrel.Http.Tests.Serving;
+
+// The same server on each engine, plain and over TLS, with callbacks on the loop and on the pool, asked by .NET's own client and by a
+// raw socket.
+public sealed class EngineTests
+{
+    private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);
+
+    public static TheoryData<EngineKind, bool, Scheduling> Kinds()
+    {
+        TheoryData<EngineKind, bool, Scheduling> kinds = [];
+        foreach (EngineKind kind in (EngineKind[])[EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable])
+        {
+            foreach (bool isTls in (bool[])[false, true])
+            {
+                foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool]) kinds.Add(kind, isTls, scheduling);
+            }
+        }
+
+        return kinds;
+    }
+
+    /// <summary>A server, and a client of .NET's.</summary>
+    private sealed class Site : IAsyncDisposable
+    {
+        private readonly Engine _engine;
+        private readonly bool _isTls;
+
+        internal Site(EngineKind kind, bool isTls, Scheduling scheduling, HttpOptions? options = null, int loops = 2)
+        {
+            EngineSupport support = Engine.SupportFor(kind);
+            Assert.SkipUnless(support.IsAvailable, support.Reason);
+            _isTls = isTls;
+            _engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, OnNotice = static _ => { } });
+            TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null;
+            Server = new HttpServer(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls }, options);
+            SocketsHttpHandler handler = new() { MaxConnectionsPerServer = 16, UseProxy = false, Expect100ContinueTimeout = _patience };
+            handler.SslOptions.RemoteCertificateValidationCallback = IsOurs;
+            handler.SslOptions.ApplicationProtocols = [SslApplicationProtocol.Http2, SslApplicationProtocol.Http11];
+            Client = new HttpClient(handler) { Timeout = _patience };
+        }
+
+        internal HttpServer Server { get; }
+
+        internal HttpClient Client { get; }
+
+        internal async Task StartAsync()
+        {
+            await Server.StartAsync();
+            Client.BaseAddress = new Uri($"{(_isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}");
+        }
+
+        internal async Task<Stream> DialAsync()
+        {
+            Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+            await socket.ConnectAsync(Server.EndPoint!);
+            NetworkStream stream = new(socket, ownsSocket: true);
+            if (!_isTls) return stream;
+            SslStream tls = new(stream, false, IsOurs);
+            await tls.AuthenticateAsClientAsync("chat.test");
+            return tls;
+        }
+
+        private static bool IsOurs(object sender, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors) =>
+            certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+
+        public async ValueTask DisposeAsync()
+        {
+            Client.Dispose();
+            await Server.DisposeAsync();
+            await _engine.DisposeAsync();
+        }
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task Requests_of_many_clients_are_answered_each_with_its_own(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        await using Site site = new(kind, isTls, scheduling);
+        site.Server.Get("/sync/{x}", static (request, response) => response.Text(request.Route["x"]));
+        site.Server.Get("/async/{x}", static async (request, response, stop) =>
+        {
+            string x = request.Route["x"];
+            await Task.Run(static () => { }, stop); // goes on elsewhere
+            response.Text(x);
+        });
+        site.Server.Get("/pieces/{x}", static async (request, response, stop) =>
+        {
+            foreach (char c in request.Route["x"])
+            {
+                await response.WriteAsync(new[] { (byte)c }, stop);
+                await response.FlushAsync(stop);
+            }
+        });
+        await site.StartAsync();
+        await Parallel.ForAsync(0, 16, async (client, cancellation) =>
+        {
+            for (int i = 0; i < 25; i++)
+            {
+                string x = $"{client}-{i}";
+                string path = (i % 3) switch { 0 => "sync", 1 => "async", _ => "pieces" };
+                Assert.Equal(x, await site.Client.GetStringAsync(new Uri($"/{path}/{x}", UriKind.Relative), cancellation));
+            }
+        });
+        Assert.Equal(400, site.Server.Http.ReadCounters().Requests);
+        Assert.InRange(site.Server.AcceptedCount, 1, 16);
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task Large_bodies_go_both_ways_byte_by_byte(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        const int Length = 4_000_000;
+        byte[] body = new byte[Length];
+        new Random(7).NextBytes(body);
+        await using Site site = new(kind, isTls, scheduling);
+        site.Server.Post("/stream", static async (request, response, stop) =>
+        {
+            response.BodyLength = request.BodyLength;
+            await request.Body.CopyToAsync(response.Body, stop);
+        });
+        site.Server.Post("/pool", static async (request, response, stop) =>
+        {
+            await Task.Run(static () => { }, stop);
+            ReadOnlyMemory<byte> all = await request.ReadBodyAsync(stop);
+            response.Bytes(all.Span);
+        });
+        await site.StartAsync();
+        foreach (bool isChunked in (bool[])[false, true])
+        {
+            using HttpRequestMessage request = new(HttpMethod.Post, "/stream") { Content = new ByteArrayContent(body) };
+            request.Headers.TransferEncodingChunked = isChunked;
+            request.Headers.ExpectContinue = true;
+            using HttpResponseMessage response = await site.Client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
+            Assert.Equal(isChunked ? null : Length, response.Content.Headers.ContentLength);
+            Assert.Equal(body, await response.Content.ReadAsByteArrayAsync());
+        }
+
+        byte[] part = body[..900_000];
+        using HttpResponseMessage kept = await site.Client.PostAsync(new Uri("/pool", UriKind.Relative), new ByteArrayContent(part));
+        Assert.Equal(part, await kept.Content.ReadAsByteArrayAsync());
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task Requests_sent_ahead_are_answered_in_their_order(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        const int Count = 2000;
+        await using Site site = new(kind, isTls, scheduling);
+        site.Server.Get("/{x}", static (request, response) => response.Text(request.Route["x"]));
+        site.Server.Get("/a/{x}", static async (request, response, _) => { string x = request.Route["x"]; await Task.Yield(); response.Text(x); });
+        await site.StartAsync();
+        await using Stream stream = await site.DialAsync();
+        byte[] requests = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, Count).Select(static i => Web.Get(i % 10 == 0 ? $"/a/{i}" : $"/{i}", i == Count - 1 ? "Connection: close\r\n" : ""))));
+        Task sending = stream.WriteAsync(requests).AsTask();
+        using MemoryStream answers = new();
+        await stream.CopyToAsync(answers).WaitAsync(_patience);
+        await sending;
+        Assert.Equal(Enumerable.Range(0, Count).Select(static i => i.ToString(CultureInfo.InvariantCulture)), Web.Read(answers.ToArray(), true).Select(static a => a.Body));
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task A_client_that_gives_up_cancels_its_handler(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        await using Site site = new(kind, isTls, scheduling);
+        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        site.Server.Get("/", async (_, _, stop) =>
+        {
+            await using CancellationTokenRegistration registration = stop.Register(cancelled.SetResult);
+            begun.SetResult();
+            await cancelled.Task;
+        });
+        await site.StartAsync();
+        using CancellationTokenSource patience = new();
+        Task<string> asking = site.Client.GetStringAsync(new Uri("/", UriKind.Relative), patience.Token);
+        await begun.Task.WaitAsync(_patience);
+        await patience.CancelAsync();
+        await cancelled.Task.WaitAsync(_patience);
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => asking);
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task A_client_that_sends_too_much_reads_why(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        await using Site site = new(kind, isTls, scheduling, new HttpOptions { BufferedBodyLimitBytes = 1000 });
+        site.Server.Post("/", static (_, response) => response.Text("taken"));
+        await site.StartAsync();
+        await using Stream stream = await site.DialAsync();
+        await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Post("/", new string('x', 20_000))));
+        using MemoryStream answer = new();
+        await stream.CopyToAsync(answer).WaitAsync(_patience);
+        Assert.Equal(413, Assert.Single(Web.Read(answer.ToArray(), true)).Status);
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task A_stop_lets_answers_end_and_closes_who_waits(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        // One loop tells all its sessions before it closes the first; on the pool each hears of it in its own time.
+        await using Site site = new(kind, isTls, scheduling, loops: 1);
+        TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), go = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        site.Server.Get("/", async (_, response, _) => { begun.SetResult(); await go.Task; response.Text("late"); });
+        await site.StartAsync();
+        await using Stream idle = await site.DialAsync(), asking = await site.DialAsync();
+        await asking.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/")));
+        await begun.Task.WaitAsync(_patience);
+        Task<StopReport> stopping = site.Server.StopAsync(_patience).AsTask();
+        Assert.Equal(0, await idle.ReadAsync(new byte[1]).AsTask().WaitAsync(_patience));
+        go.SetResult();
+        using MemoryStream answer = new();
+        await asking.CopyToAsync(answer).WaitAsync(_patience);
+        Answer last = Assert.Single(Web.Read(answer.ToArray(), true));
+        Assert.Equal("late", last.Body);
+        if (scheduling == Scheduling.Inline) Assert.Equal("close", last["Connection"]);
+        await asking.DisposeAsync();
+        await idle.DisposeAsync();
+        Assert.True((await stopping).IsComplete);
+    }
+
+    [Fact]
+    public async Task A_unix_socket_serves_as_well()
+    {
+        string path = Path.Combine(Path.GetTempPath(), $"whimbrel-http-{Guid.NewGuid():N}");
+        await using HttpServer server = new($"unix:{path}");
+        server.Get("/", static (_, response) => response.Text("unix"));
+        await server.StartAsync();
+        using SocketsHttpHandler handler = new()
+        {
+            ConnectCallback = async (_, cancellation) =>
+            {
+                Socket socket = new(AddressFamily.Unix, SocketType.Stream, ProtocolType.Unspecified);
+                await socket.ConnectAsync(new UnixDomainSocketEndPoint(path), cancellation);
+                return new NetworkStream(socket, ownsSocket: true);
+            },
+        };
+        using HttpClient client = new(handler) { Timeout = _patience };
+        Assert.Equal("unix", await client.GetStringAsync(new Uri("http://localhost/")));
+    }
+
+    [Fact]
+    public void Application_protocols_without_http_are_refused() =>
+        Assert.Throws<ArgumentException>(static () => new HttpServer("https://127.0.0.1:0", tls: new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["h2"] }));
+}

@@ -1,0 +1,122 @@
+using System.Text;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Http.Tests.Serving;
+
+// A session of one's own: answers on the loop, later, and from other threads.
+public sealed class SessionTests
+{
+    private sealed class Api : HttpSession
+    {
+        protected override void OnRequest(HttpRequest request) => Respond(200, "text/plain"u8, "hello"u8);
+    }
+
+    private sealed class Late : HttpSession
+    {
+        internal HttpRequest? Request { get; private set; }
+
+        internal HttpResponse Answer => Response;
+
+        protected override HttpBodyMode OnHead(HttpRequest request) => request.Path.SequenceEqual("/skip"u8) ? HttpBodyMode.Skip : HttpBodyMode.Buffer;
+
+        protected override void OnRequest(HttpRequest request) => Request = request;
+    }
+
+    [Fact]
+    public void The_answer_may_be_given_in_the_callback()
+    {
+        using TestPeer peer = TestPeer.Connect(static () => new Api());
+        peer.Send(Web.Get("/") + Web.Get("/"));
+        Assert.Equal(["200 hello", "200 hello"], Web.Answers(peer));
+    }
+
+    [Fact]
+    public void The_answer_may_be_given_later_on_any_thread()
+    {
+        using TestPeer peer = TestPeer.Connect(static () => new Late());
+        Late session = (Late)peer.Session;
+        peer.Send(Web.Post("/", "abc") + Web.Get("/second"));
+        Assert.Equal("abc", Encoding.ASCII.GetString(session.Request!.BodyBytes));
+        session.Answer.Text("first"); // here, and not on the loop
+        Assert.Equal(["200 first"], Web.Answers(peer));
+        Assert.Equal("/second", Encoding.ASCII.GetString(session.Request.Path));
+        peer.OnLoop(() => session.Answer.Text("second"));
+        Assert.Equal(["200 second"], Web.Answers(peer));
+        peer.Send(Web.Post("/skip", "abc") + Web.Get("/third"));
+        Assert.True(session.Request.BodyBytes.IsEmpty);
+        session.Answer.Empty(200);
+        Assert.Equal(["200 "], Web.Answers(peer));
+        Assert.Equal("/third", Encoding.ASCII.GetString(session.Request.Path));
+    }
+
+    [Fact]
+    public void What_is_known_of_a_request_ends_with_its_answer()
+    {
+        using TestPeer peer = TestPeer.Connect(static () => new Late());
+        Late session = (Late)peer.Session;
+        peer.Send(Web.Get("/a?b=c", "X-Own: own\r\nAccept: a\r\nAccept: b\r\n"));
+        HttpRequest request = session.Request!;
+        Assert.Equal(("GET", "/a?b=c", "/a", "b=c", "a"), (Encoding.ASCII.GetString(request.Method), Encoding.ASCII.GetString(request.Target), Encoding.ASCII.GetString(request.Path), Encoding.ASCII.GetString(request.Query), Encoding.ASCII.GetString(request.Authority)));
+        Assert.Equal(("own", "a", null), (request["x-own"], Encoding.ASCII.GetString(request[HttpField.Accept]), request["X-None"]));
+        Assert.Equal((4, "Accept", "b"), (request.FieldCount, Encoding.ASCII.GetString(request.NameAt(3)), Encoding.ASCII.GetString(request.ValueAt(3))));
+        Assert.Throws<ArgumentOutOfRangeException>(() => request.NameAt(4).Length);
+        Assert.False(request.HasBody);
+        session.Answer.Text("x");
+        peer.Run();
+        Assert.Throws<InvalidOperationException>(() => request.Path.Length);
+        Assert.Throws<InvalidOperationException>(() => request.Body);
+        Assert.Throws<InvalidOperationException>(() => session.Answer.Text("y"));
+    }
+
+    [Fact]
+    public void A_session_without_an_override_has_nothing()
+    {
+        using TestPeer peer = TestPeer.Connect(static () => new Bare());
+        peer.Send(Web.Get("/"));
+        Assert.Equal(404, Web.One(peer).Status);
+    }
+
+    private sealed class Bare : HttpSession;
+
+    [Theory]
+    [InlineData("http://127.0.0.1:8080", "tcp://127.0.0.1:8080")]
+    [InlineData("http://*", "tcp://*:80")]
+    [InlineData("https://[::1]", "tls://[::1]:443")]
+    [InlineData("https://[::1]:8443/", "tls://[::1]:8443")]
+    [InlineData("unix:/tmp/x", "unix:/tmp/x")]
+    public void Addresses_are_those_of_the_core(string address, string expected) => Assert.Equal(expected, HttpServer.AddressOf(address));
+
+    [Fact]
+    public void Patterns_that_cannot_be_meant_are_refused()
+    {
+        RouteTable table = new();
+        foreach (string pattern in (string[])["", "a", "/{}", "/{*}", "/a{b}", "/{a}b", "/{*a}/b", "/{a}/{a}", "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}"]) Assert.Throws<ArgumentException>(() => table.Add(HttpVerb.Get, pattern, static (_, _) => { }, null));
+        table.Add(HttpVerb.Get, "/a", static (_, _) => { }, null);
+        Assert.Throws<ArgumentException>(() => table.Add(HttpVerb.Get, "/a", static (_, _) => { }, null));
+    }
+
+    [Fact]
+    public void Text_goes_before_names_names_before_the_rest_and_a_dead_end_is_left_again()
+    {
+        using Web web = new();
+        foreach (string pattern in (string[])["/", "/a", "/a/{x}", "/a/b/c", "/a/{x}/d", "/{*rest}", "/a/{x}/{*rest}", "/a/"])
+        {
+            web.Server.Get(pattern, (request, response) => response.Text($"{pattern} {(pattern.Contains("{x}", StringComparison.Ordinal) ? request.Route["x"] : "")} {(pattern.Contains("{*rest}", StringComparison.Ordinal) ? request.Route["rest"] : "")}".TrimEnd()));
+        }
+
+        web.Server.Post("/a/b", static (_, response) => response.Text("post"));
+        TestPeer peer = web.Connect();
+        (string Path, string Expected)[] cases =
+        [
+            ("/", "/"), ("/a", "/a"), ("/a/", "/a/"), ("/a/b", "/a/{x} b"), ("/a/b/c", "/a/b/c"), ("/a/b/d", "/a/{x}/d b"), ("/a/b/e", "/a/{x}/{*rest} b e"),
+            ("/a/b/c/d", "/a/{x}/{*rest} b c/d"), ("/x/y/z", "/{*rest}  x/y/z"), ("/%61", "/a"), ("/a%2Fb", "/{*rest}  a/b"), ("//", "/{*rest}  /"), ("/a?b", "/a"), ("/a/%7Bx%7D", "/a/{x} {x}"),
+        ];
+        foreach ((string path, string expected) in cases)
+        {
+            peer.Send(Web.Get(path));
+            Assert.Equal($"200 {expected}", Assert.Single(Web.Answers(peer)));
+        }
+
+        Assert.Throws<InvalidOperationException>(() => web.Server.Get("/late", static (_, _) => { }));
+    }
+}
