@@ -38,7 +38,7 @@ internal sealed partial class Strand
     private void RunDrained()
     {
         Volatile.Write(ref _drainUntold, 0);
-        // What was sent meanwhile is drained later, and told then.
-        if (!_isEnded && _session.BytesPending == 0) Call(static (s, _) => s.CallDrained());
+        // What was sent meanwhile, above the mark, is drained later, and told then.
+        if (!_isEnded && _session.BytesPending <= _session.DrainMarkBytes) Call(static (s, _) => s.CallDrained());
     }
 }

@@ -147,6 +147,10 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
         // Whatever leaves below the mark is not told again.
         if (left > 0) peer.Read(left);
         rig.Settle();
+        rig.OnLoop(session, () => session.Send("x"u8));
+        Assert.Equal("x", peer.ReadText(1));
+        rig.Until(() => session.BytesPending == 0, "the queue to be empty");
+        rig.Settle();
         Assert.Equal(drains + 1, session.Drains);
         Assert.Throws<ArgumentOutOfRangeException>(() => session.SetMark(-1));
     });
