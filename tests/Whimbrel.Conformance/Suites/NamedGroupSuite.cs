@@ -387,7 +387,17 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
             int taken = 0;
             using ManualResetEventSlim go = new();
             // The loop cannot drain meanwhile: a real one stands in this callback, a virtual one is not run.
-            if (!rig.IsVirtual) Assert.True(session.Loop.Post(() => go.Wait(TimeSpan.FromSeconds(60), TestContext.Current.CancellationToken)));
+            if (!rig.IsVirtual)
+            {
+                bool stands = false;
+                Assert.True(session.Loop.Post(() =>
+                {
+                    Volatile.Write(ref stands, true);
+                    go.Wait(TimeSpan.FromSeconds(60), TestContext.Current.CancellationToken);
+                }));
+                rig.Until(() => Volatile.Read(ref stands), "the loop to stand");
+            }
+
             rig.Elsewhere(() =>
             {
                 Task<BroadcastResult> counts = server.Sessions.BroadcastAsync(Bytes("kept"), cancellationToken: source.Token).AsTask();

@@ -401,12 +401,12 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
         server.Connected();
         Peer drips = rig.Dial(server.EndPoint!);
         server.Connected(1);
-        for (int i = 0; i < 12; i++)
+        // It is cut off after eight; on a busy machine the loop, or the pool, may be late.
+        for (int i = 0; i < 12 || (i < 200 && server.Session(1).IsConnected); i++)
         {
             honest.Write(new byte[20]);
             if (!server.Session(1).IsOver) drips.TryWrite("x"u8);
             rig.Pass(s_limit / 4);
-            if (server.Session(1).Saw("disconnected")) break;
         }
 
         Assert.True(server.Session().IsConnected);
