@@ -25,6 +25,8 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
             Note(session.Send(Filled('b', 1)));
             Note(session.Send(Filled('c', 1)));
         });
+        // A callback on the pool waits until the system was offered what is queued, and TCP may have room again by then.
+        Assert.SkipWhen(rig.IsPool && !rig.IsVirtual && policy == SlowConsumer.Disconnect && results[2] == SendResult.Queued, "The system took more meanwhile.");
         Assert.Equal([SendResult.Queued, SendResult.Queued], results.Take(2));
         Assert.Equal([Limit - 1, Limit], pending.Take(2));
         if (policy == SlowConsumer.Disconnect)
