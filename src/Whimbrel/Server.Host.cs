@@ -260,7 +260,7 @@ public partial class Server
         {
             Exception? thrown = null;
             // A factory that looks at the connection is asked when there is all to see.
-            Session? session = Tls is not null && _owner._factory is null ? new Newcomer() : CallFactory(loop, local, peer.ToEndPoint(), null, out thrown);
+            Session? session = Tls is not null && _owner._factory is null ? new Newcomer() : CallFactory(loop, local, peer, null, out thrown);
             if (session is null)
             {
                 loop.Discard(socket);
@@ -276,16 +276,16 @@ public partial class Server
         }
 
         internal override Session? MakeSession(Newcomer newcomer, TlsInfo tls, out Exception? thrown) =>
-            CallFactory(newcomer.Loop, newcomer.LocalEndPoint, newcomer.RemoteEndPoint, tls, out thrown);
+            CallFactory(newcomer.Loop, newcomer.LocalEndPoint, newcomer.Peer, tls, out thrown);
 
         /// <summary>The user's factory, fenced. Null when it threw, or gave no new session.</summary>
-        private Session? CallFactory(Loop loop, EndPoint? local, EndPoint? remote, TlsInfo? tls, out Exception? thrown)
+        private Session? CallFactory(Loop loop, EndPoint? local, PeerAddress peer, TlsInfo? tls, out Exception? thrown)
         {
             thrown = null;
             loop.EnterWork("The factory of the server", (object?)_owner._factory ?? _owner._contextFactory);
             try
             {
-                Session session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, remote, tls));
+                Session session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint(), tls));
                 if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
                 return session;
             }

@@ -30,7 +30,8 @@ public abstract partial class Session
 
     private void StartReceivedAsync(ReadOnlySpan<byte> data)
     {
-        if ((FindHooks() & SessionHooks.ReceivedAsync) != 0) (_receiving ??= new AsyncReceive(this)).Start(data);
+        if (_receiving is null && (FindHooks() & SessionHooks.ReceivedAsync) != 0) _receiving = new AsyncReceive(this);
+        _receiving?.Start(data);
     }
 
     /// <summary>Inside a callback.</summary>

@@ -907,6 +907,9 @@ public abstract partial class Session : IConnection
 
     internal uint Generation => _generation;
 
+    /// <summary>Its peer, without the object that <see cref="RemoteEndPoint"/> is.</summary>
+    internal PeerAddress Peer => _remote;
+
     /// <summary>What the server or client keeps with the session.</summary>
     internal object? HostState { get; set; }
 
