@@ -522,7 +522,7 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause);
+        Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause, isAbort: false);
         // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
@@ -603,7 +603,7 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        CloseCause first = Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause) ?? reason.Cause;
+        CloseCause first = Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause, isAbort: true) ?? reason.Cause;
         if (first != reason.Cause) reason = new CloseReason(first);
         connection.AbortForeign(reason, _generation);
     }

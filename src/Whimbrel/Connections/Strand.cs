@@ -336,10 +336,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// The session ends the connection in a callback: what it sent goes first, or is discarded by an abort, and no other
     /// callback but the last one comes after it. The first cause wins, though an abort passes a close on its way to the loop.
     /// </summary>
-    internal CloseCause EndHere(CloseCause cause)
+    internal CloseCause EndHere(CloseCause cause, bool isAbort)
     {
-        if (cause is CloseCause.LocalClose or CloseCause.ServerStopped or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.PhaseTimeout) FlushBatch();
-        else DropBatch();
+        if (isAbort) DropBatch();
+        else FlushBatch();
         EndInput();
         if (_firstEnd == CloseCause.None) _firstEnd = cause;
         return _firstEnd;
@@ -687,7 +687,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     private void AbortWith(CloseReason reason)
     {
-        if (EndHere(reason.Cause) is CloseCause first && first != reason.Cause) reason = new CloseReason(first);
+        if (EndHere(reason.Cause, isAbort: true) is CloseCause first && first != reason.Cause) reason = new CloseReason(first);
         _connection.AbortForeign(reason, _generation);
     }
 
