@@ -58,7 +58,7 @@ public partial class Client : IAsyncDisposable
     public ClientOptions Options { get; }
 
     /// <summary>The engine that serves it.</summary>
-    public Engine Engine => Options.Engine ?? Options.Loop?.Engine ?? Engine.Default;
+    public Engine Engine => Options.EngineOrDefault;
 
     /// <summary>Which TLS layer serves it and why; null without TLS, and before the first connect.</summary>
     public string? TlsProvider => _host?.Tls is { } tls ? $"{tls.Provider} ({tls.Reason})" : null;

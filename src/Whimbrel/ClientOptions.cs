@@ -23,7 +23,6 @@ public sealed class ClientOptions : ConnectionOptions
     /// </summary>
     public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
 
-
     /// <summary>The address to connect from, or null for the system's choice.</summary>
     public EndPoint? LocalEndPoint { get; init; }
 
@@ -33,6 +32,8 @@ public sealed class ClientOptions : ConnectionOptions
     /// default): the loops of the engine take turns.
     /// </summary>
     public Loop? Loop { get; init; }
+
+    internal Engine EngineOrDefault => Engine ?? Loop?.Engine ?? Whimbrel.Engine.Default;
 
     /// <summary>Longest time for a dial, over all its addresses and with looking up their names. 1 ms up to an hour; default 15 s.</summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(15);

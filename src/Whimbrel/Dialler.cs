@@ -39,7 +39,7 @@ public sealed class Dialler : IAsyncDisposable
     public ClientOptions Options { get; }
 
     /// <summary>The engine that serves it.</summary>
-    public Engine Engine => Options.Engine ?? Options.Loop?.Engine ?? Engine.Default;
+    public Engine Engine => Options.EngineOrDefault;
 
     /// <summary>Its sessions that dial, are connected or end.</summary>
     public int SessionCount

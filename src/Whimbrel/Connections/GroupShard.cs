@@ -252,19 +252,21 @@ internal sealed class GroupShard
     /// <param name="extra">The session that does not get them, a predicate, or the operation of somebody who waits; or null.</param>
     internal void DrainBroadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, object? extra)
     {
-        BroadcastOperation? operation = extra as BroadcastOperation;
-        BroadcastResult result = Broadcast(data, messages, isByClass, operation?.Except ?? extra as Session, operation?.Predicate ?? extra as Func<Session, bool>);
+        (BroadcastOperation? operation, Session? except, Func<Session, bool>? predicate) = Read(extra);
+        BroadcastResult result = Broadcast(data, messages, isByClass, except, predicate);
         operation?.Count(result);
     }
 
     /// <summary>One of shared bytes; their loan is this loop's.</summary>
     internal void DrainShared(SharedBroadcast broadcast, int offset, int length)
     {
-        BroadcastOperation? operation = broadcast.Extra as BroadcastOperation;
-        Session? except = operation?.Except ?? broadcast.Extra as Session;
-        BroadcastResult result = BroadcastShared(broadcast.Bytes.Loan, offset, length, except, operation?.Predicate ?? broadcast.Extra as Func<Session, bool>);
+        (BroadcastOperation? operation, Session? except, Func<Session, bool>? predicate) = Read(broadcast.Extra);
+        BroadcastResult result = BroadcastShared(broadcast.Bytes.Loan, offset, length, except, predicate);
         operation?.Count(result);
     }
+
+    private static (BroadcastOperation? Operation, Session? Except, Func<Session, bool>? Predicate) Read(object? extra) =>
+        extra is BroadcastOperation operation ? (operation, operation.Except, operation.Predicate) : (null, extra as Session, extra as Func<Session, bool>);
 
     private BroadcastResult Distribute(Run run, int start, int length, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
     {

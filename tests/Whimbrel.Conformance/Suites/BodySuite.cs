@@ -96,42 +96,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     {
         const int Length = 400;
         (RecordingSession session, Peer peer, BodyStream body) = Begin(rig, Length);
-        byte[] data = Pattern(Length);
-        CancellationTokenSource? current = null;
-        bool done = false;
-        Task<byte[]> reader = Start(rig, session, onLoop, ReadThroughCancels);
-        Repeat(rig, () =>
-        {
-            Volatile.Read(ref current)?.Cancel();
-            return Volatile.Read(ref done);
-        });
-        for (int i = 0; i < Length; i++) peer.Write([data[i]]);
-        Assert.Equal(data, Await(rig, reader));
-
-        async ValueTask<byte[]> ReadThroughCancels()
-        {
-            List<byte> got = [];
-            byte[] memory = new byte[3];
-            for (int reads = 0; got.Count < Length; reads++)
-            {
-                CancellationTokenSource source = new();
-                Volatile.Write(ref current, source);
-                try
-                {
-                    // Every second read cannot be cancelled: on a busy machine the others might never get anything.
-                    int count = await body.ReadAsync(memory, reads % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
-                    Assert.True(count > 0);
-                    got.AddRange(memory.AsSpan(0, count));
-                }
-                catch (OperationCanceledException)
-                {
-                    // The point of it: the next read goes on where this one was.
-                }
-            }
-
-            Volatile.Write(ref done, true);
-            return [.. got];
-        }
+        ReadThroughCancels(rig, peer, body, Length, method => Start(rig, session, onLoop, method));
     });
 
     [Fact]

@@ -422,43 +422,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     {
         const int Length = 400;
         (ConnectionStream stream, Peer peer) = Accept(rig);
-        byte[] data = Pattern(Length);
-        CancellationTokenSource? current = null;
-        bool done = false;
-        Task<byte[]> reader = Start(rig, stream, onLoop, ReadThroughCancels);
-        Repeat(rig, () =>
-        {
-            Volatile.Read(ref current)?.Cancel();
-            return Volatile.Read(ref done);
-        });
-        for (int i = 0; i < Length; i++) peer.Write([data[i]]);
-        Assert.Equal(data, Await(rig, reader));
-
-        async ValueTask<byte[]> ReadThroughCancels()
-        {
-            List<byte> got = [];
-            byte[] memory = new byte[3];
-            int reads = 0;
-            while (got.Count < Length)
-            {
-                CancellationTokenSource source = new();
-                Volatile.Write(ref current, source);
-                // Every second read cannot be cancelled: on a busy machine the others might never get anything.
-                CancellationToken token = reads++ % 2 == 0 ? source.Token : CancellationToken.None;
-                try
-                {
-                    int count = await stream.ReadAsync(memory, token).ConfigureAwait(false);
-                    got.AddRange(memory.AsSpan(0, count));
-                }
-                catch (OperationCanceledException)
-                {
-                    // The point of it: the next read goes on where this one was.
-                }
-            }
-
-            Volatile.Write(ref done, true);
-            return [.. got];
-        }
+        ReadThroughCancels(rig, peer, stream, Length, method => Start(rig, stream, onLoop, method));
     });
 
     [Theory, Contract(6)]

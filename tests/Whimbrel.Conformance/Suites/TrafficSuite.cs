@@ -98,6 +98,55 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task!;
     }
 
+    /// <summary>Writes so many bytes one by one, while reads of the other end are cancelled at any moment: none is lost.</summary>
+    /// <param name="rig">Where.</param>
+    /// <param name="peer">Writes them.</param>
+    /// <param name="stream">Where they are read.</param>
+    /// <param name="length">How many.</param>
+    /// <param name="start">Starts the reader on the thread that the test is about.</param>
+    protected static void ReadThroughCancels(Rig rig, Peer peer, Stream stream, int length, Func<Func<ValueTask<byte[]>>, Task<byte[]>> start)
+    {
+        ArgumentNullException.ThrowIfNull(peer);
+        ArgumentNullException.ThrowIfNull(stream);
+        ArgumentNullException.ThrowIfNull(start);
+        byte[] data = Pattern(length);
+        CancellationTokenSource? current = null;
+        bool done = false;
+        Task<byte[]> reader = start(ReadAllAsync);
+        Repeat(rig, () =>
+        {
+            Volatile.Read(ref current)?.Cancel();
+            return Volatile.Read(ref done);
+        });
+        for (int i = 0; i < length; i++) peer.Write([data[i]]);
+        Assert.Equal(data, Await(rig, reader));
+
+        async ValueTask<byte[]> ReadAllAsync()
+        {
+            List<byte> got = [];
+            byte[] memory = new byte[3];
+            for (int reads = 0; got.Count < length; reads++)
+            {
+                CancellationTokenSource source = new();
+                Volatile.Write(ref current, source);
+                try
+                {
+                    // Every second read cannot be cancelled: on a busy machine the others might never get anything.
+                    int count = await stream.ReadAsync(memory, reads % 2 == 0 ? source.Token : CancellationToken.None).ConfigureAwait(false);
+                    Assert.True(count > 0);
+                    got.AddRange(memory.AsSpan(0, count));
+                }
+                catch (OperationCanceledException)
+                {
+                    // The point of it: the next read goes on where this one was.
+                }
+            }
+
+            Volatile.Write(ref done, true);
+            return [.. got];
+        }
+    }
+
     /// <summary>Starts an async method on the session's loop, outside of any callback.</summary>
     protected static Task<T> StartOnLoop<T>(Rig rig, Session session, Func<ValueTask<T>> method)
     {
