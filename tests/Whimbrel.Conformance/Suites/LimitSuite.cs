@@ -23,15 +23,16 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         {
             Note(session.Send(Filled('a', 99)));
             Note(session.Send(Filled('b', 1)));
-            Note(session.Send(Filled('c', 1)));
+            // Before anybody is judged slow the system is offered what is queued, and TCP may have room again by then: so up to the limit once more.
+            do Note(session.Send(Filled('c', 1)));
+            while (policy == SlowConsumer.Disconnect && results[^1] == SendResult.Queued);
         });
-        // A callback on the pool waits until the system was offered what is queued, and TCP may have room again by then.
-        Assert.SkipWhen(rig.IsPool && !rig.IsVirtual && policy == SlowConsumer.Disconnect && results[2] == SendResult.Queued, "The system took more meanwhile.");
         Assert.Equal([SendResult.Queued, SendResult.Queued], results.Take(2));
         Assert.Equal([Limit - 1, Limit], pending.Take(2));
         if (policy == SlowConsumer.Disconnect)
         {
-            Assert.Equal(SendResult.Closed, results[2]);
+            Assert.Equal(SendResult.Closed, results[^1]);
+            Assert.All(pending.SkipLast(1), static bytes => Assert.InRange(bytes, 1, Limit));
             Assert.Equal(CloseCause.SlowConsumer, session.End());
             Assert.Equal(0, session.BytesPending);
             return;

@@ -248,7 +248,6 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
     [Fact, Contract(10)]
     public void A_reset_that_meets_the_receive_of_before_the_pause_is_told_after_resume() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsPool, "There the pause is on its way to the loop, and the reset may be noticed before it.");
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write("x");
@@ -259,8 +258,10 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         {
             // Whatever waits for bytes still waits when the reset comes.
             session.PauseReceiving();
-            peer.Reset();
+            if (!rig.IsPool) peer.Reset();
         });
+        // There the pause is on its way to the loop, and this is behind it.
+        if (rig.IsPool) rig.OnLoop(session.Loop, peer.Reset);
         rig.Settle();
         rig.Settle();
         Assert.Equal("connecting, connected, received 1", session.Life);
