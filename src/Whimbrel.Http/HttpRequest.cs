@@ -129,7 +129,7 @@ public sealed class HttpRequest
             ReadOnlySpan<byte> list = ValueAt(index);
             while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> element))
             {
-                if (HttpBytes.EqualsIgnoreCase(element, protocol)) return true;
+                if (Ascii.EqualsIgnoreCase(element, protocol)) return true;
             }
         }
 
@@ -202,7 +202,7 @@ public sealed class HttpRequest
             ReadOnlySpan<byte> line = rest[..end];
             int colon = line.IndexOf((byte)':');
             value = HttpBytes.Trim(line[(colon + 1)..]);
-            if (HttpBytes.EqualsIgnoreCase(line[..colon], name)) return true;
+            if (Ascii.EqualsIgnoreCase(line[..colon], name)) return true;
             rest = rest[(end + 2)..];
         }
 

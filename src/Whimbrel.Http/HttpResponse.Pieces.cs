@@ -216,7 +216,12 @@ public sealed partial class HttpResponse
             {
                 if (_length > 0) Check(await _session.SendAsync(_buffer.AsMemory(0, _length)).ConfigureAwait(false));
                 _length = 0;
-                if (last > _buffer.Length) Array.Resize(ref _buffer, last);
+                if (last > _buffer.Length)
+                {
+                    ArrayPool<byte>.Shared.Return(_buffer);
+                    _buffer = null; // whatever Rent throws, it is given back once
+                    _buffer = ArrayPool<byte>.Shared.Rent(last);
+                }
             }
 
             "0\r\n"u8.CopyTo(_buffer.AsSpan(_length));

@@ -120,6 +120,4 @@ internal static class HttpBytes
 
         return !element.IsEmpty;
     }
-
-    internal static bool EqualsIgnoreCase(ReadOnlySpan<byte> text, ReadOnlySpan<byte> other) => Ascii.EqualsIgnoreCase(text, other);
 }

@@ -1,3 +1,5 @@
+using System.Text;
+
 namespace Whimbrel.Http.Parsing;
 
 // The fields that say where the message goes, where it ends and what becomes of the connection.
@@ -37,14 +39,14 @@ internal sealed partial class HttpReader
     // Exactly chunked. A list of other codings that ends in it is what we do not have; all else leaves the end of the message open.
     private static HttpRule CheckCoding(ReadOnlySpan<byte> value)
     {
-        if (HttpBytes.EqualsIgnoreCase(value, "chunked"u8)) return HttpRule.None;
+        if (Ascii.EqualsIgnoreCase(value, "chunked"u8)) return HttpRule.None;
         int count = 0;
         bool isChunkedLast = false;
         if (value.IsEmpty || value[0] == ',' || value[^1] == ',') return HttpRule.BadTransferEncoding;
         while (HttpBytes.TryNextElement(ref value, out ReadOnlySpan<byte> coding))
         {
             if (!HttpBytes.IsToken(coding) || isChunkedLast) return HttpRule.BadTransferEncoding;
-            isChunkedLast = HttpBytes.EqualsIgnoreCase(coding, "chunked"u8);
+            isChunkedLast = Ascii.EqualsIgnoreCase(coding, "chunked"u8);
             count++;
         }
 
@@ -55,15 +57,15 @@ internal sealed partial class HttpReader
     {
         while (HttpBytes.TryNextElement(ref value, out ReadOnlySpan<byte> option))
         {
-            if (HttpBytes.EqualsIgnoreCase(option, "keep-alive"u8)) _saysKeepAlive = true;
-            else if (HttpBytes.EqualsIgnoreCase(option, "close"u8)) _saysClose = true;
-            else if (HttpBytes.EqualsIgnoreCase(option, "upgrade"u8)) _saysUpgrade = true;
+            if (Ascii.EqualsIgnoreCase(option, "keep-alive"u8)) _saysKeepAlive = true;
+            else if (Ascii.EqualsIgnoreCase(option, "close"u8)) _saysClose = true;
+            else if (Ascii.EqualsIgnoreCase(option, "upgrade"u8)) _saysUpgrade = true;
         }
     }
 
     private void ReadExpect(ReadOnlySpan<byte> value)
     {
-        if (!HttpBytes.EqualsIgnoreCase(value, "100-continue"u8)) _isUnknownExpectation = true;
+        if (!Ascii.EqualsIgnoreCase(value, "100-continue"u8)) _isUnknownExpectation = true;
         else ExpectsContinue = MinorVersion == 1;
     }
 
@@ -80,7 +82,7 @@ internal sealed partial class HttpReader
             ref readonly HttpFieldPlace place = ref _fields[host];
             Range value = new(place.ValueStart, place.ValueStart + place.ValueLength);
             if (Authority.Equals(default)) Authority = value;
-            else if (!HttpBytes.EqualsIgnoreCase(unread[Authority], unread[value])) return HttpRule.HostDisagrees;
+            else if (!Ascii.EqualsIgnoreCase(unread[Authority], unread[value])) return HttpRule.HostDisagrees;
         }
 
         if (_isUnknownExpectation) return HttpRule.UnknownExpectation;

@@ -1,3 +1,5 @@
+using System.Text;
+
 namespace Whimbrel.Http.Parsing;
 
 // The first line. Offsets are those of the line plus where it began.
@@ -89,8 +91,8 @@ internal sealed partial class HttpReader
 
     private static int SchemeLength(ReadOnlySpan<byte> target)
     {
-        if (target.Length > 7 && HttpBytes.EqualsIgnoreCase(target[..7], "http://"u8)) return 7;
-        return target.Length > 8 && HttpBytes.EqualsIgnoreCase(target[..8], "https://"u8) ? 8 : 0;
+        if (target.Length > 7 && Ascii.EqualsIgnoreCase(target[..7], "http://"u8)) return 7;
+        return target.Length > 8 && Ascii.EqualsIgnoreCase(target[..8], "https://"u8) ? 8 : 0;
     }
 
     private HttpRule ReadPath(ReadOnlySpan<byte> path, int start)

@@ -137,6 +137,26 @@ public sealed partial class HandlerTests
         Assert.True(peer.IsConnected);
     }
 
+    [Fact]
+    public void Trailers_that_are_larger_than_the_buffer_are_sent_and_the_connection_goes_on()
+    {
+        using Web web = new();
+        string value = new('v', 10_000);
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            await response.WriteAsync("x"u8.ToArray(), stop);
+            for (int i = 0; i < 3; i++) response.AddTrailer($"X-{i}", value);
+        });
+        TestPeer peer = web.Connect();
+        for (int i = 0; i < 2; i++)
+        {
+            peer.Send(Web.Get("/"));
+            Assert.EndsWith($"\r\n\r\n0001\r\nx\r\n0\r\nX-0: {value}\r\nX-1: {value}\r\nX-2: {value}\r\n\r\n", peer.ReceiveText(), StringComparison.Ordinal);
+        }
+
+        Assert.True(peer.IsConnected);
+    }
+
     [Theory]
     [InlineData(0)]
     [InlineData(1)]
