@@ -1,3 +1,4 @@
+using System.Text;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -59,6 +60,9 @@ public sealed class HttpOptions
     /// <summary>What is left of a body that nobody read is read away up to here, so that the connection can be used again; else it is closed. 0 up to 1 GiB; default 256 KiB.</summary>
     public int SkipLimitBytes { get; init; } = 256 * 1024;
 
+    /// <summary>The hosts that are served, without port: a request for another is refused with 421. A web page elsewhere cannot reach a server of a private network under a name of its own then. Empty, the default: all are served.</summary>
+    public IReadOnlyList<string> Hosts { get; init; } = [];
+
     /// <summary>Let handlers have TRACE. Off by default: refused with 405.</summary>
     public bool AllowTrace { get; init; }
 
@@ -66,6 +70,21 @@ public sealed class HttpOptions
     public bool SendDate { get; init; } = true;
 
     internal HttpTally Tally { get; } = new();
+
+    /// <summary>Whether a host is served.</summary>
+    /// <param name="authority">Checked by the reader, with or without a port.</param>
+    internal bool Serves(ReadOnlySpan<byte> authority)
+    {
+        if (Hosts.Count == 0) return true;
+        int port = authority.LastIndexOf((byte)':');
+        if (port > authority.LastIndexOf((byte)']')) authority = authority[..port];
+        foreach (string host in Hosts)
+        {
+            if (Ascii.EqualsIgnoreCase(authority, host)) return true;
+        }
+
+        return false;
+    }
 
     internal HttpReaderLimits ReaderLimits => new(RequestLineLimitBytes, HeadLimitBytes, FieldLimit, long.MaxValue);
 
@@ -92,6 +111,12 @@ public sealed class HttpOptions
         Within(mistakes, nameof(RateGrace), RateGrace);
         Within(mistakes, nameof(SendTimeout), SendTimeout);
         Within(mistakes, nameof(ConnectionLifetime), ConnectionLifetime);
+        foreach (string host in Hosts)
+        {
+            bool hasPort = host.AsSpan().LastIndexOf(':') > host.AsSpan().LastIndexOf(']');
+            if (hasPort || !HttpBytes.IsAuthority(Encoding.UTF8.GetBytes(host))) mistakes.Add($"{nameof(Hosts)} has \"{host}\": a host is a name or an address, without port.");
+        }
+
         if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpOptions)}: {string.Join(' ', mistakes)}");
         _isChecked = true;
     }

@@ -248,7 +248,8 @@ public sealed partial class HttpResponse
 
     private bool Decide()
     {
-        bool isPersistent = _isPersistent && !_wantsClose && _session.CanGoOn();
+        bool canGoOn = _session.BeginAnswer();
+        bool isPersistent = _isPersistent && !_wantsClose && canGoOn;
         Closes = !isPersistent;
         return isPersistent;
     }

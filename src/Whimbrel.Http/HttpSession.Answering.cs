@@ -8,7 +8,6 @@ public partial class HttpSession
 {
     private ValueTaskAwaiter _finishing;
     private Action? _finished;
-    private bool _sentContinue;
     private bool _isHandlerRunning;
     private bool _isDoneHere;
     private int _requestThread;
@@ -203,13 +202,22 @@ public partial class HttpSession
 
     // ------------------------------------------------------------------ for the answer
 
-    /// <summary>Whether the connection can serve another request behind this one. Any thread.</summary>
-    internal bool CanGoOn()
+    /// <summary>An answer is about to be sent: from now on nobody is told to go on. Any thread.</summary>
+    private void WithholdContinue()
     {
+        if (_head is not { Reader.ExpectsContinue: true } || Interlocked.CompareExchange(ref _continuing, Withheld, Unsaid) != Saying) return;
+        SpinWait wait = default;
+        while (Volatile.Read(ref _continuing) == Saying) wait.SpinOnce();
+    }
+
+    /// <summary>The answer begins now: whether the connection can serve another request behind it. Any thread.</summary>
+    internal bool BeginAnswer()
+    {
+        WithholdContinue();
         if (_isLast || _hasEnded) return false;
         if (_body.IsDone) return true;
         // Who was not told to send its body may send it or not: nobody knows what comes next.
-        if (_head is { Reader.ExpectsContinue: true } && !_sentContinue) return false;
+        if (_head is { Reader.ExpectsContinue: true } && Volatile.Read(ref _continuing) != Said) return false;
         return _body.Left <= _options.SkipLimitBytes;
     }
 

@@ -7,8 +7,15 @@ public partial class HttpSession
 {
     private const int LargeBytes = 64 * 1024; // less is in the system's hands before anybody looks
 
+    // The word to go on (100): said at most once, and never behind the answer, which may come from any thread.
+    private const int Unsaid = 0;
+    private const int Saying = 1;
+    private const int Said = 2;
+    private const int Withheld = 3;
+
     private RouteTable.Found _found;
     private long _skipped;
+    private int _continuing;
 
     /// <summary>Reads requests; what belongs to later ones stays unread. Not for overriding: a protocol of your own takes the connection over (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
     /// <param name="unread">What is unread.</param>
@@ -68,10 +75,10 @@ public partial class HttpSession
 
         head.Keep(rest[..head.Reader.HeadLength]);
         taken += head.Reader.HeadLength;
-        return Begin(head);
+        return Begin(head, hasMore: rest.Length > head.Reader.HeadLength);
     }
 
-    private bool Begin(HttpHead head)
+    private bool Begin(HttpHead head, bool hasMore)
     {
         HttpReader reader = head.Reader;
         Count(HttpCount.Requests);
@@ -86,10 +93,11 @@ public partial class HttpSession
         }
 
         response.Begin(reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
-        _sentContinue = false;
+        _continuing = Unsaid;
         _bodySinceMs = Loop.TimeMs;
         _bodyWaitedMs = 0;
         if (reader.Verb is HttpVerb.Connect or HttpVerb.Trace && !IsAllowed(reader.Verb)) return Refuse(reader.Verb == HttpVerb.Trace ? 405 : 501, "This method is not served here");
+        if (!_options.Serves(request.Authority)) return Refuse(421, "This host is not served here");
         if (_routes is not null) _found = _routes.Find(reader.Verb, request);
         HttpBodyMode mode = HttpBodyMode.Skip;
         if (reader.Framing != HttpFraming.None && !TryAskMode(request, out mode)) return false;
@@ -99,7 +107,7 @@ public partial class HttpSession
         if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge);
         request.BeginBody(mode);
         if (mode != HttpBodyMode.Buffer) return Dispatch();
-        SendContinue();
+        SayContinue(hasMore);
         _phase = Phase.Body;
         return true;
     }
@@ -242,11 +250,19 @@ public partial class HttpSession
         ResumeReceiving();
     }
 
-    private void SendContinue()
+    /// <summary>The body is wanted. Who waits for that word is told, once, and not behind its answer; who has not waited for it is not.</summary>
+    private void SayContinue(bool hasBegun)
     {
-        if (_sentContinue || _head is not { Reader.ExpectsContinue: true } || _response!.HasBegun) return;
-        _sentContinue = true;
-        Send("HTTP/1.1 100 Continue\r\n\r\n"u8);
+        if (_head is not { Reader.ExpectsContinue: true }) return;
+        if (Interlocked.CompareExchange(ref _continuing, Saying, Unsaid) != Unsaid) return;
+        if (!hasBegun)
+        {
+            Send("HTTP/1.1 100 Continue\r\n\r\n"u8);
+            // On the pool it would leave when this callback returns, and an answer of another thread before it.
+            if (!Loop.IsCurrent) Flush();
+        }
+
+        Volatile.Write(ref _continuing, Said);
     }
 
     // ------------------------------------------------------------------ a stream that is read
@@ -257,7 +273,7 @@ public partial class HttpSession
     private void OfferBody()
     {
         if (_phase != Phase.Answer || _request!.Stream is not { } stream) return;
-        SendContinue();
+        SayContinue(UnreadCount > 0);
         if (UnreadCount > 0 || _isPaused) Reoffer();
         else if (GiveBody(stream, default, out _)) stream.Complete();
     }

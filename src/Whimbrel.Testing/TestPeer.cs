@@ -19,6 +19,7 @@ public sealed class TestPeer : IDisposable
     private readonly List<byte> _received = [];
     private readonly Queue<byte> _outgoing = new();
     private MemoryPeer? _wire;
+    private int _mayRead;
     private bool _ownsNetwork;
     private Session? _session;
     private Connection? _connection;
@@ -177,7 +178,7 @@ public sealed class TestPeer : IDisposable
     /// <summary>The session gets every byte by itself: whatever it does with a whole message it must do with a split one. Default false.</summary>
     public bool SplitEveryByte { get; set; }
 
-    /// <summary>Whether this peer reads. When it does not, the wire fills (64 KiB), then the session's send queue, up to its limit. Default true.</summary>
+    /// <summary>Whether this peer reads. When it does not, the wire fills (64 KiB), then the session's send queue, up to its limit. Default true. See <see cref="ReadAtMost"/>.</summary>
     public bool IsReading { get; set; } = true;
 
     // ------------------------------------------------------------------ talking
@@ -192,6 +193,16 @@ public sealed class TestPeer : IDisposable
         if (_isClosed || _reason is not null) throw new IOException($"The connection has ended{(_reason is { } reason ? $" ({reason.Cause})" : "")}.");
         foreach (byte b in data) _outgoing.Enqueue(b);
         Network.Run();
+    }
+
+    /// <summary>Reads so many bytes at most though <see cref="IsReading"/> is false: a slow peer, a step at a time.</summary>
+    /// <param name="count">How many; fewer when fewer have come.</param>
+    public void ReadAtMost(int count)
+    {
+        ArgumentOutOfRangeException.ThrowIfNegative(count);
+        _mayRead = count;
+        Network.Run();
+        _mayRead = 0;
     }
 
     /// <summary>Sends text as UTF-8, and lets the session answer.</summary>
@@ -324,9 +335,11 @@ public sealed class TestPeer : IDisposable
 
     private bool Read(MemoryPeer wire)
     {
-        if (!IsReading || _hasFinished) return false;
-        int count = wire.Read(_piece);
+        int most = IsReading ? _piece.Length : Math.Min(_mayRead, _piece.Length);
+        if (most == 0 || _hasFinished) return false;
+        int count = wire.Read(_piece.AsSpan(0, most));
         if (count < 0) return false;
+        if (!IsReading) _mayRead -= count;
         if (count > 0) _received.AddRange(_piece.AsSpan(0, count));
         else _hasFinished = true;
         return true;

@@ -84,6 +84,9 @@ internal enum HttpRule
     /// <summary>Transfer-Encoding beside Content-Length.</summary>
     TwoFramings,
 
+    /// <summary>A method that has a body, in HTTP/1.0, without a length: who reads on until the end of the connection sees a body.</summary>
+    MissingLength,
+
     /// <summary>No Host in HTTP/1.1.</summary>
     MissingHost,
 

@@ -6,6 +6,7 @@ internal static class HttpRules
     /// <summary>The status for a request.</summary>
     internal static int StatusOf(HttpRule rule) => rule switch
     {
+        HttpRule.MissingLength => 411,
         HttpRule.LineTooLong => 414,
         HttpRule.HeadTooLarge => 431,
         HttpRule.TooManyFields => 431,
@@ -45,6 +46,7 @@ internal static class HttpRules
         HttpRule.UnsupportedTransferEncoding => "The only transfer coding known here is chunked",
         HttpRule.TransferEncodingIn10 => "HTTP/1.0 has no Transfer-Encoding",
         HttpRule.TwoFramings => "Transfer-Encoding and Content-Length cannot both say where the message ends",
+        HttpRule.MissingLength => "Content-Length is missing: without it HTTP/1.0 has no end of a body",
         HttpRule.MissingHost => "Host is missing",
         HttpRule.BadHost => "Host is no host with or without a port",
         HttpRule.HostDisagrees => "Host is another than the target says",

@@ -11,7 +11,7 @@ public sealed class ModelTests
 {
     private static readonly HttpReaderLimits _limits = new(60, 200, 6, 300);
 
-    private static readonly string[] _lines = ["GET / HTTP/1.1", "POST /a/b?c=d HTTP/1.1", "PUT /%41%20 HTTP/1.1", "GET http://h:80/x HTTP/1.1", "OPTIONS * HTTP/1.1", "CONNECT h:80 HTTP/1.1", "GET / HTTP/1.0", "X-Y /z HTTP/1.1", "HEAD https://h?q HTTP/1.1"];
+    private static readonly string[] _lines = ["GET / HTTP/1.1", "POST /a/b?c=d HTTP/1.1", "PUT /%41%20 HTTP/1.1", "GET http://h:80/x HTTP/1.1", "OPTIONS * HTTP/1.1", "CONNECT h:80 HTTP/1.1", "GET / HTTP/1.0", "X-Y /z HTTP/1.1", "HEAD https://h?q HTTP/1.1", "POST / HTTP/1.0", "PATCH /a HTTP/1.0"];
     private static readonly string[] _fields = ["Host: h:80", "Host: h", "host: [::1]:8", "Content-Length: 3", "content-length: 0", "Content-Length: 12", "Transfer-Encoding: chunked", "Accept: */*", "X:", "Y: a b\tc", "Connection: close", "Expect: 100-continue", "Content-Type: a/b", "Z:   \xE4  ", "TE: trailers"];
     private static readonly string[] _chunks = ["3\r\nabc\r\n", "1;a=b\r\nx\r\n", "0a\r\n0123456789\r\n", "2;c=\"d \\\" e\"\r\n\r\n\r\n", "1;q\r\n0\r\n"];
     private static readonly string[] _strange = ["\r", "\n", "\r\n", " ", "\t", "\0", ":", ";", ",", "%", "#", "\x7F", "\xFF", "0", "f", "\"", "=", "/", "HTTP/1.1", "Host: h\r\n", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n", "%00", "\r\n\r\n", "99999999999999999999", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"];

@@ -57,6 +57,7 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
 
         List<string> hosts = Values(fields, "host"), lengths = Values(fields, "content-length"), codings = Values(fields, "transfer-encoding");
         Must(isOld || hosts.Count == 1);
+        Must(!isOld || lengths.Count > 0 || method is not ("POST" or "PUT" or "PATCH"));
         Must(host is null || hosts.Count == 0 || string.Equals(host, hosts[0], StringComparison.OrdinalIgnoreCase));
         Must(codings.Count == 0 || (lengths.Count == 0 && !isOld));
         Must(Values(fields, "expect").All(e => e.Equals("100-continue", StringComparison.OrdinalIgnoreCase)));

@@ -198,6 +198,56 @@ public sealed class EngineTests
     }
 
     [Theory, MemberData(nameof(Kinds))]
+    public async Task A_client_that_sends_on_after_an_answer_that_closes_reads_it_and_is_not_reset(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        await using Site site = new(kind, isTls, scheduling);
+        site.Server.Get("/", static (_, response) => response.Bytes(new byte[100_000]));
+        await site.StartAsync();
+        await using Stream stream = await site.DialAsync();
+        await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/", "Connection: close\r\n")));
+        byte[] first = new byte[1];
+        await stream.ReadExactlyAsync(first).AsTask().WaitAsync(_patience);
+        // The server has closed, or is about to: what comes now is for nobody.
+        for (int i = 0; i < 30; i++) await stream.WriteAsync(new byte[1000]);
+        using MemoryStream answer = new();
+        answer.Write(first);
+        await stream.CopyToAsync(answer).WaitAsync(_patience);
+        Assert.Equal(100_000, Assert.Single(Web.Read(answer.ToArray(), true)).Body.Length);
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task The_word_to_go_on_is_never_sent_behind_the_answer(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        await using Site site = new(kind, isTls, scheduling);
+        site.Server.Post("/kept", static (request, response) =>
+        {
+            // Another thread answers, while the callback that took the body still runs.
+            Thread other = new(() => response.Text("kept"));
+            other.Start();
+            other.Join();
+        });
+        site.Server.Post("/read", static async (request, response, stop) =>
+        {
+            ValueTask<int> reading = request.Body.ReadAsync(new byte[100], stop);
+            await Task.Run(() => response.Text("read"), stop);
+            await reading;
+        });
+        await site.StartAsync();
+        for (int i = 0; i < 20; i++)
+        {
+            foreach (string path in (string[])["kept", "read"])
+            {
+                await using Stream stream = await site.DialAsync();
+                await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Post($"/{path}", "body", "Expect: 100-continue\r\nConnection: close\r\n")));
+                using MemoryStream answers = new();
+                await stream.CopyToAsync(answers).WaitAsync(_patience);
+                List<Answer> read = Web.Read(answers.ToArray(), true);
+                Assert.True(read is [.., { Status: 200 }] && read[^1].Body == path, string.Join(", ", read.Select(static a => a.Status)));
+            }
+        }
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
     public async Task A_stop_lets_answers_end_and_closes_who_waits(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         // One loop tells all its sessions before it closes the first; on the pool each hears of it in its own time.

@@ -201,6 +201,7 @@ public sealed class LimitTests
         }
 
         Assert.False(peer.IsConnected);
+        Assert.Equal(1, web.Counters.RequestLimits);
     }
 
     [Fact]
@@ -269,9 +270,34 @@ public sealed class LimitTests
     }
 
     [Fact]
+    public void A_peer_that_takes_its_answer_below_the_least_rate_is_reset_and_one_at_the_rate_is_not()
+    {
+        using Web web = new(new HttpOptions { MinBytesPerSecond = 1000, RateGrace = TimeSpan.FromSeconds(5), SendTimeout = TimeSpan.FromSeconds(30) });
+        web.Server.Get("/", static (_, response) => response.Bytes(new byte[1_000_000]));
+        TestPeer good = web.Connect(), slow = web.Connect();
+        good.IsReading = slow.IsReading = false;
+        good.Send(Web.Get("/"));
+        slow.Send(Web.Get("/"));
+        int lasted = 0;
+        for (int second = 1; second <= 200; second++)
+        {
+            web.Network.Advance(TimeSpan.FromSeconds(1));
+            good.ReadAtMost(1000);
+            slow.ReadAtMost(950);
+            if (slow.IsConnected) lasted = second;
+        }
+
+        // It lacks 50 bytes for each second, and the grace has 5,000 of them.
+        Assert.InRange(lasted, 95, 105);
+        Assert.True(slow.IsReset);
+        Assert.True(good.IsConnected);
+        Assert.Equal(1, web.Counters.SendTimeouts);
+    }
+
+    [Fact]
     public void Options_are_checked_all_at_once()
     {
-        ArgumentException e = Assert.Throws<ArgumentException>(static () => new HttpServer("http://127.0.0.1:0", new HttpOptions { HeadLimitBytes = 1, FieldLimit = 0, HeadTimeout = TimeSpan.Zero, SendTimeout = TimeSpan.FromDays(8) }));
-        foreach (string name in (string[])["HeadLimitBytes", "FieldLimit", "HeadTimeout", "SendTimeout"]) Assert.Contains(name, e.Message, StringComparison.Ordinal);
+        ArgumentException e = Assert.Throws<ArgumentException>(static () => new HttpServer("http://127.0.0.1:0", new HttpOptions { HeadLimitBytes = 1, FieldLimit = 0, HeadTimeout = TimeSpan.Zero, SendTimeout = TimeSpan.FromDays(8), Hosts = ["a:80"] }));
+        foreach (string name in (string[])["HeadLimitBytes", "FieldLimit", "HeadTimeout", "SendTimeout", "\"a:80\""]) Assert.Contains(name, e.Message, StringComparison.Ordinal);
     }
 }

@@ -141,6 +141,47 @@ public sealed class RequestTests
         Assert.Equal(1, web.Counters.Refused);
     }
 
+    [Theory]
+    [InlineData(400, "GET / HTTP/1.1\r\n\r\n")]
+    [InlineData(411, "POST /echo HTTP/1.0\r\nHost: a\r\n\r\nbody")]
+    [InlineData(413, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n")]
+    [InlineData(414, "GET /01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890 HTTP/1.1\r\nHost: a\r\n\r\n")]
+    [InlineData(417, "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\nContent-Length: 1\r\n\r\nx")]
+    [InlineData(421, "GET /hello/x HTTP/1.1\r\nHost: other\r\n\r\n")]
+    [InlineData(421, "GET http://other/hello/x HTTP/1.1\r\nHost: other\r\n\r\n")]
+    [InlineData(421, "GET /hello/x HTTP/1.0\r\n\r\n")]
+    [InlineData(431, "GET / HTTP/1.1\r\nHost: a\r\nA:\r\nB:\r\nC:\r\nD:\r\nE:\r\n\r\n")]
+    [InlineData(501, "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n")]
+    [InlineData(505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
+    public void What_cannot_be_served_is_answered_with_the_status_that_says_why_and_the_connection_ends(int status, string request)
+    {
+        using Web web = Echoing(new HttpOptions { Hosts = ["a", "[::1]"], RequestLineLimitBytes = 100, FieldLimit = 5 });
+        TestPeer peer = web.Connect();
+        peer.Send(request + Web.Get("/hello/evil"));
+        Answer answer = Web.One(peer);
+        Assert.Equal((status, "close"), (answer.Status, answer["Connection"]));
+        Assert.False(peer.IsConnected);
+        Assert.Equal(1, web.Counters.Refused + web.Counters.TooLarge);
+    }
+
+    [Fact]
+    public void Hosts_are_served_with_any_port_and_in_any_case()
+    {
+        using Web web = Echoing(new HttpOptions { Hosts = ["Example.org", "[::1]"] });
+        TestPeer peer = web.Connect();
+        foreach (string host in (string[])["example.org", "EXAMPLE.ORG:8080", "[::1]", "[::1]:80"]) peer.Send($"GET /hello/x HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        Assert.Equal([200, 200, 200, 200], Web.Read(peer).Select(a => a.Status));
+    }
+
+    [Fact]
+    public void A_message_does_not_end_at_an_empty_line_of_its_body()
+    {
+        using Web web = Echoing();
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Post("/echo", "a\r\n\r\nGET /evil HTTP/1.1\r\n\r\n") + Web.Get("/hello/x"));
+        Assert.Equal(["200 a\r\n\r\nGET /evil HTTP/1.1\r\n\r\n", "200 Hello x"], Web.Answers(peer));
+    }
+
     // ------------------------------------------------------------------ methods
 
     [Fact]
