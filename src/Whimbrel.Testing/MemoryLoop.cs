@@ -83,7 +83,7 @@ internal sealed unsafe partial class MemoryLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override bool Wait(long timeoutMs)
+    private protected override int Wait(long timeoutMs)
     {
         CheckThread();
         TrySleep();
@@ -95,15 +95,15 @@ internal sealed unsafe partial class MemoryLoop : Loop
         }
 
         _engine.Random.Shuffle(CollectionsMarshal.AsSpan(_order));
-        bool delivered = false;
+        int delivered = 0;
         for (int i = 0; i < _order.Count; i++)
         {
             int slot = _order[i];
-            bool isLast = i == _order.Count - 1 && !delivered;
+            bool isLast = i == _order.Count - 1 && delivered == 0;
             // One at least, or a run of bad luck would look like a stall.
             if (!isLast && Chance(Faults.Delay)) continue;
             if (!IsReady(slot)) continue;
-            delivered = true;
+            delivered++;
             Resident? resident = ResidentAt(slot);
             try
             {

@@ -13,11 +13,11 @@ internal static class DatagramRun
     {
         await using NoticePrinter notices = new();
         using StopSignals stop = new();
-        using MeasurementSignals signals = new();
         Engine? engine = null;
         try
         {
             engine = new Engine(new EngineOptions { Kind = settings.Engine, Loops = loops, BlockedLoopMs = NoticePrinter.BlockedLoopMs, OnNotice = notices.Add });
+            using MeasurementSignals signals = new(engine);
             int code = await body(engine, stop, notices.Tell);
             return await EndAsync(engine) ? code : ExitCode.Failed;
         }

@@ -1,18 +1,21 @@
+using System.Globalization;
 using System.Runtime;
 using System.Runtime.InteropServices;
 
 namespace Whimbrel.Tool;
 
-/// <summary>Answers that a benchmark asks for by signal: SIGUSR1 what was allocated, SIGUSR2 a collection. Where signals have other numbers than on Linux, none.</summary>
+/// <summary>Answers that a benchmark asks for by signal: SIGUSR1 what was allocated and how often the loops turned, SIGUSR2 a collection. Where signals have other numbers than on Linux, none.</summary>
 internal sealed class MeasurementSignals : IDisposable
 {
     private const PosixSignal Usr1 = (PosixSignal)10;
     private const PosixSignal Usr2 = (PosixSignal)12;
 
     private readonly PosixSignalRegistration[] _registrations;
+    private readonly Engine _engine;
 
-    internal MeasurementSignals()
+    internal MeasurementSignals(Engine engine)
     {
+        _engine = engine;
         // The raw numbers mean these signals on Linux only, and only Linux has this file.
         _registrations = File.Exists("/proc/self/status")
             ? [PosixSignalRegistration.Create(Usr1, Allocated), PosixSignalRegistration.Create(Usr2, Collect)]
@@ -24,10 +27,13 @@ internal sealed class MeasurementSignals : IDisposable
         foreach (PosixSignalRegistration registration in _registrations) registration.Dispose();
     }
 
-    private static void Allocated(PosixSignalContext context)
+    private void Allocated(PosixSignalContext context)
     {
         context.Cancel = true;
-        Console.Out.WriteLine($"allocated {GC.GetTotalAllocatedBytes(precise: true)}");
+        EngineCounters counters = _engine.ReadCounters();
+        Console.Out.WriteLine(string.Create(
+            CultureInfo.InvariantCulture,
+            $"allocated {GC.GetTotalAllocatedBytes(precise: true)} turns {counters.Turns} empty {counters.EmptyTurns} completions {counters.Completions}"));
     }
 
     private static void Collect(PosixSignalContext context)

@@ -45,7 +45,7 @@ internal static class ServeCommand
     {
         Server server = service.Server;
         long start = Stopwatch.GetTimestamp();
-        using MeasurementSignals signals = new();
+        using MeasurementSignals signals = new(server.Engine);
         using CancellationTokenSource ending = new();
         service.Producer?.Start(server);
         Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount}{(server.TlsProvider is { } layer ? $", TLS {layer.Split(' ')[0].ToLowerInvariant()}" : "")})");

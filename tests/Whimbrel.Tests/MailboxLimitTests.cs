@@ -60,7 +60,7 @@ public sealed class MailboxLimitTests : IDisposable
             Assert.Equal(SendResult.Full, _sessions[2].Send("x"u8));
         }
 
-        Assert.Equal(new EngineCounters(Limit, 200, 0), _engine.ReadCounters());
+        Assert.Equal(new EngineCounters(Limit, 200, 0, 0, 0, 0), _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
         Notice notice = Assert.Single(_notices);
         Assert.Equal((NoticeKind.MailboxFull, "mailbox-full.md"), (notice.Kind, notice.Page));
         Assert.Contains("16 KiB", notice.Message, StringComparison.Ordinal);
@@ -145,7 +145,7 @@ public sealed class MailboxLimitTests : IDisposable
         byte[] memory = [1, 2, 3];
         Task<SendResult> waiting = _sessions[1].SendAsync(memory).AsTask();
         Assert.False(waiting.IsCompleted);
-        Assert.Equal(new EngineCounters(Limit, 0, 0), _engine.ReadCounters());
+        Assert.Equal(new EngineCounters(Limit, 0, 0, 0, 0, 0), _engine.ReadCounters() with { Turns = 0, EmptyTurns = 0, Completions = 0 });
         memory[0] = 9; // nobody has looked at it yet
         _engine.RunUntilIdle();
         Assert.True(waiting.IsCompleted);

@@ -63,13 +63,13 @@ public sealed class MailboxTests
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, half.AsSpan(1), [1]));
         Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, [1], default));
         Assert.Equal(SendResult.Full, mailbox.PostOwned(connection, Nobody, default, new Noted(static () => Assert.Fail("it stays the caller's")), 0, 0));
-        Assert.Equal(new EngineCounters(NarrowBytes, 2, 0), _narrow.ReadCounters());
+        Assert.Equal(new EngineCounters(NarrowBytes, 2, 0, 0, 0, 0), _narrow.ReadCounters());
         // Another loop has no more room; control and items without bytes have no limit.
         Assert.Equal(SendResult.Full, _narrow.GetLoop(1).Mailbox.PostSend(new Connection(_narrow.GetLoop(1)), Nobody, [1], default));
         Assert.True(mailbox.PostControl(static (_, _, _, _) => { }));
         Assert.True(mailbox.PostItem(DataKind.Close, connection, Nobody));
         mailbox.Drain();
-        Assert.Equal(new EngineCounters(0, 3, 0), _narrow.ReadCounters());
+        Assert.Equal(new EngineCounters(0, 3, 0, 0, 0, 0), _narrow.ReadCounters());
         Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, [1], default));
     }
 

@@ -15,6 +15,7 @@ public sealed class BenchTests
     [InlineData("whimbrel-portable")]
     [InlineData("asio")]
     [InlineData("c-udp")]
+    [InlineData("c-udp-join")]
     [InlineData("c-udp-gso")]
     [InlineData("socket-udp")]
     [InlineData("whimbrel-udp-epoll")]
@@ -112,6 +113,36 @@ public sealed class BenchTests
     }
 
     [Fact]
+    public async Task A_round_tells_what_the_loops_did()
+    {
+        using TemporaryFolder folder = new();
+        (int exitCode, string output) = await BenchAsync("pingpong-1", "--smoke", "--peers", "whimbrel-epoll", "--cpus", "free", "--no-build", "--json", folder["rounds.json"]);
+        Assert.True(exitCode == 0, output);
+        using JsonDocument rounds = JsonDocument.Parse(File.ReadAllText(folder["rounds.json"]));
+        JsonElement round = rounds.RootElement.GetProperty("scenarios").GetProperty("pingpong-1").GetProperty("runs").GetProperty("whimbrel-epoll")[0];
+        // One connection, one message in flight: a turn for each, and nearly nothing beside them.
+        Assert.InRange(round.GetProperty("turns_per_second").GetDouble(), 10, 10e6);
+        Assert.InRange(round.GetProperty("completions_per_turn").GetDouble(), 0.5, 1.1);
+        Assert.InRange(round.GetProperty("empty_turns").GetDouble(), 0, 0.5);
+    }
+
+    [Fact]
+    public async Task A_round_that_the_median_hides_is_named_with_what_the_loops_did()
+    {
+        string output = await InHarnessAsync("""
+            def of(rate, **loops):
+                return {"per_second": rate, "server_cpus": 0.9, "disturbed": 0, **loops}
+            good = of(60e6, turns_per_second=3e4, empty_turns=0, completions_per_turn=1)
+            print(*run.odd_rounds({"ours": [good, good, of(29.6e3, turns_per_second=2e6, empty_turns=0.99, completions_per_turn=0.01)], "c": [of(60e6), of(74e6), of(44e6)], "two": [of(1), of(9)]}), sep="\n")
+            """);
+        Assert.Equal("""
+            ODD ours, number 3: 29.6 k/s where the median is 60 M/s; server cpus 0.90, others 0%, 2 M turns/s of which 99% empty, 0.01 completions a turn
+            ODD c, number 3: 44 M/s where the median is 60 M/s; server cpus 0.90, others 0%
+
+            """, output);
+    }
+
+    [Fact]
     public async Task Stored_figures_are_a_line_per_peer_of_a_commit_and_newer_ones_take_their_place()
     {
         OtherProgram.Needs("git");
@@ -165,12 +196,16 @@ public sealed class BenchTests
             return $"{Path.GetFileNameWithoutExtension(f)}: {string.Join(' ', summary.RootElement.GetProperty("rows").EnumerateArray().Select(static r => $"{r.GetProperty("scenario")}/{r.GetProperty("peer")}"))}";
         })];
 
-        async Task DropAsync()
-        {
-            const string program = "import pathlib, sys, types; run = types.ModuleType('run'); run.__file__ = sys.argv[1]; exec(open(sys.argv[1]).read(), run.__dict__); run.drop_superseded(pathlib.Path(sys.argv[2]))";
-            (int exitCode, string output) = await OtherProgram.RunAsync("python3", "-c", program, Path.Combine(Root, "bench", "run"), folder.Path);
-            Assert.True(exitCode == 0, output);
-        }
+        Task DropAsync() => InHarnessAsync("run.drop_superseded(pathlib.Path(sys.argv[2]))", folder.Path);
+    }
+
+    /// <summary>Python that finds the harness as the module <c>run</c>, and what it prints.</summary>
+    private static async Task<string> InHarnessAsync(string program, params string[] arguments)
+    {
+        const string load = "import pathlib, sys, types\nrun = types.ModuleType('run')\nrun.__file__ = sys.argv[1]\nexec(open(sys.argv[1]).read(), run.__dict__)\n";
+        (int exitCode, string output) = await OtherProgram.RunAsync("python3", ["-c", load + program, Path.Combine(Root, "bench", "run"), .. arguments]);
+        Assert.True(exitCode == 0, output);
+        return output;
     }
 
     // A repository that holds what runs one peer in C, as last built.

@@ -1,6 +1,7 @@
 // udp_echo.c - the datagram echo server every other one is measured against: one thread, level-triggered epoll, recvmmsg of
 // up to 64 datagrams and sendmmsg of the same out of the same memory. With --gso the kernel joins datagrams of one peer on
-// receive (UDP_GRO) and cuts them again on send (UDP_SEGMENT): one pass through the stack for up to 64 of them.
+// receive (UDP_GRO) and cuts them again on send (UDP_SEGMENT): one pass through the stack for up to 64 of them. With --join
+// only the answers are joined: neighbours of a batch that go to one peer and are of one size leave as one message of UDP_SEGMENT.
 //
 // What the socket does not take at once is waited for with poll: a client has a window, so that cannot last.
 // Compiled with -DFAULTS it does one thing wrong on purpose, for `bench/run --self-test`.
@@ -14,6 +15,7 @@
 #define PLAIN_SIZE 2048                 // holds a datagram of an Ethernet; a larger one would be cut, so nothing larger is sent
 #define JOINED_SIZE 65536
 #define JOINED_BATCH 16
+#define JOINED_MOST 65507               // what one message to IPv4 holds
 
 static struct mmsghdr messages[BATCH];
 static struct iovec vectors[BATCH];
@@ -64,6 +66,22 @@ static unsigned break_batch(int fd, unsigned count)
 }
 #endif
 
+// Datagrams `first` to `first + n - 1` of the batch as one message: their memory piece by piece, cut again by the kernel.
+static unsigned join(struct mmsghdr *to, unsigned first, unsigned count)
+{
+    const struct sockaddr_in *peer = &peers[first];
+    size_t size = vectors[first].iov_len, total = size;
+    unsigned n = 1;
+    // All of one size, but for the last, which may be shorter.
+    while (first + n < count && vectors[first + n - 1].iov_len == size && vectors[first + n].iov_len <= size && total + vectors[first + n].iov_len <= JOINED_MOST
+           && size > 0 && vectors[first + n].iov_len > 0 && peers[first + n].sin_port == peer->sin_port && peers[first + n].sin_addr.s_addr == peer->sin_addr.s_addr)
+        total += vectors[first + n++].iov_len;
+    *to = messages[first];
+    to->msg_hdr.msg_iovlen = n;
+    if (n > 1) set_segment_size(&to->msg_hdr, controls[first].bytes, (uint16_t)size);
+    return n;
+}
+
 static void make_messages(bool gso)
 {
     batch = gso ? JOINED_BATCH : BATCH;
@@ -105,10 +123,17 @@ static void prepare_answer(unsigned i, bool gso)
     vectors[i].iov_len = length;
 }
 
-static void send_batch(int fd, unsigned count)
+static void send_batch(int fd, unsigned count, bool joins)
 {
+    struct mmsghdr joined[BATCH], *batch_of = messages;
+    if (joins) {
+        unsigned used = 0;
+        for (unsigned first = 0; first < count; used++) first += join(&joined[used], first, count);
+        batch_of = joined;
+        count = used;
+    }
     for (unsigned at = 0; at < count;) {
-        int n = sendmmsg(fd, messages + at, count - at, 0);
+        int n = sendmmsg(fd, batch_of + at, count - at, 0);
         if (n > 0) at += (unsigned)n;
         else if (errno == EAGAIN) poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
         else if (errno != EINTR) at++; // to a peer that is gone; the client counts what is missing
@@ -117,21 +142,23 @@ static void send_batch(int fd, unsigned count)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"port", 1, 0, 'p'}, {"gso", 0, 0, 'g'}, {"fault", 1, 0, 'f'}, {"after", 1, 0, 'a'}, {0, 0, 0, 0}};
+    static const struct option options[] = {{"port", 1, 0, 'p'}, {"gso", 0, 0, 'g'}, {"join", 0, 0, 'j'}, {"fault", 1, 0, 'f'}, {"after", 1, 0, 'a'}, {0, 0, 0, 0}};
     int port = 0, option, one = 1;
-    bool gso = false;
+    bool gso = false, joins = false;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (option == 'p') port = (int)parse_number(optarg, "--port", 0, 65535);
         else if (option == 'g') gso = true;
+        else if (option == 'j') joins = true;
 #ifdef FAULTS
         else if (option == 'f') fault = optarg;
         else if (option == 'a') fault_at = (uint64_t)parse_number(optarg, "--after", 0, 1L << 40);
 #endif
-        else return fputs("usage: udp_echo [--port N] [--gso]\n", stderr), 2;
+        else return fputs("usage: udp_echo [--port N] [--gso | --join]\n", stderr), 2;
     }
 
+    if (gso) joins = false;
     make_messages(gso);
-    int fd = bind_and_tell(&port, gso ? "c-udp-gso" : "c-udp");
+    int fd = bind_and_tell(&port, gso ? "c-udp-gso" : joins ? "c-udp-join" : "c-udp");
     if (gso && setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof one) != 0) die("UDP_GRO");
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
@@ -146,9 +173,9 @@ int main(int argc, char **argv)
             for (unsigned i = 0; i < count; i++) prepare_answer(i, gso);
 #ifdef FAULTS
             unsigned sent = break_batch(fd, count);
-            send_batch(fd, sent);
+            send_batch(fd, sent, joins);
 #else
-            send_batch(fd, count);
+            send_batch(fd, count, joins);
 #endif
         }
     }

@@ -142,8 +142,19 @@ public class Engine : IAsyncDisposable
     /// <summary>The options it was made with.</summary>
     public EngineOptions Options { get; }
 
-    /// <summary>What other threads have on their way to the loops, and what was refused. Any thread; a moment old.</summary>
-    public EngineCounters ReadCounters() => new(MailboxBudget.Used, MailboxBudget.Refused, Volatile.Read(ref _broadcastsRefused));
+    /// <summary>What other threads have on their way to the loops, what was refused, and how often the loops turned. Any thread; a moment old.</summary>
+    public EngineCounters ReadCounters()
+    {
+        long turns = 0, empty = 0, completions = 0;
+        foreach (Loop loop in Loops)
+        {
+            turns += Volatile.Read(ref loop.Counters.Turns);
+            empty += Volatile.Read(ref loop.Counters.EmptyTurns);
+            completions += Volatile.Read(ref loop.Counters.Completions);
+        }
+
+        return new EngineCounters(MailboxBudget.Used, MailboxBudget.Refused, Volatile.Read(ref _broadcastsRefused), turns, empty, completions);
+    }
 
     internal MailboxBudget MailboxBudget { get; }
 

@@ -199,8 +199,8 @@ public abstract partial class Loop
     /// <summary>Closes a socket that no resident owns yet.</summary>
     internal abstract void Discard(RawSocket socket);
 
-    /// <summary>Submit, block for at most <paramref name="timeoutMs"/> (-1: no limit), deliver. True when something was delivered.</summary>
-    private protected abstract bool Wait(long timeoutMs);
+    /// <summary>Submit, block for at most <paramref name="timeoutMs"/> (-1: no limit), deliver. How many completions were delivered; a wake-up is none.</summary>
+    private protected abstract int Wait(long timeoutMs);
 
     /// <summary>Ends a wait. Any thread.</summary>
     private protected abstract void Wake();
@@ -236,9 +236,11 @@ public abstract partial class Loop
         RunWork();
         CheckBusyTime();
         long timeoutMs = HasWork ? 0 : Math.Min(MsUntilNextTimer(), mostMs);
-        bool delivered = Wait(timeoutMs == long.MaxValue ? -1 : timeoutMs);
+        int delivered = Wait(timeoutMs == long.MaxValue ? -1 : timeoutMs);
+        Counters.Completions += delivered;
+        if (delivered == 0) Counters.EmptyTurns++;
         if (_scheduled.Count > 0) RunScheduled();
-        return delivered;
+        return delivered > 0;
     }
 
     /// <summary>All of a turn but the wait.</summary>

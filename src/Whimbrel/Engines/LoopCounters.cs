@@ -4,6 +4,11 @@ namespace Whimbrel.Engines;
 internal sealed class LoopCounters
 {
     internal long Turns;
+
+    /// <summary>Turns whose wait brought no completion.</summary>
+    internal long EmptyTurns;
+
+    internal long Completions;
     internal long BytesReceived;
     internal long Receives;
     internal long BytesSent;

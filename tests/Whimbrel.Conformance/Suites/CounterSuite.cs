@@ -35,6 +35,29 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void The_engine_counts_completions_and_turns_that_brought_none() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+        Peer peer = rig.Dial(server.EndPoint!);
+        EngineCounters before = rig.Engine.ReadCounters();
+        for (int n = 0; n < 10; n++)
+        {
+            peer.Write("x");
+            Assert.Equal("x", peer.ReadText(1));
+        }
+
+        EngineCounters after = rig.Engine.ReadCounters();
+        Assert.InRange(after.Completions - before.Completions, 9, 10_000);
+        Assert.InRange(after.Turns - before.Turns, 9, 10_000);
+        for (int n = 0; n < 10; n++) rig.OnLoop(rig.Engine.GetLoop(0), static () => { });
+        EngineCounters last = rig.Engine.ReadCounters();
+        // Each ended a wait that brought nothing else, but for what the last echo left behind. A simulation has turns only when something runs.
+        if (!rig.IsVirtual) Assert.InRange(last.EmptyTurns - after.EmptyTurns, 5, 10_000);
+        Assert.InRange(last.Completions - after.Completions, 0, 5);
+        Assert.InRange(last.EmptyTurns, 0, last.Turns);
+    });
+
+    [Fact]
     public void Pending_bytes_of_a_server_count_those_in_mailboxes() => Run(rig =>
     {
         Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "One thread is everybody there, and cannot hold a loop; on the pool a loop is nobody's.");

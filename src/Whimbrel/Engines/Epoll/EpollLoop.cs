@@ -83,13 +83,13 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override bool Wait(long timeoutMs)
+    private protected override int Wait(long timeoutMs)
     {
         int timeout = timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue);
         if (timeout != 0 && !TrySleep()) timeout = 0;
         int count = _calls.Wait(_epoll, _events, EventCount, timeout);
         Woke();
-        bool delivered = false;
+        int delivered = 0;
         long strays = Counters.StaleCompletions;
         // EINTR is the only error that can come here; the next turn waits again.
         for (int i = 0; i < count; i++)
@@ -102,7 +102,7 @@ internal sealed unsafe partial class EpollLoop : Loop
                 continue;
             }
 
-            delivered = true;
+            delivered++;
             try
             {
                 Deliver(mask, (int)(uint)data, (uint)(data >> 32));

@@ -72,7 +72,7 @@ internal sealed unsafe partial class PortableLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override bool Wait(long timeoutMs)
+    private protected override int Wait(long timeoutMs)
     {
         // With something to deliver there is no need to look at the mailbox either; TrySleep measures the turn in any case.
         if (timeoutMs != 0 && TrySleep() && _readyCount == 0) _completions.Sleep(timeoutMs < 0 ? -1 : (int)Math.Min(timeoutMs, int.MaxValue));
@@ -95,7 +95,7 @@ internal sealed unsafe partial class PortableLoop : Loop
             }
         }
 
-        return count > 0;
+        return count;
     }
 
     private protected override void Wake() => _completions.Wake();

@@ -71,7 +71,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
     // ------------------------------------------------------------------ waiting and delivering
 
-    private protected override bool Wait(long timeoutMs)
+    private protected override int Wait(long timeoutMs)
     {
         if (!_isWakeArmed) ArmWake();
         if (_stopped.Count > 0) CancelStopped();
@@ -97,7 +97,8 @@ internal sealed unsafe partial class UringLoop : Loop
         }
 
         if (_again.Count > 0) ReceiveAgain();
-        return ready + again > (_isWakeArmed ? 0 : 1);
+        // The wake-up is none; a ring that broke has disarmed it without one.
+        return Math.Max(0, ready + again - (_isWakeArmed ? 0 : 1));
     }
 
     private protected override void Wake() => Volatile.Read(ref _ring).Wake();
