@@ -13,14 +13,13 @@ public sealed class RecycledConnectionTests
 
     private static readonly Dictionary<string, string> s_mayDiffer = new()
     {
-        ["_session"] = "the tenant itself",
+        ["Session"] = "the tenant itself",
         ["_word"] = "the word of other threads: has the generation",
         ["RoomOwedTo"] = "the mailbox's: names a tenant by its generation, and is none of the next",
         ["Generation"] = "counts the tenants",
         ["SlotGeneration"] = "counts the residents of the slot",
         ["_moves"] = "counts, and only odd or even matters",
         ["_dirty"] = "it may still be on the dirty list, for whoever comes next",
-        ["_progressAtDeadline"] = "begins anew with each deadline",
     };
 
     // Not made dirty by force: what the loop and the queue know of them must agree, and they are in order before the last callback comes.
@@ -42,10 +41,10 @@ public sealed class RecycledConnectionTests
         ["_inFiles"] = "the queue was discarded",
         ["_word"] = "the word of other threads: what is under way is taken out by who brings it",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
-        ["_isReceiving"] = "the engine was told to stop",
+        ["IsReceiving"] = "the engine was told to stop",
     };
 
-    private static readonly Type[] s_parts = [typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue)];
+    private static readonly Type[] s_parts = [typeof(Tenancy), typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue)];
 
     private static readonly FieldInfo s_operationCount = typeof(Connection).GetField("_operationCount", BindingFlags.Instance | BindingFlags.NonPublic)!;
 

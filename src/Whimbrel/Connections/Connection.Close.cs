@@ -9,14 +9,9 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
-    private long _progressAtDeadline;
-    private long _drainEndsMs;
-    private CloseReason _closeAs; // while Concluding: the reason of the close, unless the handshake fails
-    private long _saidAllAt = -1; // the bytes received when the session said that the peer sends no more
-
     private void SetReason(CloseReason reason)
     {
-        if (_reason.Cause == CloseCause.None) _reason = reason;
+        if (Reason.Cause == CloseCause.None) _tenancy.Reason = reason;
     }
 
     // ------------------------------------------------------------------ graceful
@@ -24,7 +19,7 @@ internal sealed partial class Connection
     /// <summary>Close on the loop's thread: refuses sends at once, delivers nothing more, sends what is queued, then FIN.</summary>
     internal void CloseWith(CloseReason reason)
     {
-        switch (_state)
+        switch (State)
         {
             case ConnectionState.Connecting:
                 SetReason(reason);
@@ -33,10 +28,10 @@ internal sealed partial class Connection
             case ConnectionState.Handshaking:
                 // Not connected yet: nothing was taken that could leave.
                 SetReason(reason);
-                _strand?.EndInput();
+                Strand?.EndInput();
                 Detach();
                 return;
-            case ConnectionState.Open when !_wasConnected && !HasTaken:
+            case ConnectionState.Open when !_tenancy.WasConnected && !HasTaken:
                 // In OnHandshaked, and nothing was said: as before the handshake.
                 goto case ConnectionState.Handshaking;
             case ConnectionState.Open:
@@ -45,14 +40,14 @@ internal sealed partial class Connection
                 return;
         }
 
-        _strand?.EndInput();
+        Strand?.EndInput();
         RefuseForeign();
         _queue.CloseFill();
         CancelSessionTimers();
-        if (_tls is { IsShaking: true } tls && WaitsForHandshake)
+        if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
-            _state = ConnectionState.Concluding;
-            _closeAs = reason;
+            _tenancy.State = ConnectionState.Concluding;
+            _tenancy.CloseAs = reason;
             // Also when the callback that asked for the upgrade never returns.
             if (!tls.HasBegun) StartDeadline(tls.Profile.Options.HandshakeTimeout);
             return;
@@ -65,27 +60,27 @@ internal sealed partial class Connection
     private bool WaitsForHandshake => !_queue.Blocks.IsEmpty || HasSendsUnderWay;
 
     /// <summary>Something was taken, and the peer shall get all of it.</summary>
-    private bool HasTaken => _bytesSent > 0 || PendingHere > 0 || HasSendsUnderWay;
+    private bool HasTaken => _tenancy.BytesSent > 0 || PendingHere > 0 || HasSendsUnderWay;
 
     /// <summary>Sends are refused already: what is queued leaves, then FIN.</summary>
     private void Drain(CloseReason reason)
     {
-        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
-        else if (_peerFinished && !_finishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
+        if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        else if (_tenancy.PeerFinished && !_tenancy.FinishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
-        _state = ConnectionState.Draining;
+        _tenancy.State = ConnectionState.Draining;
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
-        _offerPending = false;
-        if ((_peerFinished || _heldFinish || PeerSaidAll) && SendQueueIsEmpty && _tls is not { OwesGoodbye: true })
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
+        _tenancy.OfferPending = false;
+        if ((_tenancy.PeerFinished || _tenancy.HeldFinish || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { OwesGoodbye: true })
         {
             // Both sides are done: nothing to drain, nothing to wait for.
             Detach();
             return;
         }
 
-        _drainEndsMs = Loop.Engine.NowMs + Loop.WholeMs(_shard.DrainLimit);
-        StartDeadline(_shard.Options.DrainTimeout);
+        _tenancy.DrainEndsMs = Loop.Engine.NowMs + Loop.WholeMs(Shard.DrainLimit);
+        StartDeadline(Shard.Options.DrainTimeout);
         UpdateReceiving();
         Loop.Schedule(this);
     }
@@ -93,27 +88,27 @@ internal sealed partial class Connection
     /// <summary>Done draining: everything taken is sent, also what other threads had under way.</summary>
     private void TryFinishDraining()
     {
-        if (_sendError != 0)
+        if (_tenancy.SendError != 0)
         {
             Detach();
             return;
         }
 
         if (!SendQueueIsEmpty || SayGoodbye()) return;
-        if (_peerFinished || _heldFinish || PeerSaidAll)
+        if (_tenancy.PeerFinished || _tenancy.HeldFinish || PeerSaidAll)
         {
             Detach();
             return;
         }
 
-        _state = ConnectionState.Lingering;
-        if (!_finishSent)
+        _tenancy.State = ConnectionState.Lingering;
+        if (!_tenancy.FinishSent)
         {
-            _finishSent = true;
+            _tenancy.FinishSent = true;
             Loop.FinishSend(this);
         }
 
-        StartDeadline(_tls is { Phase: TlsPhase.Over } ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
+        StartDeadline(_tenancy.Tls is { Phase: TlsPhase.Over } ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
         UpdateReceiving();
     }
 
@@ -121,20 +116,20 @@ internal sealed partial class Connection
     /// Nothing will come that closing would answer with a reset, and the reset destroy what the peer has not read: the session said so, and
     /// nothing has come since. Not with TLS, whose peer owes its close_notify, nor while a fast open may be undone by a close.
     /// </summary>
-    private bool PeerSaidAll => _saidAllAt == _bytesReceived && _tls is null && _shard.Options is not ClientOptions { FastOpen: true };
+    private bool PeerSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
 
     /// <summary>By its protocol the session knows that the peer sends nothing more.</summary>
     internal void NotePeerSaidAll()
     {
         // After its close it is too late: what came meanwhile would not be noticed.
-        if (_state == ConnectionState.Open) _saidAllAt = _bytesReceived;
+        if (State == ConnectionState.Open) _tenancy.SaidAllAt = _tenancy.BytesReceived;
     }
 
     internal void FinishSending()
     {
-        if (_state != ConnectionState.Open || _finishRequested) return;
-        _finishRequested = true;
-        _finishedFirst = !_peerFinished;
+        if (State != ConnectionState.Open || _tenancy.FinishRequested) return;
+        _tenancy.FinishRequested = true;
+        _tenancy.FinishedFirst = !_tenancy.PeerFinished;
         RefuseForeign();
         _queue.CloseFill();
         Loop.Schedule(this);
@@ -142,33 +137,33 @@ internal sealed partial class Connection
 
     private void TryFinishSending()
     {
-        if (_finishSent || !SendQueueIsEmpty || _sendError != 0 || _tls is { IsShaking: true } || SayGoodbye()) return;
-        _finishSent = true;
+        if (_tenancy.FinishSent || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SayGoodbye()) return;
+        _tenancy.FinishSent = true;
         Loop.FinishSend(this);
         // On the pool the session may not have heard of it yet, nor got the last bytes.
-        if (_peerFinished && (_strand is null || _finishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
+        if (_tenancy.PeerFinished && (Strand is null || _tenancy.FinishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
     /// <summary>The end has begun and no callback runs: the session hears of it, once.</summary>
     private void SayDisconnecting()
     {
-        _saidDisconnecting = true;
-        if (_strand is { } strand)
+        _tenancy.SaidDisconnecting = true;
+        if (Strand is { } strand)
         {
-            strand.PostDisconnecting(_reason);
+            strand.PostDisconnecting(Reason);
             return;
         }
 
         Call("OnDisconnecting", static session => session.CallDisconnecting(session.Connection!.Reason));
-        _shard.Host.SessionDisconnecting(_session, _reason);
+        Shard.Host.SessionDisconnecting(Session, Reason);
     }
 
     /// <summary>The server stops; once. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
     internal void ServerStopping()
     {
-        if (_state != ConnectionState.Open || _saidServerStopping) return;
-        _saidServerStopping = true;
-        if (_strand is { } strand)
+        if (State != ConnectionState.Open || _tenancy.SaidServerStopping) return;
+        _tenancy.SaidServerStopping = true;
+        if (Strand is { } strand)
         {
             strand.PostServerStopping();
             return;
@@ -183,7 +178,7 @@ internal sealed partial class Connection
     /// <summary>Abort on the loop's thread: discards, resets.</summary>
     internal void AbortWith(CloseReason reason)
     {
-        switch (_state)
+        switch (State)
         {
             case ConnectionState.Free or ConnectionState.Detaching or ConnectionState.Closed:
                 return;
@@ -194,10 +189,10 @@ internal sealed partial class Connection
         }
 
         // What failed before is the first cause, though the session was not told yet.
-        if (_sendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
-        if (_state == ConnectionState.Concluding) SetReason(_closeAs);
+        if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        if (State == ConnectionState.Concluding) SetReason(_tenancy.CloseAs);
         SetReason(reason);
-        _strand?.EndInput();
+        Strand?.EndInput();
         ResetOnClose = true;
         Detach();
     }
@@ -213,45 +208,49 @@ internal sealed partial class Connection
     /// <summary>The one place that gives the descriptor back.</summary>
     private void Detach()
     {
-        if (_state is ConnectionState.Detaching or ConnectionState.Closed) return;
-        _state = ConnectionState.Detaching;
-        _shard.Silent.Remove(this);
+        if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
+        _tenancy.State = ConnectionState.Detaching;
+        Shard.Silent.Remove(this);
         RefuseForeign();
-        _session.StopPosts();
+        Session.StopPosts();
         _queue.CloseFill();
-        _isReceiving = false;
+        _tenancy.IsReceiving = false;
         CancelSessionTimers();
         Loop.Detach(this);
     }
 
     internal override void CompleteClose()
     {
-        _state = ConnectionState.Closed;
+        _tenancy.State = ConnectionState.Closed;
         Loop.Schedule(this);
     }
 
     /// <summary>A dial or accept that ends before it was connected: nothing is attached.</summary>
     private void EndAttempt()
     {
-        if (_state != ConnectionState.Connecting) return;
-        _state = ConnectionState.Closed;
+        if (State != ConnectionState.Connecting) return;
+        _tenancy.State = ConnectionState.Closed;
         CancelSessionTimers();
-        if (_holdsSocket)
+        if (_tenancy.HoldsSocket)
         {
             EndSharing();
             Loop.Discard(AdoptedSocket);
         }
 
-        _holdsSocket = false;
-        AdoptedSocket = default;
+        _tenancy.HoldsSocket = false;
+        _tenancy.AdoptedSocket = default;
         Dial? dial = Dial;
         Dial = null;
-        dial?.GiveUp(_reason);
+        dial?.GiveUp(Reason);
         Loop.Schedule(this);
     }
 
     /// <summary>What will bring the socket, while it is under way.</summary>
-    internal Dial? Dial { get; set; }
+    internal Dial? Dial
+    {
+        get => _tenancy.Dial;
+        set => _tenancy.Dial = value;
+    }
 
     internal void DialFailed(CloseReason reason)
     {
@@ -264,23 +263,23 @@ internal sealed partial class Connection
 
     private void End()
     {
-        if (!_session.PostsAreOver) return; // the last of them comes back here (contract 18)
-        if (_wasConnected && !_saidDisconnecting && _strand is null) SayDisconnecting();
+        if (!Session.PostsAreOver) return; // the last of them comes back here (contract 18)
+        if (_tenancy.WasConnected && !_tenancy.SaidDisconnecting && Strand is null) SayDisconnecting();
         FreeTls();
         DiscardQueue();
         EndOperations();
         LeaveGroups();
-        Session session = _session;
-        ConnectionHost host = _shard.Host;
-        CloseReason reason = _reason;
+        Session session = Session;
+        ConnectionHost host = Shard.Host;
+        CloseReason reason = Reason;
         // Only a connection that was announced is said to have ended (contract 1).
-        bool wasConnected = _wasConnected;
-        _shard.Closed++;
-        if (_strand is { } strand)
+        bool wasConnected = _tenancy.WasConnected;
+        Shard.Closed++;
+        if (Strand is { } strand)
         {
             // The last callback may come much later; this object serves others then.
-            _strand = null;
-            session.DetachForGood(_bytesReceived, _bytesSent);
+            _tenancy.Strand = null;
+            session.DetachForGood(_tenancy.BytesReceived, _tenancy.BytesSent);
             Recycle();
             strand.End(reason, wasConnected);
             return;
@@ -288,7 +287,7 @@ internal sealed partial class Connection
 
         host.SessionEnding(session);
         CallLast(session, reason, wasConnected);
-        session.DetachForGood(_bytesReceived, _bytesSent);
+        session.DetachForGood(_tenancy.BytesReceived, _tenancy.BytesSent);
         Recycle();
         if (session is not Newcomer) Loop.Engine.SessionEnded(session, reason);
         host.SessionEnded(session, reason, wasConnected);
@@ -331,42 +330,9 @@ internal sealed partial class Connection
     {
         Generation = (Generation + 1) & ForeignWord.GenerationMask;
         _queue.Recycle(Generation);
-        _state = ConnectionState.Free;
-        _session = null!;
-        _next = null;
-        _shard = null!;
-        _reason = default;
-        _closeAs = default;
-        _unread.Clear();
-        _atLeast = 0;
-        _bytesReceived = 0;
-        _bytesSent = 0;
-        _discarded = 0;
-        _offerPending = false;
-        _heldFinish = false;
-        _wasConnected = false;
-        DialledHost = null;
-        _saidServerStopping = false;
-        _saidDisconnecting = false;
-        _peerFinished = false;
-        _finishRequested = false;
-        _finishSent = false;
-        _finishedFirst = false;
-        _drainOwed = false;
-        _sentUntold = 0;
-        _hooks = SessionHooks.None;
-        _finishWasTold = false;
-        _sendError = 0;
-        _queueFault = default;
-        _offerOwed = false;
-        _goesOnAt = 0;
-        _knowsOfQueue = false;
-        _sendInFlight = false;
-        _heldMs = _heldFromMs = 0;
-        _drainEndsMs = 0;
-        _saidAllAt = -1;
+        _tenancy.Unread.Clear();
+        _tenancy = default;
         ForgetShare();
-        _broadcastGate = BroadcastGate.Open;
         ResetOnClose = false;
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         Loop.ReturnConnection(this);
@@ -374,39 +340,39 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ deadlines
 
-    private void StartDeadline(TimeSpan due) => StartDeadline(due, _bytesSent);
+    private void StartDeadline(TimeSpan due) => StartDeadline(due, _tenancy.BytesSent);
 
     private void StartDeadline(TimeSpan due, long progress)
     {
         // One timer for all deadlines of all tenants: short connections are many.
         _deadline ??= new LoopTimer(Loop, static state => ((Connection)state!).DeadlinePassed(), this);
-        _progressAtDeadline = progress;
+        _tenancy.ProgressAtDeadline = progress;
         _deadline.Start(due);
     }
 
     private void DeadlinePassed()
     {
-        bool isShaking = _state is ConnectionState.Handshaking or ConnectionState.Concluding || (_state == ConnectionState.Open && _tls is { IsShaking: true, HasBegun: true });
-        if (isShaking && _tls is { } tls)
+        bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding || (State == ConnectionState.Open && _tenancy.Tls is { IsShaking: true, HasBegun: true });
+        if (isShaking && _tenancy.Tls is { } tls)
         {
             FailTls(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout)"), atOnce: true);
             return;
         }
 
-        if (_state == ConnectionState.Open)
+        if (State == ConnectionState.Open)
         {
             LookAtLimits();
             return;
         }
 
-        if (_state == ConnectionState.Draining && _bytesSent > _progressAtDeadline && _drainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
+        if (State == ConnectionState.Draining && _tenancy.BytesSent > _tenancy.ProgressAtDeadline && _tenancy.DrainEndsMs - Loop.Engine.NowMs is > 0 and var leftMs)
         {
             // The peer is slow, not gone: as long as it takes bytes it may have them. But one that takes a byte now and then must not hold us for ever.
-            StartDeadline(TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(_shard.Options.DrainTimeout))));
+            StartDeadline(TimeSpan.FromMilliseconds(Math.Min(leftMs, Loop.WholeMs(Shard.Options.DrainTimeout))));
             return;
         }
 
-        if (_state is not (ConnectionState.Draining or ConnectionState.Lingering)) return;
+        if (State is not (ConnectionState.Draining or ConnectionState.Lingering)) return;
         ResetOnClose = true;
         Detach();
     }

@@ -12,8 +12,6 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
-    private FileRead? _fileRead;
-
     // ------------------------------------------------------------------ the way in
 
     /// <summary>Queues a copy of the head and behind it a part of a file, as one message. Any thread. The caller has a loan of the file.</summary>
@@ -66,7 +64,7 @@ internal sealed partial class Connection
     internal void DrainFile(uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge)
     {
         _queue.BeginMove();
-        if (generation == Generation && TakesQueued && _sendError == 0)
+        if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             Append(head);
             EnqueueFile(file);
@@ -87,20 +85,20 @@ internal sealed partial class Connection
     /// <summary>Asks for the next piece of the file that all waits for. Everything before it has left the queue.</summary>
     private void ReadFile(Block file)
     {
-        _fileRead ??= FileRead.Start(this, file);
+        _tenancy.FileRead ??= FileRead.Start(this, file);
     }
 
     /// <summary>A piece is there: it goes in front of what is left of its file.</summary>
     internal void FileWasRead(FileRead read)
     {
-        if (!ReferenceEquals(read, _fileRead))
+        if (!ReferenceEquals(read, _tenancy.FileRead))
         {
             // Thrown away with the queue meanwhile.
             read.Dispose();
             return;
         }
 
-        _fileRead = null;
+        _tenancy.FileRead = null;
         if (read.Count == 0)
         {
             read.Dispose();
@@ -109,8 +107,8 @@ internal sealed partial class Connection
         }
 
         // An upgrade may have moved the file to the wire queue while it was read.
-        bool isOnWire = _tls is { Wire.Head.Kind: BlockKind.File };
-        ref BlockQueue blocks = ref isOnWire ? ref _tls!.Wire : ref _queue.Blocks;
+        bool isOnWire = _tenancy.Tls is { Wire.Head.Kind: BlockKind.File };
+        ref BlockQueue blocks = ref isOnWire ? ref _tenancy.Tls!.Wire : ref _queue.Blocks;
         Block file = blocks.Head!;
         Debug.Assert(file.Kind == BlockKind.File, "something passed the file while it was read");
         Block piece = Loop.Blocks.TakeOwned(read, ((System.Buffers.IMemoryOwner<byte>)read).Memory, read.Count);
@@ -148,11 +146,11 @@ internal sealed partial class Connection
     /// </summary>
     private void FailFile(Exception? fault)
     {
-        _sendInFlight = false;
-        if (_queueFault.Cause != CloseCause.None) return;
+        _tenancy.SendInFlight = false;
+        if (_tenancy.QueueFault.Cause != CloseCause.None) return;
         fault ??= new EndOfStreamException("The file ended before all that was to be sent of it: it was cut off meanwhile.");
-        _queueFault = new CloseReason(CloseCause.FileFailed, 0, fault);
-        _shard.Host.NoteFile(_session, fault);
+        _tenancy.QueueFault = new CloseReason(CloseCause.FileFailed, 0, fault);
+        Shard.Host.NoteFile(Session, fault);
         RefuseForeign();
         DiscardQueue();
         EndOperations();

@@ -72,7 +72,7 @@ internal sealed partial class Connection
             SendResult result = AdmitOrWait(pieces.Length, generation, mayWait);
             if (result != SendResult.Queued) return result;
             SendAdmitted(new ReadOnlySpan<IoVector>(vectors, count), (int)pieces.Length);
-            return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
+            return _tenancy.SendError == 0 ? SendResult.Queued : SendResult.Closed;
         }
         finally
         {
@@ -152,8 +152,8 @@ internal sealed partial class Connection
     private void MemoryThrew(Exception exception)
     {
         Loop.NoteMemory(exception);
-        if (_state != ConnectionState.Open || _queueFault.Cause != CloseCause.None) return;
-        _queueFault = new CloseReason(CloseCause.UserException, 0, exception);
+        if (State != ConnectionState.Open || _tenancy.QueueFault.Cause != CloseCause.None) return;
+        _tenancy.QueueFault = new CloseReason(CloseCause.UserException, 0, exception);
         _queue.CloseFill();
         RefuseForeign();
         Loop.Schedule(this);
@@ -162,7 +162,7 @@ internal sealed partial class Connection
     /// <summary>What a callback on the pool gathered is as many messages as it had sends.</summary>
     private void CountOwned(IMemoryOwner<byte> owner)
     {
-        if (_shard.CountsSends) _shard.MessagesSent += owner is StrandBlock block ? block.Messages : 1;
+        if (Shard.CountsSends) Shard.MessagesSent += owner is StrandBlock block ? block.Messages : 1;
     }
 
     private SendResult SendOwnedForeign(ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, long length, uint generation)
@@ -188,7 +188,7 @@ internal sealed partial class Connection
         try
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
-            if (generation == Generation && TakesQueued && _sendError == 0) EnqueueOwned(head, owner, owner.Memory.Slice(offset, length - head.Length));
+            if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueOwned(head, owner, owner.Memory.Slice(offset, length - head.Length));
             else GiveBackOfOthers(owner);
         }
         catch (Exception e)
@@ -218,7 +218,7 @@ internal sealed partial class Connection
     // ------------------------------------------------------------------ other threads
 
     /// <summary>What other threads were promised before an end still joins the queue.</summary>
-    private bool TakesQueued => _queueFault.Cause == CloseCause.None && _state is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
+    private bool TakesQueued => _tenancy.QueueFault.Cause == CloseCause.None && State is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
 
     /// <summary>A SendAsync of this tenant waits for room, or is on its way to. Any thread.</summary>
     internal bool HasOperations(uint generation)
@@ -293,14 +293,14 @@ internal sealed partial class Connection
     internal void ForeignGone(uint generation)
     {
         if (generation != Generation) return;
-        if (_firstOperation is not null && TakesQueued) PumpOperations();
-        if (_state == ConnectionState.Draining || _finishRequested || _drainOwed || WaitsForQueue) Loop.Schedule(this);
+        if (_tenancy.FirstOperation is not null && TakesQueued) PumpOperations();
+        if (State == ConnectionState.Draining || _tenancy.FinishRequested || _tenancy.DrainOwed || WaitsForQueue) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
     {
         // The shard is read once: the object may be recycled under a caller that comes late.
-        if (_shard is not { } shard || shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        if (Shard is not { } shard || shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
         if (!CloseForeign(generation)) return SendResult.Closed;
         Loop.PostControl(
             static (_, connection, _, g) =>
@@ -345,7 +345,7 @@ internal sealed partial class Connection
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
     {
         _queue.BeginMove();
-        if (generation == Generation && TakesQueued && _sendError == 0)
+        if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             Append(data);
             CountMessage(data.Length);
@@ -443,7 +443,7 @@ internal sealed partial class Connection
 
     internal void DrainOperation(uint generation, SendOperation operation)
     {
-        if (generation != Generation || !TakesQueued || _sendError != 0)
+        if (generation != Generation || !TakesQueued || _tenancy.SendError != 0)
         {
             operation.End(SendResult.Closed);
             return;
@@ -461,9 +461,9 @@ internal sealed partial class Connection
 
     private void Enqueue(SendOperation operation)
     {
-        if (_lastOperation is null) _firstOperation = operation;
-        else _lastOperation.Next = operation;
-        _lastOperation = operation;
+        if (_tenancy.LastOperation is null) _tenancy.FirstOperation = operation;
+        else _tenancy.LastOperation.Next = operation;
+        _tenancy.LastOperation = operation;
     }
 
     internal void OperationEnded()
@@ -471,13 +471,13 @@ internal sealed partial class Connection
         Interlocked.Decrement(ref _operationCount);
         // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
         // for the one it was meant for.
-        if (Loop.IsCurrent && (_state == ConnectionState.Draining || _finishRequested)) Loop.Schedule(this);
+        if (Loop.IsCurrent && (State == ConnectionState.Draining || _tenancy.FinishRequested)) Loop.Schedule(this);
     }
 
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
     {
-        while (_firstOperation is { } operation && _queueFault.Cause == CloseCause.None)
+        while (_tenancy.FirstOperation is { } operation && _tenancy.QueueFault.Cause == CloseCause.None)
         {
             long room = _queue.RoomLeft;
             long rest = operation.Left + operation.File.Charge;
@@ -496,7 +496,7 @@ internal sealed partial class Connection
         }
 
         // While one waits nobody may use the room that is open: Send looks at nothing else.
-        if (_firstOperation is not null) _queue.CloseFill();
+        if (_tenancy.FirstOperation is not null) _queue.CloseFill();
     }
 
     /// <summary>The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message the connection cannot go on.</summary>
@@ -525,9 +525,9 @@ internal sealed partial class Connection
 
     private void RemoveFirstOperation()
     {
-        SendOperation first = _firstOperation!;
-        _firstOperation = first.Next;
-        if (_firstOperation is null) _lastOperation = null;
+        SendOperation first = _tenancy.FirstOperation!;
+        _tenancy.FirstOperation = first.Next;
+        if (_tenancy.FirstOperation is null) _tenancy.LastOperation = null;
         first.Next = null;
     }
 
@@ -535,14 +535,14 @@ internal sealed partial class Connection
     internal void CancelOperation(SendOperation operation)
     {
         SendOperation? previous = null;
-        for (SendOperation? o = _firstOperation; o is not null; previous = o, o = o.Next)
+        for (SendOperation? o = _tenancy.FirstOperation; o is not null; previous = o, o = o.Next)
         {
             if (!ReferenceEquals(o, operation)) continue;
             if (previous is null) RemoveFirstOperation();
             else
             {
                 previous.Next = o.Next;
-                if (ReferenceEquals(_lastOperation, o)) _lastOperation = previous;
+                if (ReferenceEquals(_tenancy.LastOperation, o)) _tenancy.LastOperation = previous;
                 o.Next = null;
             }
 
@@ -552,7 +552,7 @@ internal sealed partial class Connection
             else
             {
                 PumpOperations();
-                if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+                if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
             }
 
             return;
@@ -563,7 +563,7 @@ internal sealed partial class Connection
 
     private void EndOperations()
     {
-        while (_firstOperation is { } operation)
+        while (_tenancy.FirstOperation is { } operation)
         {
             RemoveFirstOperation();
             operation.End(SendResult.Closed);

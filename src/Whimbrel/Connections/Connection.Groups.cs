@@ -8,15 +8,14 @@ internal sealed unsafe partial class Connection
 {
     // ------------------------------------------------------------------ broadcasts (contract 17)
 
-    private BroadcastGate _broadcastGate;
     private List<(Run Run, int Start, int Length)>? _heldRuns;
 
     internal BroadcastGate BroadcastGate
     {
-        get => _broadcastGate;
+        get => _tenancy.BroadcastGate;
         set
         {
-            _broadcastGate = value;
+            _tenancy.BroadcastGate = value;
             ReleaseHeldRuns();
             UseRoom();
         }
@@ -25,13 +24,13 @@ internal sealed unsafe partial class Connection
     /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
     private void ReleaseHeldRuns()
     {
-        if (_heldRuns is not { Count: > 0 } held || _broadcastGate == BroadcastGate.Held) return;
+        if (_heldRuns is not { Count: > 0 } held || _tenancy.BroadcastGate == BroadcastGate.Held) return;
         // A message that goes in pieces is finished first; there was room for it beside what is held.
-        if (_firstOperation is { HasStarted: true }) return;
+        if (_tenancy.FirstOperation is { HasStarted: true }) return;
         foreach ((Run run, int start, int length) in held)
         {
             _queue.Count(-length);
-            if (_broadcastGate == BroadcastGate.Open && _state == ConnectionState.Open && !_finishRequested && _sendError == 0) QueueRun(run, start, length);
+            if (_tenancy.BroadcastGate == BroadcastGate.Open && State == ConnectionState.Open && !_tenancy.FinishRequested && _tenancy.SendError == 0) QueueRun(run, start, length);
             Release(run);
         }
 
@@ -45,24 +44,24 @@ internal sealed unsafe partial class Connection
     /// <param name="messages">The lengths of the messages that it was joined of.</param>
     internal bool AppendRun(Run run, int start, int length, ReadOnlySpan<int> messages)
     {
-        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0 || _queueFault.Cause != CloseCause.None || _broadcastGate == BroadcastGate.Shut) return false;
-        if (_firstOperation is not null)
+        if (State != ConnectionState.Open || _tenancy.FinishRequested || _tenancy.SendError != 0 || _tenancy.QueueFault.Cause != CloseCause.None || _tenancy.BroadcastGate == BroadcastGate.Shut) return false;
+        if (_tenancy.FirstOperation is not null)
         {
             // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).
-            _shard.BroadcastsDropped += messages.Length;
+            Shard.BroadcastsDropped += messages.Length;
             return false;
         }
 
         if (!_queue.HasRoomFor(length))
         {
             // With Disconnect the first that does not fit ends it all, whatever fitted before.
-            if (messages.Length > 1 && _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return AppendFitting(run, start, messages);
-            _shard.BroadcastsDropped += messages.Length;
+            if (messages.Length > 1 && Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return AppendFitting(run, start, messages);
+            Shard.BroadcastsDropped += messages.Length;
             OverLimit();
             return false;
         }
 
-        if (_broadcastGate == BroadcastGate.Held)
+        if (_tenancy.BroadcastGate == BroadcastGate.Held)
         {
             (_heldRuns ??= []).Add((run, start, length));
             run.References++;
@@ -135,7 +134,7 @@ internal sealed unsafe partial class Connection
 
     private void LeaveGroups()
     {
-        if (_shard.Members.Contains(this)) _shard.Members.Remove(this);
+        if (Shard.Members.Contains(this)) Shard.Members.Remove(this);
         while (_memberships is { Count: > 0 } memberships) memberships[^1].Shard.Remove(this);
     }
 

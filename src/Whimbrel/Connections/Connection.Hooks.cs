@@ -6,16 +6,12 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
-    private SessionHooks _hooks;
-    private long _sentUntold;
-    private bool _drainOwed;
-
-    private bool AsksFirst => (_hooks & SessionHooks.Sending) != 0;
+    private bool AsksFirst => (_tenancy.Hooks & SessionHooks.Sending) != 0;
 
     private void ChangeHooks(Session next)
     {
-        _hooks = _shard.HooksOf(next);
-        _sentUntold = 0; // what went before was the old session's
+        _tenancy.Hooks = Shard.HooksOf(next);
+        _tenancy.SentUntold = 0; // what went before was the old session's
         if (AsksFirst) _queue.CloseFill();
     }
 
@@ -24,7 +20,7 @@ internal sealed partial class Connection
     {
         if (!AsksFirst) return false;
         // Read once. A caller that comes late may find the next tenant's session here, or none: the send is refused below.
-        Session? session = _session;
+        Session? session = Session;
         if (session is null || session.Generation != generation || !_queue.Foreign.IsOpenFor(generation)) return false;
         return !session.CallSending(length);
     }
@@ -33,38 +29,38 @@ internal sealed partial class Connection
     private void NoteSent(long count)
     {
         if (count == 0) return;
-        _sentUntold += count;
+        _tenancy.SentUntold += count;
         // It is not off what is pending yet: whoever was not above its mark does not fall to it.
-        if (_session.DrainMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _drainOwed = true;
+        if (Session.DrainMarkBytes is var mark && (mark == 0 || PendingHere > mark)) _tenancy.DrainOwed = true;
         Loop.Schedule(this);
     }
 
     internal override void RoomAgain()
     {
-        if ((_hooks & SessionHooks.Drained) == 0) return;
-        _drainOwed = true;
+        if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
+        _tenancy.DrainOwed = true;
         Loop.Schedule(this);
     }
 
     /// <summary>In the completion phase. Drained means that nothing is pending now (or no more than the session's mark), also not of other threads.</summary>
     private void TellSent()
     {
-        if ((_hooks & SessionHooks.Sent) == 0) _sentUntold = 0;
-        if (_sentUntold > 0 && _strand is { } strand)
+        if ((_tenancy.Hooks & SessionHooks.Sent) == 0) _tenancy.SentUntold = 0;
+        if (_tenancy.SentUntold > 0 && Strand is { } strand)
         {
-            strand.PostSent(_sentUntold);
-            _sentUntold = 0;
+            strand.PostSent(_tenancy.SentUntold);
+            _tenancy.SentUntold = 0;
         }
-        else if (_sentUntold > 0)
+        else if (_tenancy.SentUntold > 0)
         {
             Call("OnSent", static session => session.Connection!.CallSent(session));
             AfterCallback();
         }
 
-        if (_state != ConnectionState.Open || !_drainOwed || PendingHere > _session.DrainMarkBytes || _firstOperation is not null) return;
-        _drainOwed = false;
-        if ((_hooks & SessionHooks.Drained) == 0) return;
-        if (_strand is { } pool)
+        if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.DrainMarkBytes || _tenancy.FirstOperation is not null) return;
+        _tenancy.DrainOwed = false;
+        if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
+        if (Strand is { } pool)
         {
             pool.PostDrained();
             return;
@@ -76,8 +72,8 @@ internal sealed partial class Connection
 
     private void CallSent(Session session)
     {
-        long sent = _sentUntold;
-        _sentUntold = 0;
+        long sent = _tenancy.SentUntold;
+        _tenancy.SentUntold = 0;
         session.CallSent(sent, PendingHere);
     }
 }

@@ -8,40 +8,37 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
-    private long _heldMs; // how often and long the gate was shut, in all
-    private long _heldFromMs;
-
     /// <summary>How long it was not read so far. Any thread; about.</summary>
-    internal long HeldMs => Volatile.Read(ref _heldMs);
+    internal long HeldMs => Volatile.Read(ref _tenancy.HeldMs);
 
     /// <summary>The timer serves the limits now: no handshake runs, and no end.</summary>
-    private bool IsLimited => _state == ConnectionState.Open && _wasConnected && _tls is not { IsShaking: true, HasBegun: true };
+    private bool IsLimited => State == ConnectionState.Open && _tenancy.WasConnected && _tenancy.Tls is not { IsShaking: true, HasBegun: true };
 
     /// <summary>Another session took over, or a handshake that had the timer is done. No callback is due here.</summary>
     private void LookInNextTurn()
     {
-        if (IsLimited && _session.LimitsOn(_shard) is not null) StartDeadline(TimeSpan.Zero);
+        if (IsLimited && Session.LimitsOn(Shard) is not null) StartDeadline(TimeSpan.Zero);
     }
 
     /// <summary>Something was set that is due before the next look. Inside a callback, perhaps.</summary>
     internal void LookIn(uint generation, long ms)
     {
         if (generation != Generation || !IsLimited) return;
-        _session.Limits?.LooksAt(Loop.Engine.NowMs + ms);
+        Session.Limits?.LooksAt(Loop.Engine.NowMs + ms);
         StartDeadline(TimeSpan.FromMilliseconds(ms));
     }
 
     /// <summary>Where OnTimeout may come. Nothing without limits.</summary>
     private void LookAtLimits()
     {
-        if (!IsLimited || _session.LimitsOn(_shard) is not { } limits) return;
-        bool isTaking = _gate == ReceiveGate.None && _strand is not { IsTaking: true };
+        if (!IsLimited || Session.LimitsOn(Shard) is not { } limits) return;
+        bool isTaking = _tenancy.Gate == ReceiveGate.None && Strand is not { IsTaking: true };
         // What is queued and not under way leaves with the next flush: only a send that lasts says something about the peer.
-        Traffic traffic = new(_bytesReceived, _bytesSent, isTaking && !_peerFinished && !_heldFinish, _heldMs, _sendInFlight);
+        Traffic traffic = new(_tenancy.BytesReceived, _tenancy.BytesSent, isTaking && !_tenancy.PeerFinished && !_tenancy.HeldFinish, _tenancy.HeldMs, _tenancy.SendInFlight);
         TimeLimit passed = limits.Look(Loop.Engine.NowMs, traffic);
         if (passed != TimeLimit.None) TellTimeout(limits, ReasonOf(passed, limits));
         // It may have ended, handed over, or begun to shake hands.
-        if (!IsLimited || !ReferenceEquals(_session.Limits, limits) || limits.NextLookMs == long.MaxValue) return;
+        if (!IsLimited || !ReferenceEquals(Session.Limits, limits) || limits.NextLookMs == long.MaxValue) return;
         StartDeadline(TimeSpan.FromMilliseconds(Math.Max(0, limits.NextLookMs - Loop.Engine.NowMs)));
     }
 
@@ -55,7 +52,7 @@ internal sealed partial class Connection
 
     private void TellTimeout(TimeLimits limits, CloseReason reason)
     {
-        if (_strand is { } strand)
+        if (Strand is { } strand)
         {
             strand.PostTimeout(limits, reason);
             return;
@@ -64,7 +61,7 @@ internal sealed partial class Connection
         Loop.EnterCallback(this, "OnTimeout");
         try
         {
-            _session.CallTimeout(reason);
+            Session.CallTimeout(reason);
         }
         catch (Exception e)
         {
@@ -81,7 +78,7 @@ internal sealed partial class Connection
     private void CountHeldTime(bool isShut)
     {
         // One at least: whoever was not listened to, however shortly, begins anew.
-        if (!isShut) _heldMs += Math.Max(1, Loop.TimeMs - _heldFromMs);
-        else _heldFromMs = Loop.TimeMs;
+        if (!isShut) _tenancy.HeldMs += Math.Max(1, Loop.TimeMs - _tenancy.HeldFromMs);
+        else _tenancy.HeldFromMs = Loop.TimeMs;
     }
 }

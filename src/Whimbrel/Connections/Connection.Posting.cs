@@ -13,25 +13,25 @@ internal sealed partial class Connection
         Loop.EnterCallback(this, name);
         Exception? thrown = Session.RunPosted(action, state);
         Loop.LeaveCallback();
-        bool wasAwaited = _session.EndPost();
+        bool wasAwaited = Session.EndPost();
         if (thrown is not null) FailWith(thrown, name);
         AfterCallback();
-        if (wasAwaited && _state == ConnectionState.Closed) Loop.Schedule(this);
+        if (wasAwaited && State == ConnectionState.Closed) Loop.Schedule(this);
     }
 
     /// <summary>What was posted to the session runs before it hands over; it gets nothing else meanwhile.</summary>
     private bool MaySwitch()
     {
-        if (!_session.StopPosts())
+        if (!Session.StopPosts())
         {
             CancelSessionTimers();
             Shut(ReceiveGate.HandOver);
             return false;
         }
 
-        if ((_gate & ReceiveGate.HandOver) == 0) return true;
-        _gate &= ~ReceiveGate.HandOver;
-        _offerPending = false; // the switch offers what is unread
+        if ((_tenancy.Gate & ReceiveGate.HandOver) == 0) return true;
+        _tenancy.Gate &= ~ReceiveGate.HandOver;
+        _tenancy.OfferPending = false; // the switch offers what is unread
         Loop.Schedule(this);
         return true;
     }

@@ -9,64 +9,52 @@ internal sealed partial class Connection
     /// <summary>Input discarded after Close before the connection is reset.</summary>
     private const int LingerLimitBytes = 64 * 1024;
 
-    private ReceiveGate _gate;
-    private UnreadStore _unread;
-    private int _atLeast;
-    private long _bytesReceived;
-    private int _discarded;
-    private bool _offerPending;
-    private bool _heldFinish;
-    private bool _isReceiving;
+    internal long BytesReceived => _tenancy.BytesReceived;
 
-    internal long BytesReceived => _bytesReceived;
+    internal int UnreadCount => _tenancy.Unread.Length;
 
-    internal int UnreadCount => _unread.Length;
-
-    internal bool IsPaused => (_gate & ReceiveGate.User) != 0;
+    internal bool IsPaused => (_tenancy.Gate & ReceiveGate.User) != 0;
 
     /// <summary>Not read because another loop has not caught up with what its session sent there.</summary>
-    internal bool IsHeldForMailbox => (_gate & ReceiveGate.Mailbox) != 0;
+    internal bool IsHeldForMailbox => (_tenancy.Gate & ReceiveGate.Mailbox) != 0;
 
     /// <summary>Not read because of its own full queue (contract 9).</summary>
-    internal bool IsHeldBack => (_gate & ReceiveGate.BackPressure) != 0;
+    internal bool IsHeldBack => (_tenancy.Gate & ReceiveGate.BackPressure) != 0;
 
     // Back-pressure: reading, and what was left unread, go on when no more than this is pending.
-    private long _goesOnAt;
-    private bool _offerOwed; // without holding (BackPressure is off): only what was left unread waits
-    private bool _knowsOfQueue; // the running callback asked what is pending, or was refused
 
     /// <summary>Above this a session's own callbacks are held back: 256 KiB, or a quarter of a smaller limit.</summary>
     internal long HoldMark => Math.Min(BackPressureMark, _queue.Limit / 4);
 
-    private bool WaitsForQueue => _offerOwed || (_gate & ReceiveGate.BackPressure) != 0;
+    private bool WaitsForQueue => _tenancy.OfferOwed || (_tenancy.Gate & ReceiveGate.BackPressure) != 0;
 
     /// <summary>The running callback has seen that something is pending: what it leaves unread, it leaves because of that.</summary>
-    internal void KnowsOfQueue() => _knowsOfQueue = true;
+    internal void KnowsOfQueue() => _tenancy.KnowsOfQueue = true;
 
     /// <summary>Reading stops because of what is pending. With <paramref name="untilEmpty"/> it does not help that only a part of it leaves.</summary>
     private void HoldBack(bool untilEmpty)
     {
-        _goesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
-        if (_shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
-        else _offerOwed = true;
-        if (PendingHere <= _goesOnAt) Loop.Schedule(this);
+        _tenancy.GoesOnAt = untilEmpty ? 0 : Math.Max(0, (HoldMark / 4) - 1);
+        if (Shard.Host.BackPressure) Shut(ReceiveGate.BackPressure);
+        else _tenancy.OfferOwed = true;
+        if (PendingHere <= _tenancy.GoesOnAt) Loop.Schedule(this);
     }
 
     private void EndBackPressure()
     {
-        _offerOwed = false;
-        if (_strand is null && _unread.Length > 0) _offerPending = true;
+        _tenancy.OfferOwed = false;
+        if (Strand is null && _tenancy.Unread.Length > 0) _tenancy.OfferPending = true;
         Open(ReceiveGate.BackPressure);
         Loop.Schedule(this);
         // Last: the session on the pool may run at once, and must not find itself held back still.
-        _strand?.ReleaseBackPressure();
+        Strand?.ReleaseBackPressure();
     }
 
     /// <summary>The engine received these bytes. Valid during the call.</summary>
     internal void CompleteReceive(ReadOnlySpan<byte> data)
     {
         Loop.CountReceived(data.Length);
-        if (_tls is not null) ReceiveCipher(data);
+        if (_tenancy.Tls is not null) ReceiveCipher(data);
         else Deliver(data);
     }
 
@@ -74,32 +62,32 @@ internal sealed partial class Connection
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private void Deliver(ReadOnlySpan<byte> data)
     {
-        _bytesReceived += data.Length;
-        _shard.BytesReceived += data.Length;
-        if (_state != ConnectionState.Open)
+        _tenancy.BytesReceived += data.Length;
+        Shard.BytesReceived += data.Length;
+        if (State != ConnectionState.Open)
         {
             DiscardInput(data.Length);
             return;
         }
 
-        if (_gate != ReceiveGate.None)
+        if (_tenancy.Gate != ReceiveGate.None)
         {
             // The engine had taken them before it was told to stop: kept, and first after resume.
-            _unread.Append(data);
-            _offerPending = true;
+            _tenancy.Unread.Append(data);
+            _tenancy.OfferPending = true;
             return;
         }
 
-        if (_unread.Length == 0 && data.Length >= _atLeast)
+        if (_tenancy.Unread.Length == 0 && data.Length >= _tenancy.AtLeast)
         {
             int taken = Offer(data);
-            if (_state is not (ConnectionState.Open or ConnectionState.Concluding)) return;
-            _unread.Append(data[taken..]);
+            if (State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
+            _tenancy.Unread.Append(data[taken..]);
             AfterOffer(taken);
         }
         else
         {
-            _unread.Append(data);
+            _tenancy.Unread.Append(data);
             OfferUnread();
         }
 
@@ -109,39 +97,39 @@ internal sealed partial class Connection
     /// <summary>Offers what is unread, if it is enough for the session.</summary>
     private void OfferUnread()
     {
-        if (_unread.Length == 0) return;
+        if (_tenancy.Unread.Length == 0) return;
         // While the FIN is held back, its own offer is still to come (PeerFinished).
-        if (_unread.Length < _atLeast && (!_peerFinished || _heldFinish)) return;
-        int taken = Offer(_unread.Span);
-        if (_state is not (ConnectionState.Open or ConnectionState.Concluding))
+        if (_tenancy.Unread.Length < _tenancy.AtLeast && (!_tenancy.PeerFinished || _tenancy.HeldFinish)) return;
+        int taken = Offer(_tenancy.Unread.Span);
+        if (State is not (ConnectionState.Open or ConnectionState.Concluding))
         {
-            _unread.Clear();
+            _tenancy.Unread.Clear();
             return;
         }
 
-        _unread.Consume(taken);
+        _tenancy.Unread.Consume(taken);
         AfterOffer(taken);
     }
 
     /// <summary>One call of OnUnread, with the natural back-pressure around it (contract 9).</summary>
     private int Offer(ReadOnlySpan<byte> data)
     {
-        if (_strand is { } strand)
+        if (Strand is { } strand)
         {
             if (strand.Add(data)) Shut(ReceiveGate.Pool);
             return data.Length;
         }
 
         long before = _queue.Queued;
-        long sentBefore = _bytesSent;
-        _knowsOfQueue = false;
-        _atLeast = 0;
-        _shard.MessagesReceived++;
+        long sentBefore = _tenancy.BytesSent;
+        _tenancy.KnowsOfQueue = false;
+        _tenancy.AtLeast = 0;
+        Shard.MessagesReceived++;
         int taken;
         Loop.EnterCallback(this, "OnReceived");
         try
         {
-            taken = _session.CallUnread(data);
+            taken = Session.CallUnread(data);
             if ((uint)taken > (uint)data.Length) Throw.State($"OnUnread returned {taken} for {data.Length} bytes.");
         }
         catch (Exception e)
@@ -153,27 +141,27 @@ internal sealed partial class Connection
 
         Loop.LeaveCallback();
         long after = _queue.Queued;
-        if (after > HoldMark && after + (_bytesSent - sentBefore) > before && _shard.Host.BackPressure) HoldBack(untilEmpty: false);
+        if (after > HoldMark && after + (_tenancy.BytesSent - sentBefore) > before && Shard.Host.BackPressure) HoldBack(untilEmpty: false);
         // Left because of what is pending, if that can be: whoever finds nothing pending and takes nothing waits for more bytes.
-        else if (_knowsOfQueue && taken < data.Length && (taken > 0 || before > 0) && _state == ConnectionState.Open) HoldBack(untilEmpty: true);
+        else if (_tenancy.KnowsOfQueue && taken < data.Length && (taken > 0 || before > 0) && State == ConnectionState.Open) HoldBack(untilEmpty: true);
         return taken;
     }
 
     private void AfterOffer(int taken)
     {
-        if (taken == 0 && _unread.Length >= _shard.Options.UnreadLimitBytes && (_gate & ReceiveGate.Reader) == 0)
+        if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.UnreadLimitBytes && (_tenancy.Gate & ReceiveGate.Reader) == 0)
         {
             Fail(new CloseReason(CloseCause.UnreadLimit));
             return;
         }
 
-        if (_next is not null || _upgrade is not null) AfterCallback();
+        if (_tenancy.Next is not null || _tenancy.Upgrade is not null) AfterCallback();
     }
 
     internal void NeedBytes(int count)
     {
-        CheckNeedBytes(count, _shard.Options);
-        _atLeast = count;
+        CheckNeedBytes(count, Shard.Options);
+        _tenancy.AtLeast = count;
     }
 
     internal static void CheckNeedBytes(int count, ConnectionOptions options)
@@ -186,29 +174,29 @@ internal sealed partial class Connection
     /// <summary>The engine read the peer's FIN; it stops receiving by itself.</summary>
     internal void CompleteReceiveEnd()
     {
-        _isReceiving = false;
-        if (_tls is { } tls && TakesInput)
+        _tenancy.IsReceiving = false;
+        if (_tenancy.Tls is { } tls && TakesInput)
         {
-            if (_sendError == 0 || _state == ConnectionState.Handshaking)
+            if (_tenancy.SendError == 0 || State == ConnectionState.Handshaking)
             {
                 CipherFinished(tls);
                 return;
             }
         }
 
-        switch (_state)
+        switch (State)
         {
-            case ConnectionState.Open or ConnectionState.Concluding when _sendError != 0:
-                Fail(new CloseReason(ErrorText.CauseOf(_sendError), _sendError));
+            case ConnectionState.Open or ConnectionState.Concluding when _tenancy.SendError != 0:
+                Fail(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
                 break;
-            case ConnectionState.Open when _gate != ReceiveGate.None || _offerPending || _offerOwed:
-                _heldFinish = true;
+            case ConnectionState.Open when _tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed:
+                _tenancy.HeldFinish = true;
                 break;
             case ConnectionState.Open:
                 PeerFinished();
                 break;
             case ConnectionState.Draining:
-                _peerFinished = true;
+                _tenancy.PeerFinished = true;
                 Loop.Schedule(this);
                 break;
             case ConnectionState.Lingering:
@@ -219,38 +207,38 @@ internal sealed partial class Connection
 
     private void PeerFinished()
     {
-        _peerFinished = true;
-        _gate |= ReceiveGate.Finished;
-        if (_strand is { } strand)
+        _tenancy.PeerFinished = true;
+        _tenancy.Gate |= ReceiveGate.Finished;
+        if (Strand is { } strand)
         {
             strand.Finish();
             return;
         }
 
         // What the session wanted more of before looking at it: there is no more (contract 3).
-        if (_atLeast > 0) OfferUnread();
-        if (_state != ConnectionState.Open) return;
-        if (_gate != ReceiveGate.Finished)
+        if (_tenancy.AtLeast > 0) OfferUnread();
+        if (State != ConnectionState.Open) return;
+        if (_tenancy.Gate != ReceiveGate.Finished)
         {
             // It was paused by that: the end waits for the resume (contract 10).
-            _gate &= ~ReceiveGate.Finished;
-            _heldFinish = true;
+            _tenancy.Gate &= ~ReceiveGate.Finished;
+            _tenancy.HeldFinish = true;
             return;
         }
 
         Call("OnPeerFinished", static session => session.CallPeerFinished());
         AfterCallback();
-        if (_state == ConnectionState.Open && _finishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (State == ConnectionState.Open && _tenancy.FinishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     /// <summary>Receiving failed: reset, timed out, or another error of the system.</summary>
     internal void CompleteReceiveError(int error)
     {
-        _isReceiving = false;
-        switch (_state)
+        _tenancy.IsReceiving = false;
+        switch (State)
         {
             case ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding:
-                int first = _sendError != 0 ? _sendError : error;
+                int first = _tenancy.SendError != 0 ? _tenancy.SendError : error;
                 Fail(new CloseReason(ErrorText.CauseOf(first), first));
                 break;
             case ConnectionState.Draining or ConnectionState.Lingering:
@@ -263,9 +251,9 @@ internal sealed partial class Connection
     {
         // While draining the peer may go on sending: not reading it could keep it from reading us. After our FIN it may
         // not go on for long.
-        if (_state != ConnectionState.Lingering) return;
-        _discarded += count;
-        if (_discarded > LingerLimitBytes)
+        if (State != ConnectionState.Lingering) return;
+        _tenancy.Discarded += count;
+        if (_tenancy.Discarded > LingerLimitBytes)
         {
             ResetOnClose = true;
             Detach();
@@ -276,7 +264,7 @@ internal sealed partial class Connection
 
     internal void PauseReceiving()
     {
-        if (_state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Connecting) Shut(ReceiveGate.User);
+        if (State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Connecting) Shut(ReceiveGate.User);
     }
 
     internal void ResumeReceiving() => Open(ReceiveGate.User);
@@ -284,22 +272,22 @@ internal sealed partial class Connection
     /// <summary>Inside a callback: what it leaves is for a reader, who asks for it by <see cref="OfferAgain"/>.</summary>
     internal void HoldForReader()
     {
-        if (_state == ConnectionState.Open) Shut(ReceiveGate.Reader);
+        if (State == ConnectionState.Open) Shut(ReceiveGate.Reader);
     }
 
     /// <summary>What is unread comes again, also what the running callback leaves.</summary>
     internal void OfferAgain()
     {
-        if (_state != ConnectionState.Open) return;
+        if (State != ConnectionState.Open) return;
         Open(ReceiveGate.Reader);
-        _offerPending = true;
+        _tenancy.OfferPending = true;
         Loop.Schedule(this);
     }
 
     /// <summary>Inside the callback that goes on after it has returned.</summary>
     internal void HoldForCallback()
     {
-        if (_state == ConnectionState.Open) Shut(ReceiveGate.Callback);
+        if (State == ConnectionState.Open) Shut(ReceiveGate.Callback);
     }
 
     internal void ReleaseCallback() => Open(ReceiveGate.Callback);
@@ -307,15 +295,15 @@ internal sealed partial class Connection
     /// <summary>The next session is not held by what the one before had begun.</summary>
     private void EndHoldsOfSession()
     {
-        if ((_gate & (ReceiveGate.Reader | ReceiveGate.Callback)) == 0) return;
+        if ((_tenancy.Gate & (ReceiveGate.Reader | ReceiveGate.Callback)) == 0) return;
         Open(ReceiveGate.Reader);
         Open(ReceiveGate.Callback);
-        _offerPending = false; // the switch offers what is unread
+        _tenancy.OfferPending = false; // the switch offers what is unread
     }
 
     internal void HoldForMailbox()
     {
-        if (_state == ConnectionState.Open) Shut(ReceiveGate.Mailbox);
+        if (State == ConnectionState.Open) Shut(ReceiveGate.Mailbox);
     }
 
     internal void ReleaseMailboxHold(uint generation)
@@ -325,18 +313,18 @@ internal sealed partial class Connection
 
     private void Shut(ReceiveGate reason)
     {
-        if (_gate == ReceiveGate.None) CountHeldTime(isShut: true);
-        _gate |= reason;
+        if (_tenancy.Gate == ReceiveGate.None) CountHeldTime(isShut: true);
+        _tenancy.Gate |= reason;
         UpdateReceiving();
     }
 
     private void Open(ReceiveGate reason)
     {
-        if ((_gate & reason) == 0) return;
-        _gate &= ~reason;
-        if (_gate == ReceiveGate.None) CountHeldTime(isShut: false);
-        if (_state != ConnectionState.Open) return;
-        if (reason is ReceiveGate.User or ReceiveGate.Callback && _unread.Length > 0) _offerPending = true;
+        if ((_tenancy.Gate & reason) == 0) return;
+        _tenancy.Gate &= ~reason;
+        if (_tenancy.Gate == ReceiveGate.None) CountHeldTime(isShut: false);
+        if (State != ConnectionState.Open) return;
+        if (reason is ReceiveGate.User or ReceiveGate.Callback && _tenancy.Unread.Length > 0) _tenancy.OfferPending = true;
         // Not here: this may be inside a callback. The completion phase offers what is unread, then reads on.
         Loop.Schedule(this);
     }
@@ -344,15 +332,15 @@ internal sealed partial class Connection
     /// <summary>Makes the engine read exactly when the gate is open; with bytes or a FIN held back it waits for those.</summary>
     private void UpdateReceiving()
     {
-        bool wanted = _state switch
+        bool wanted = State switch
         {
-            _ when TakesInput && _tls is { } tls => tls.WantsInput && (tls.IsShaking || (_gate == ReceiveGate.None && !_offerPending && !_heldFinish)),
-            ConnectionState.Open => _gate == ReceiveGate.None && !_offerPending && !_heldFinish,
-            ConnectionState.Lingering or ConnectionState.Draining => !_peerFinished && !_heldFinish,
+            _ when TakesInput && _tenancy.Tls is { } tls => tls.WantsInput && (tls.IsShaking || (_tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.HeldFinish)),
+            ConnectionState.Open => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.HeldFinish,
+            ConnectionState.Lingering or ConnectionState.Draining => !_tenancy.PeerFinished && !_tenancy.HeldFinish,
             _ => false,
         };
-        if (wanted == _isReceiving) return;
-        _isReceiving = wanted;
+        if (wanted == _tenancy.IsReceiving) return;
+        _tenancy.IsReceiving = wanted;
         if (wanted) Loop.StartReceive(this);
         else Loop.StopReceive(this);
     }

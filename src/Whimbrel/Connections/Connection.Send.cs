@@ -27,17 +27,10 @@ internal sealed unsafe partial class Connection
 
     private SendQueue _queue;
     private bool _dirty;
-    private bool _sendInFlight;
 
-    private long _bytesSent;
-    private int _sendError;
-    private CloseReason _queueFault; // memory that threw, a file that could not be sent: the completion phase ends the connection
-
-    private SendOperation? _firstOperation;
-    private SendOperation? _lastOperation;
     private int _operationCount;
 
-    internal long BytesSent => _bytesSent;
+    internal long BytesSent => _tenancy.BytesSent;
 
     /// <summary>Taken and not yet given to the system. Any thread; exact for one caller (contract 8).</summary>
     internal long BytesPending => Loop.IsCurrent ? PendingHere : _queue.PendingFromElsewhere();
@@ -67,17 +60,17 @@ internal sealed unsafe partial class Connection
         get
         {
             _queue.CloseFill();
-            Block? head = _tls is null ? _queue.Blocks.Head : _tls.Wire.Head;
+            Block? head = _tenancy.Tls is null ? _queue.Blocks.Head : _tenancy.Tls.Wire.Head;
             return head is not null && MustRead(head) ? null : head;
         }
     }
 
-    internal bool IsSendInFlight => _sendInFlight;
+    internal bool IsSendInFlight => _tenancy.SendInFlight;
 
-    private bool SendQueueIsEmpty => !HasQueued && !_sendInFlight && !HasSendsUnderWay;
+    private bool SendQueueIsEmpty => !HasQueued && !_tenancy.SendInFlight && !HasSendsUnderWay;
 
     /// <summary>Taken, and not in the queue yet: what other threads sent, and what waits for room.</summary>
-    private bool HasSendsUnderWay => _firstOperation is not null || _queue.Foreign.Bytes != 0 || _operationCount > 0;
+    private bool HasSendsUnderWay => _tenancy.FirstOperation is not null || _queue.Foreign.Bytes != 0 || _operationCount > 0;
 
     // ------------------------------------------------------------------ the fast way
 
@@ -110,7 +103,7 @@ internal sealed unsafe partial class Connection
         SendResult result = AdmitOrWait((long)head.Length + body.Length, generation, mayWait);
         if (result != SendResult.Queued) return result;
         SendAdmitted(head, body);
-        return _sendError == 0 ? SendResult.Queued : SendResult.Closed;
+        return _tenancy.SendError == 0 ? SendResult.Queued : SendResult.Closed;
     }
 
     private void SendAdmitted(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
@@ -119,7 +112,7 @@ internal sealed unsafe partial class Connection
         if (length >= ByReferenceBytes && CanSendNow)
         {
             int sent = TrySendNow(head, body);
-            if (_sendError != 0) return;
+            if (_tenancy.SendError != 0) return;
             CountSent(sent);
             int ofHead = Math.Min(sent, head.Length);
             head = head[ofHead..];
@@ -150,7 +143,7 @@ internal sealed unsafe partial class Connection
     private void SendAdmitted(ReadOnlySpan<IoVector> pieces, int length)
     {
         long sent = CanSendNow ? Loop.TrySendNow(this, pieces) : 0;
-        if (_sendError != 0) return;
+        if (_tenancy.SendError != 0) return;
         CountSent(sent);
         foreach (IoVector piece in pieces)
         {
@@ -165,7 +158,7 @@ internal sealed unsafe partial class Connection
 
     /// <summary>Open for sends of the session's own thread.</summary>
     private bool TakesSends(uint generation) =>
-        generation == Generation && _state == ConnectionState.Open && !_finishRequested && _sendError == 0 && _queueFault.Cause == CloseCause.None;
+        generation == Generation && State == ConnectionState.Open && !_tenancy.FinishRequested && _tenancy.SendError == 0 && _tenancy.QueueFault.Cause == CloseCause.None;
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
@@ -173,16 +166,16 @@ internal sealed unsafe partial class Connection
         if (!TakesSends(generation)) return SendResult.Closed;
         if (_operationCount > 0)
         {
-            _knowsOfQueue = true;
+            _tenancy.KnowsOfQueue = true;
             return SendResult.Full;
         }
 
         if (_queue.HasRoomFor(length)) return SendResult.Queued;
         OfferQueue(length);
-        if (_sendError != 0 || _state != ConnectionState.Open) return SendResult.Closed;
+        if (_tenancy.SendError != 0 || State != ConnectionState.Open) return SendResult.Closed;
         // What was offered may have made room for somebody who waited longer.
         if (_operationCount == 0 && _queue.HasRoomFor(length)) return SendResult.Queued;
-        _knowsOfQueue = true;
+        _tenancy.KnowsOfQueue = true;
         return OverLimit();
     }
 
@@ -201,7 +194,7 @@ internal sealed unsafe partial class Connection
     private void OfferQueue(long length)
     {
         // Under the other policies nobody is judged: Full says that it does not fit now.
-        if (!_queue.MayEverFit(length) || _queue.IsLent(Loop.UserCalls) || _shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        if (!_queue.MayEverFit(length) || _queue.IsLent(Loop.UserCalls) || Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
         while (!_queue.HasRoomFor(length) && TryOffer())
         {
         }
@@ -211,23 +204,23 @@ internal sealed unsafe partial class Connection
     private bool TryOffer()
     {
         _queue.CloseFill();
-        long before = _bytesSent;
-        if (_tls is { } tls)
+        long before = _tenancy.BytesSent;
+        if (_tenancy.Tls is { } tls)
         {
             // In a callback that the layer's delivery made, the layer sends as well, unless an answer of its own must go first.
             if (tls.IsInCall && Loop.Tls.Answer.Length > 0) return false;
-            while (!_sendInFlight && tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
-            if (!_sendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
-            if (SendHead is null || _sendError != 0) return false;
+            while (!_tenancy.SendInFlight && tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
+            if (!_tenancy.SendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
+            if (SendHead is null || _tenancy.SendError != 0) return false;
         }
         else
         {
-            while (!_sendInFlight && _queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
+            while (!_tenancy.SendInFlight && _queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
             if (SendHead is null) return false;
         }
 
         Loop.OfferSend(this);
-        return _bytesSent > before && _sendError == 0;
+        return _tenancy.BytesSent > before && _tenancy.SendError == 0;
     }
 
     /// <summary>For a callback on the pool, which waits for it: what it has sent so far was offered to the system.</summary>
@@ -239,27 +232,27 @@ internal sealed unsafe partial class Connection
     /// <summary>What is queued is offered to the system now instead of at the end of the turn. Here; not while room is lent.</summary>
     internal void FlushNow(uint generation)
     {
-        if (generation != Generation || !TakesQueued || _sendError != 0 || _queue.IsLent(Loop.UserCalls)) return;
+        if (generation != Generation || !TakesQueued || _tenancy.SendError != 0 || _queue.IsLent(Loop.UserCalls)) return;
         while (TryOffer())
         {
         }
     }
 
     /// <summary>The engine begins to send: until its CompleteSend no other send is started.</summary>
-    internal void BeginSending() => _sendInFlight = true;
+    internal void BeginSending() => _tenancy.SendInFlight = true;
 
     private SendResult OverLimit()
     {
-        if (_shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
+        if (Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return SendResult.Full;
         // In this order: whoever is told may broadcast, and must not find it at its limit once more.
         AbortWith(new CloseReason(CloseCause.SlowConsumer));
         NoteSlowConsumer();
         return SendResult.Closed;
     }
 
-    private void NoteSlowConsumer() => _shard.Host.NoteSlowConsumer(_session, BytesPending, _queue.Limit);
+    private void NoteSlowConsumer() => Shard.Host.NoteSlowConsumer(Session, BytesPending, _queue.Limit);
 
-    private bool CanSendNow => _queue.Blocks.IsEmpty && _tls is null && !_sendInFlight && _firstOperation is null && _queue.Foreign.Bytes == 0;
+    private bool CanSendNow => _queue.Blocks.IsEmpty && _tenancy.Tls is null && !_tenancy.SendInFlight && _tenancy.FirstOperation is null && _queue.Foreign.Bytes == 0;
 
     // ------------------------------------------------------------------ the queue
 
@@ -276,7 +269,7 @@ internal sealed unsafe partial class Connection
             data = data[_queue.CopyPart(data)..];
         }
 
-        if (_state != ConnectionState.Open || _finishRequested || _firstOperation is not null || AsksFirst || _shard.CountsSends) _queue.CloseFill();
+        if (State != ConnectionState.Open || _tenancy.FinishRequested || _tenancy.FirstOperation is not null || AsksFirst || Shard.CountsSends) _queue.CloseFill();
     }
 
     /// <summary>
@@ -285,7 +278,7 @@ internal sealed unsafe partial class Connection
     /// </summary>
     private void CountMessage(long length)
     {
-        if (_shard.CountsSends && length > 0) _shard.MessagesSent++;
+        if (Shard.CountsSends && length > 0) Shard.MessagesSent++;
     }
 
     /// <summary>
@@ -302,7 +295,7 @@ internal sealed unsafe partial class Connection
 
     private void MarkDirty()
     {
-        if (_dirty || _sendInFlight) return;
+        if (_dirty || _tenancy.SendInFlight) return;
         _dirty = true;
         Loop.AddDirty(this);
     }
@@ -319,18 +312,18 @@ internal sealed unsafe partial class Connection
         }
 
         _queue.CloseFill();
-        if (_tls is { } tls)
+        if (_tenancy.Tls is { } tls)
         {
             FlushTls(tls);
             return;
         }
 
-        if (_queue.Blocks.IsEmpty || _sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Draining)) return;
+        if (_queue.Blocks.IsEmpty || _tenancy.SendInFlight || State is not (ConnectionState.Open or ConnectionState.Draining)) return;
         // Of room that was reserved and never committed.
         while (_queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
         if (_queue.Blocks.IsEmpty)
         {
-            if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+            if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
             return;
         }
 
@@ -340,7 +333,7 @@ internal sealed unsafe partial class Connection
             return;
         }
 
-        _sendInFlight = true;
+        _tenancy.SendInFlight = true;
         Loop.StartSend(this);
     }
 
@@ -350,7 +343,7 @@ internal sealed unsafe partial class Connection
     internal void AdvanceSend(long count)
     {
         _queue.CloseFill();
-        if (_tls is { } tls)
+        if (_tenancy.Tls is { } tls)
         {
             AdvanceWire(tls, count);
             return;
@@ -363,15 +356,15 @@ internal sealed unsafe partial class Connection
         }
 
         // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
-        if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
+        if (_tenancy.FirstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
 
     private void CountSent(long count)
     {
-        _bytesSent += count;
-        _shard.BytesSent += count;
+        _tenancy.BytesSent += count;
+        Shard.BytesSent += count;
         Loop.Counters.BytesSent += count;
-        if ((_hooks & (SessionHooks.Sent | SessionHooks.Drained)) != 0) NoteSent(count);
+        if ((_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) != 0) NoteSent(count);
     }
 
     /// <summary>Gives a block of one of the queues back.</summary>
@@ -383,25 +376,25 @@ internal sealed unsafe partial class Connection
     /// <summary>The send has ended: the next may start, and whoever waits for room gets it.</summary>
     internal void CompleteSend()
     {
-        _sendInFlight = false;
+        _tenancy.SendInFlight = false;
         UseRoom();
         if (HasQueued) MarkDirty();
-        else if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+        else if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
     }
 
     /// <summary>The queue got shorter: waiting sends go on, and so does reading.</summary>
     private void UseRoom()
     {
-        if (_firstOperation is not null) PumpOperations();
-        if (WaitsForQueue && PendingHere <= _goesOnAt && _firstOperation is null) EndBackPressure();
+        if (_tenancy.FirstOperation is not null) PumpOperations();
+        if (WaitsForQueue && PendingHere <= _tenancy.GoesOnAt && _tenancy.FirstOperation is null) EndBackPressure();
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>
     internal void FailSend(int error)
     {
-        _sendInFlight = false;
-        if (_sendError != 0) return;
-        _sendError = error;
+        _tenancy.SendInFlight = false;
+        if (_tenancy.SendError != 0) return;
+        _tenancy.SendError = error;
         RefuseForeign();
         DiscardQueue();
         EndOperations();
@@ -412,9 +405,9 @@ internal sealed unsafe partial class Connection
     {
         _queue.CloseFill();
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
-        if (_tls is { } tls) DiscardWire(tls);
+        if (_tenancy.Tls is { } tls) DiscardWire(tls);
         DropHeldRuns();
-        _fileRead = null;
+        _tenancy.FileRead = null;
         _queue.CountOnly(0);
     }
 
@@ -440,7 +433,7 @@ internal sealed unsafe partial class Connection
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Commit));
         if (generation != Generation) return;
-        if (!_queue.Commit(count, Loop.UserCalls, _state == ConnectionState.Open && !_finishRequested && _sendError == 0)) return;
+        if (!_queue.Commit(count, Loop.UserCalls, State == ConnectionState.Open && !_tenancy.FinishRequested && _tenancy.SendError == 0)) return;
         CountMessage(count);
         MarkDirty();
     }

@@ -6,29 +6,29 @@ internal sealed partial class Connection
     /// <summary>OnConnecting has returned.</summary>
     internal void StrandConnecting(uint generation, bool hasEnded)
     {
-        if (generation != Generation || _state is not (ConnectionState.Connecting or ConnectionState.Handshaking)) return;
-        bool isShaken = _state == ConnectionState.Handshaking; // its session was made after the handshake
+        if (generation != Generation || State is not (ConnectionState.Connecting or ConnectionState.Handshaking)) return;
+        bool isShaken = State == ConnectionState.Handshaking; // its session was made after the handshake
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
         if (!isShaken) ConnectingReturned();
-        else if (_state == ConnectionState.Handshaking) Greet();
+        else if (State == ConnectionState.Handshaking) Greet();
     }
 
     /// <summary>OnHandshaking has returned.</summary>
     internal void StrandHandshaking(uint generation, bool hasEnded)
     {
-        if (generation != Generation || _tls is not { IsCounted: true, HasBegun: false } tls) return;
+        if (generation != Generation || _tenancy.Tls is not { IsCounted: true, HasBegun: false } tls) return;
         // In an upgrade its Close goes behind what it has sent.
-        if (hasEnded && _state == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (hasEnded && State == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
         BeginShaking(tls);
     }
 
     /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
     internal void StrandHandshaked(uint generation, bool hasEnded)
     {
-        if (generation != Generation || _state != ConnectionState.Open || _wasConnected) return;
+        if (generation != Generation || State != ConnectionState.Open || _tenancy.WasConnected) return;
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
-        if (_state != ConnectionState.Open) return;
-        LeaveHandshake(_tls!);
+        if (State != ConnectionState.Open) return;
+        LeaveHandshake(_tenancy.Tls!);
         Opened();
         // Cipher text has waited.
         Loop.Schedule(this);
@@ -38,14 +38,14 @@ internal sealed partial class Connection
     internal void StrandFinished(uint generation)
     {
         if (generation != Generation) return;
-        _finishWasTold = true;
-        if (_state == ConnectionState.Open && _finishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+        _tenancy.FinishWasTold = true;
+        if (State == ConnectionState.Open && _tenancy.FinishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>
     internal void HoldForStrand(uint generation, bool untilEmpty)
     {
-        if (generation != Generation || _state != ConnectionState.Open) return;
+        if (generation != Generation || State != ConnectionState.Open) return;
         HoldBack(untilEmpty);
         // It may have drained already.
         Loop.Schedule(this);
@@ -60,17 +60,17 @@ internal sealed partial class Connection
     /// <summary>The next session takes over; its strand waits for that. When the connection is ending, it ends with the old one.</summary>
     internal void SwitchForStrand(Session next, uint generation)
     {
-        if (generation != Generation || (_state != ConnectionState.Open && !IsBeginning)) return;
-        Session old = _session;
+        if (generation != Generation || (State != ConnectionState.Open && !IsBeginning)) return;
+        Session old = Session;
         CancelSessionTimers();
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
-        _session = next;
+        _tenancy.Session = next;
         ChangeHooks(next);
-        _shard.Host.SessionReplaced(old, next);
-        _strand!.PostHandedOver(next, _wasConnected);
+        Shard.Host.SessionReplaced(old, next);
+        Strand!.PostHandedOver(next, _tenancy.WasConnected);
         LookInNextTurn();
-        if (_saidServerStopping) _strand.PostServerStopping();
+        if (_tenancy.SaidServerStopping) Strand.PostServerStopping();
     }
 
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)

@@ -24,13 +24,14 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>After a failure: time for the peer to read the alert.</summary>
     private static readonly TimeSpan s_alertTime = TimeSpan.FromSeconds(1);
 
-    private TlsLink? _tls;
-    private TlsUpgrade? _upgrade;
-
     /// <summary>What the dial was for: the name that a server's certificate must cover, when the options name none.</summary>
-    internal string? DialledHost { get; set; }
+    internal string? DialledHost
+    {
+        get => _tenancy.DialledHost;
+        set => _tenancy.DialledHost = value;
+    }
 
-    internal bool HasTls => _tls is not null || _upgrade is not null;
+    internal bool HasTls => _tenancy.Tls is not null || _tenancy.Upgrade is not null;
 
     /// <summary>In the list of those that have sent no ClientHello, which owns these three (<see cref="SilentConnections"/>).</summary>
     internal bool IsSilent { get; set; }
@@ -44,23 +45,23 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>The socket is attached; the session hears of it when the handshake is done.</summary>
     private void BeginTls(TlsProfile profile)
     {
-        _state = ConnectionState.Handshaking;
+        _tenancy.State = ConnectionState.Handshaking;
         StartShaking(new TlsLink(profile, profile.IsServer ? null : profile.Options.HostName ?? DialledHost, isUpgrade: false));
     }
 
     private void StartShaking(TlsLink tls)
     {
-        _tls = tls;
+        _tenancy.Tls = tls;
         tls.IsCounted = true;
-        _shard.Shaking.Add(this);
-        if ((_hooks & SessionHooks.Handshaking) == 0 || TellHandshaking()) BeginShaking(tls);
+        Shard.Shaking.Add(this);
+        if ((_tenancy.Hooks & SessionHooks.Handshaking) == 0 || TellHandshaking()) BeginShaking(tls);
     }
 
     /// <summary>OnHandshaking. False on the pool: <see cref="StrandHandshaking"/> goes on when it has returned.</summary>
     private bool TellHandshaking()
     {
-        if (_state == ConnectionState.Concluding) return true;
-        if (_strand is { } strand)
+        if (State == ConnectionState.Concluding) return true;
+        if (Strand is { } strand)
         {
             strand.PostHandshaking();
             return false;
@@ -80,9 +81,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
         else if (!tls.IsUpgrade) StartSilence();
         if (IsAlive(tls) && (tls.Held.Length > 0 || tls.InputEnded)) RunHeld(tls);
-        if ((_heldFinish || _peerFinished) && IsAlive(tls))
+        if ((_tenancy.HeldFinish || _tenancy.PeerFinished) && IsAlive(tls))
         {
-            _heldFinish = false;
+            _tenancy.HeldFinish = false;
             CipherFinished(tls);
         }
 
@@ -92,26 +93,26 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>Accepted, and nothing has been heard yet. There is room for so many of these; who has been silent for longest makes room for the next.</summary>
     private void StartSilence()
     {
-        _shard.Silent.Add(this);
-        int most = _tls!.Profile.Options.MaxSilent;
-        if (_shard.Silent.Count <= most) return;
-        _shard.SilentClosed++;
-        _shard.Silent.Oldest!.FailTls(new TlsFault(TlsFailure.TooMany, $"{most} connections without a ClientHello wait already, and this was the oldest (TlsOptions.MaxSilent)"), atOnce: true);
+        Shard.Silent.Add(this);
+        int most = _tenancy.Tls!.Profile.Options.MaxSilent;
+        if (Shard.Silent.Count <= most) return;
+        Shard.SilentClosed++;
+        Shard.Silent.Oldest!.FailTls(new TlsFault(TlsFailure.TooMany, $"{most} connections without a ClientHello wait already, and this was the oldest (TlsOptions.MaxSilent)"), atOnce: true);
     }
 
     /// <summary>Its ClientHello is whole, also if there is no time for it yet: it takes a place among the handshakes. False: there is none, and it is over.</summary>
     private bool TakePlace(TlsLink tls)
     {
         if (tls.HasPlace) return true;
-        _shard.Silent.Remove(this);
-        if (!tls.IsUpgrade && _shard.Places >= tls.Profile.Options.MaxHandshakes)
+        Shard.Silent.Remove(this);
+        if (!tls.IsUpgrade && Shard.Places >= tls.Profile.Options.MaxHandshakes)
         {
             FailTls(new TlsFault(TlsFailure.TooMany, $"{tls.Profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
             return false;
         }
 
         tls.HasPlace = true;
-        _shard.Places++;
+        Shard.Places++;
         return true;
     }
 
@@ -125,7 +126,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         try
         {
             TlsCertificate? certificate = profile.CertificateFor(tls.Name);
-            certificate?.LookAtFiles(Loop.Engine, _shard.Host);
+            certificate?.LookAtFiles(Loop.Engine, Shard.Host);
             TlsKeyPair? keyPair = certificate?.Take();
             if (profile.IsServer && keyPair is null)
             {
@@ -161,7 +162,7 @@ internal sealed unsafe partial class Connection : IPlainSink
 
     private void ReceiveCipher(ReadOnlySpan<byte> data)
     {
-        TlsLink tls = _tls!;
+        TlsLink tls = _tenancy.Tls!;
         if (!TakesInput)
         {
             DiscardInput(data.Length);
@@ -195,15 +196,15 @@ internal sealed unsafe partial class Connection : IPlainSink
     }
 
     /// <summary>What arrives still counts, for the session or for a handshake.</summary>
-    private bool TakesInput => _state is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
+    private bool TakesInput => State is ConnectionState.Open or ConnectionState.Handshaking or ConnectionState.Concluding;
 
-    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tls, tls) && TakesInput && tls.Phase <= TlsPhase.PeerEnded;
+    private bool IsAlive(TlsLink tls) => ReferenceEquals(_tenancy.Tls, tls) && TakesInput && tls.Phase <= TlsPhase.PeerEnded;
 
     /// <summary>Whether the layer may be called now. A handshake that may not since the turn has no time left comes again by itself.</summary>
     private bool MayRun(TlsLink tls)
     {
         if (!tls.HasBegun || tls.IsAway || tls.IsInCall) return false;
-        if (!tls.IsShaking) return _gate == ReceiveGate.None && !_offerPending;
+        if (!tls.IsShaking) return _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending;
         if (Loop.Handshakes.HasTime(tls.Phase == TlsPhase.Hello)) return true;
         if (tls.IsPaced) return false;
         tls.IsPaced = true;
@@ -295,7 +296,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             case TlsStep.Ready:
                 HandshakeDone(tls);
                 if (!IsAlive(tls)) return false;
-                tls.IsStopped = _gate != ReceiveGate.None || _offerPending;
+                tls.IsStopped = _tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending;
                 return !tls.IsStopped;
             case TlsStep.OutputFull:
                 return true;
@@ -320,7 +321,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         Deliver(plain);
         // The layer's own memory, which nobody reads again (contract 13).
         Loop.PoisonLent(MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(plain), plain.Length));
-        return _state == ConnectionState.Open && _gate == ReceiveGate.None && !_offerPending;
+        return State == ConnectionState.Open && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending;
     }
 
     // ------------------------------------------------------------------ the peer's end
@@ -347,7 +348,7 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         if (step != TlsStep.PeerClosed)
         {
-            _peerFinished = true;
+            _tenancy.PeerFinished = true;
             FailTls(fault);
             return;
         }
@@ -359,7 +360,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>The proper end: as the FIN of a plain connection.</summary>
     private void CipherEnded()
     {
-        if (_gate != ReceiveGate.None || _offerPending || _offerOwed) _heldFinish = true;
+        if (_tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed) _tenancy.HeldFinish = true;
         else PeerFinished();
     }
 
@@ -393,25 +394,25 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void HandshakeDone(TlsLink tls)
     {
         tls.Phase = TlsPhase.Open;
-        _shard.Handshakes++;
+        Shard.Handshakes++;
         TlsInfo info = tls.Layer!.Info;
-        if (info.IsResumed) _shard.HandshakesResumed++;
-        _session.SetTls(info);
+        if (info.IsResumed) Shard.HandshakesResumed++;
+        Session.SetTls(info);
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         bool isNew = IsNewcomer;
         if (isNew && !MakeSession(info)) return;
         // On the pool a handshake counts until OnHandshaked has returned: whoever ends all of them must find it.
-        if (tls.IsUpgrade || _strand is null) LeaveHandshake(tls);
+        if (tls.IsUpgrade || Strand is null) LeaveHandshake(tls);
         if (tls.IsUpgrade) UpgradeDone(info);
         else if (!isNew) Greet();
-        else if (SayConnecting() && _state == ConnectionState.Handshaking) Greet();
+        else if (SayConnecting() && State == ConnectionState.Handshaking) Greet();
     }
 
     /// <summary>The factory wanted to see what was agreed on. False when it gave no session: the connection has ended.</summary>
     private bool MakeSession(TlsInfo info)
     {
-        Newcomer newcomer = (Newcomer)_session;
-        if (_shard.Host.MakeSession(newcomer, info, out Exception? thrown) is not { } session)
+        Newcomer newcomer = (Newcomer)Session;
+        if (Shard.Host.MakeSession(newcomer, info, out Exception? thrown) is not { } session)
         {
             AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
             return false;
@@ -419,7 +420,7 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         newcomer.DetachForHandOver();
         session.AttachByHandOver(this, newcomer);
-        _session = session;
+        _tenancy.Session = session;
         ChangeHooks(session);
         GiveStrand(session);
         Loop.Engine.SessionBegan(session);
@@ -430,41 +431,41 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void Greet()
     {
         TakeSends();
-        TellHandshaked(_session.Tls!);
+        TellHandshaked(Session.Tls!);
         // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
-        if (_strand is not null) return;
+        if (Strand is not null) return;
         AfterCallback();
-        if (_state == ConnectionState.Open) Opened();
+        if (State == ConnectionState.Open) Opened();
     }
 
     private void UpgradeDone(TlsInfo info)
     {
-        TlsUpgrade? upgrade = _upgrade;
-        _upgrade = null;
+        TlsUpgrade? upgrade = _tenancy.Upgrade;
+        _tenancy.Upgrade = null;
         if (!_queue.Blocks.IsEmpty) MarkDirty();
         // A strand tells whoever waits by itself, when its session has heard of it.
-        if (_strand is not null) TellHandshaked(info);
-        if (_state == ConnectionState.Concluding)
+        if (Strand is not null) TellHandshaked(info);
+        if (State == ConnectionState.Concluding)
         {
-            if (_strand is null) upgrade?.Done(info);
-            Drain(_closeAs);
+            if (Strand is null) upgrade?.Done(info);
+            Drain(_tenancy.CloseAs);
             return;
         }
 
         LookInNextTurn();
-        if (_strand is null)
+        if (Strand is null)
         {
             TellHandshaked(info);
             upgrade?.Done(info);
             AfterCallback();
         }
 
-        if (_finishRequested && _state == ConnectionState.Open) Loop.Schedule(this);
+        if (_tenancy.FinishRequested && State == ConnectionState.Open) Loop.Schedule(this);
     }
 
     private void TellHandshaked(TlsInfo info)
     {
-        if (_strand is { } strand) strand.PostHandshaked(info);
+        if (Strand is { } strand) strand.PostHandshaked(info);
         else Call("OnHandshaked", static session => session.CallHandshaked());
     }
 
@@ -472,9 +473,9 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!tls.IsCounted) return;
         tls.IsCounted = false;
-        _shard.Shaking.Remove(this);
-        _shard.Silent.Remove(this);
-        if (tls.HasPlace) _shard.Places--;
+        Shard.Shaking.Remove(this);
+        Shard.Silent.Remove(this);
+        if (tls.HasPlace) Shard.Places--;
         tls.HasPlace = false;
     }
 
@@ -538,7 +539,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>Asked for in a callback on the loop, or outside of any: takes effect when that has returned.</summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (_state != ConnectionState.Open || _finishRequested || _sendError != 0) UpgradeWhileEnding();
+        if (State != ConnectionState.Open || _tenancy.FinishRequested || _tenancy.SendError != 0) UpgradeWhileEnding();
         if (HasTls) UpgradeTwice();
         if (_operationCount > 0) UpgradeInsideSend();
         SplitForUpgrade(upgrade);
@@ -549,10 +550,10 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>Asked for in a callback on the pool. When the connection is ending, its end tells whoever waits.</summary>
     internal void DrainUpgrade(uint generation, TlsUpgrade upgrade)
     {
-        if (generation != Generation || _state != ConnectionState.Open || _sendError != 0) return;
+        if (generation != Generation || State != ConnectionState.Open || _tenancy.SendError != 0) return;
         // Other threads may have come in between; on the loop both would have been refused at the call.
-        string? obstacle = _finishRequested ? "this half was ended (FinishSending) before the upgrade"
-            : _firstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
+        string? obstacle = _tenancy.FinishRequested ? "this half was ended (FinishSending) before the upgrade"
+            : _tenancy.FirstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
             : null;
         if (obstacle is not null)
         {
@@ -562,13 +563,13 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         SplitForUpgrade(upgrade);
         UpdateReceiving();
-        _strand!.PostUpgrading(upgrade);
+        Strand!.PostUpgrading(upgrade);
     }
 
     /// <summary>The callback on the pool that asked has returned: the strand brings what was left unread, in front of what it never got.</summary>
     internal void StrandUpgrading(uint generation, TlsUpgrade upgrade)
     {
-        if (generation != Generation || !ReferenceEquals(_upgrade, upgrade))
+        if (generation != Generation || !ReferenceEquals(_tenancy.Upgrade, upgrade))
         {
             upgrade.Rest.Clear();
             return;
@@ -576,9 +577,9 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         UnreadStore all = upgrade.Rest;
         upgrade.Rest = default;
-        all.Append(_unread.Span);
-        _unread.Clear();
-        _unread = all;
+        all.Append(_tenancy.Unread.Span);
+        _tenancy.Unread.Clear();
+        _tenancy.Unread = all;
         upgrade.IsReady = true;
         StartUpgrade();
     }
@@ -592,34 +593,34 @@ internal sealed unsafe partial class Connection : IPlainSink
         {
             Block block = _queue.Blocks.Dequeue();
             // Room that is lent stays as well: the flush drops it.
-            if (block.Length > 0 || _sendInFlight || _queue.IsLent(Loop.UserCalls)) tls.Enqueue(block, block.Length);
+            if (block.Length > 0 || _tenancy.SendInFlight || _queue.IsLent(Loop.UserCalls)) tls.Enqueue(block, block.Length);
             else Loop.Blocks.Return(block);
         }
 
         tls.FilePlain = _queue.InFiles;
-        _upgrade = upgrade;
+        _tenancy.Upgrade = upgrade;
         upgrade.Link = tls;
-        _tls = tls;
+        _tenancy.Tls = tls;
     }
 
     /// <summary>The callback that asked has returned, and took what it wanted of what was unread.</summary>
     private void StartUpgrade()
     {
-        TlsUpgrade upgrade = _upgrade!;
+        TlsUpgrade upgrade = _tenancy.Upgrade!;
         TlsLink tls = upgrade.Link!;
-        if (tls.IsCounted || tls.HasBegun || _state is not (ConnectionState.Open or ConnectionState.Concluding)) return;
-        _offerPending = false;
-        if (_unread.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
+        if (tls.IsCounted || tls.HasBegun || State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
+        _tenancy.OfferPending = false;
+        if (_tenancy.Unread.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
         {
-            FailTls(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_unread.Length} bytes that came in the clear were left unread before the upgrade to TLS; an attacker may have put them there (UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
+            FailTls(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_tenancy.Unread.Length} bytes that came in the clear were left unread before the upgrade to TLS; an attacker may have put them there (UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
             return;
         }
 
         // In front of what has arrived since.
-        _unread.Append(tls.Held.Span);
+        _tenancy.Unread.Append(tls.Held.Span);
         tls.Held.Clear();
-        tls.Held = _unread;
-        _unread = default;
+        tls.Held = _tenancy.Unread;
+        _tenancy.Unread = default;
         StartShaking(tls);
     }
 
@@ -628,15 +629,15 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void FailNotTls(ReadOnlySpan<byte> input)
     {
         // After an upgrade the peer has spoken with the session before: an answer of ours in the clear would be put into its mouth.
-        bool isHttp = !_tls!.IsUpgrade && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
-        if (isHttp) PutOnWire(_tls, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
+        bool isHttp = !_tenancy.Tls!.IsUpgrade && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
+        if (isHttp) PutOnWire(_tenancy.Tls, "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
         FailTls(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"), isHttp ? default : TlsAlert.ProtocolVersion);
     }
 
     /// <summary>An alert of ours in the clear, then as below: before there is a layer.</summary>
     private void FailTls(TlsFault fault, TlsAlert alert)
     {
-        if (alert != TlsAlert.None) PutOnWire(_tls!, [0x15, 3, 3, 0, 2, 2, (byte)alert]);
+        if (alert != TlsAlert.None) PutOnWire(_tenancy.Tls!, [0x15, 3, 3, 0, 2, 2, (byte)alert]);
         FailTls(fault);
     }
 
@@ -646,7 +647,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// </summary>
     private void FailTls(TlsFault fault, bool atOnce = false)
     {
-        TlsLink tls = _tls!;
+        TlsLink tls = _tenancy.Tls!;
         if (!TakesInput) return;
         bool isHandshake = tls.IsShaking;
         tls.Phase = TlsPhase.Over;
@@ -655,33 +656,33 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (isHandshake)
         {
             LeaveHandshake(tls);
-            _shard.HandshakesFailed++;
-            _shard.Host.NoteHandshake(reason, SymptomPage);
+            Shard.HandshakesFailed++;
+            Shard.Host.NoteHandshake(reason, SymptomPage);
         }
 
         RefuseForeign();
         _queue.CloseFill();
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         DropHeldRuns();
-        _fileRead = null;
+        _tenancy.FileRead = null;
         tls.FilePlain = 0;
         _queue.CountOnly(tls.PlainUnsent);
         EndOperations();
         CancelSessionTimers();
-        if (isHandshake) _strand?.EndInput();
+        if (isHandshake) Strand?.EndInput();
         // What was received before is delivered, as before a reset; the strand says both, the beginning of the end and the end, after it.
-        else _saidDisconnecting |= _strand is not null;
-        _offerPending = false;
-        _heldFinish = false;
-        if (atOnce || _sendError != 0)
+        else _tenancy.SaidDisconnecting |= Strand is not null;
+        _tenancy.OfferPending = false;
+        _tenancy.HeldFinish = false;
+        if (atOnce || _tenancy.SendError != 0)
         {
             ResetOnClose = true;
             Detach();
             return;
         }
 
-        if (!ReferenceEquals(Loop.ActiveConnection, this)) _unread.Clear();
-        _state = ConnectionState.Draining;
+        if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
+        _tenancy.State = ConnectionState.Draining;
         StartDeadline(s_alertTime);
         UpdateReceiving();
         Loop.Schedule(this);
@@ -690,22 +691,22 @@ internal sealed unsafe partial class Connection : IPlainSink
     private CloseReason ReasonOf(TlsFault fault, bool isHandshake)
     {
         CloseCause cause = isHandshake ? CloseCause.TlsHandshake : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
-        string peer = _session.RemoteEndPoint?.ToString() is { Length: > 0 } text ? text : "the peer";
+        string peer = Session.RemoteEndPoint?.ToString() is { Length: > 0 } text ? text : "the peer";
         string message = isHandshake ? $"TLS handshake failed with {peer}: {fault.Message}" : $"TLS with {peer} ended: {fault.Message}";
         return new CloseReason(cause, 0, new TlsException(fault.Cause, message));
     }
 
     private void FreeTls()
     {
-        if (_tls is not { } tls) return;
+        if (_tenancy.Tls is not { } tls) return;
         LeaveHandshake(tls);
         tls.Held.Clear();
         DiscardWire(tls);
         if (tls.IsAway) tls.IsOrphan = true;
         else tls.Layer?.Free();
-        TlsUpgrade? upgrade = _upgrade;
-        _tls = null;
-        _upgrade = null;
-        if (_strand is null) upgrade?.Failed(_reason);
+        TlsUpgrade? upgrade = _tenancy.Upgrade;
+        _tenancy.Tls = null;
+        _tenancy.Upgrade = null;
+        if (Strand is null) upgrade?.Failed(Reason);
     }
 }

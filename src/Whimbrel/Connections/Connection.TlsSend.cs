@@ -17,11 +17,11 @@ internal sealed unsafe partial class Connection
     /// <summary>Blocks below this are joined with those behind them: each record costs 22 bytes and a microsecond.</summary>
     private const int JoinBelowBytes = 8 * 1024;
 
-    private bool HasQueued => !_queue.Blocks.IsEmpty || _tls is { Wire.IsEmpty: false };
+    private bool HasQueued => !_queue.Blocks.IsEmpty || _tenancy.Tls is { Wire.IsEmpty: false };
 
     private void FlushTls(TlsLink tls)
     {
-        if (_sendInFlight || _state is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
+        if (_tenancy.SendInFlight || State is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
         if (tls.IsInCall)
         {
             // Inside a callback that the layer's own delivery made: it must not be entered again.
@@ -33,7 +33,7 @@ internal sealed unsafe partial class Connection
         if (tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
         if (tls.Wire.IsEmpty)
         {
-            if (_state == ConnectionState.Draining || _finishRequested) Loop.Schedule(this);
+            if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
             return;
         }
 
@@ -44,7 +44,7 @@ internal sealed unsafe partial class Connection
             return;
         }
 
-        _sendInFlight = true;
+        _tenancy.SendInFlight = true;
         Loop.StartSend(this);
     }
 
@@ -131,7 +131,7 @@ internal sealed unsafe partial class Connection
         long ofFiles = tls.TakeFilePlain(plain);
         _queue.Count(ofFiles - plain);
         _queue.CountFiles(-ofFiles);
-        if (_firstOperation is not null || WaitsForQueue) Loop.Schedule(this);
+        if (_tenancy.FirstOperation is not null || WaitsForQueue) Loop.Schedule(this);
     }
 
     private void DiscardWire(TlsLink tls)
@@ -143,7 +143,7 @@ internal sealed unsafe partial class Connection
     /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>
     private bool SayGoodbye()
     {
-        if (_tls is not { OwesGoodbye: true } tls || tls.IsInCall) return false;
+        if (_tenancy.Tls is not { OwesGoodbye: true } tls || tls.IsInCall) return false;
         Block block = Loop.Blocks.Take();
         CipherBlock output = Loop.Tls.Outgoing;
         output.Use(block.Memory, block.Capacity);

@@ -17,53 +17,38 @@ namespace Whimbrel.Connections;
 /// </remarks>
 internal sealed partial class Connection : Resident
 {
-    private HostShard _shard = null!;
-    private Session _session = null!;
-    private Session? _next;
-    private ConnectionState _state = ConnectionState.Free;
-    private CloseReason _reason;
-    private Strand? _strand;
+    private Tenancy _tenancy;
     private LoopTimer? _deadline;
-    private LoopTimer? _sessionTimers;
-    private bool _wasConnected;
-    private bool _peerFinished;
-    private bool _finishRequested;
-    private bool _finishedFirst;
-    private bool _finishSent;
-    private bool _holdsSocket;
-    private bool _finishWasTold;
-    private bool _saidServerStopping;
-    private bool _saidDisconnecting;
 
     internal Connection(Loop loop)
         : base(loop)
     {
     }
 
-    internal ConnectionState State => _state;
+    internal ConnectionState State => _tenancy.State;
 
-    internal Session Session => _session;
+    internal Session Session => _tenancy.Session;
 
-    internal ConnectionHost Host => _shard.Host;
+    internal ConnectionHost Host => Shard.Host;
 
-    internal HostShard Shard => _shard;
+    internal HostShard Shard => _tenancy.Shard;
 
-    internal CloseReason Reason => _reason;
+    internal CloseReason Reason => _tenancy.Reason;
 
     /// <summary>Why it ends, also while the session was not told yet; cause None while it does not.</summary>
     internal CloseReason EndSoFar =>
-        _reason.Cause != CloseCause.None || _sendError == 0 ? _reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError);
+        Reason.Cause != CloseCause.None || _tenancy.SendError == 0 ? Reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError);
 
-    internal bool IsOpen => _wasConnected && _state == ConnectionState.Open && _strand is not { IsEnded: true };
+    internal bool IsOpen => _tenancy.WasConnected && State == ConnectionState.Open && Strand is not { IsEnded: true };
 
     /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnHandshaked may send.</summary>
-    internal bool IsBeginning => _state is ConnectionState.Connecting or ConnectionState.Handshaking || (_state == ConnectionState.Open && !_wasConnected);
+    internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !_tenancy.WasConnected);
 
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
-    internal Strand? Strand => _strand;
+    internal Strand? Strand => _tenancy.Strand;
 
     /// <summary>Only user code that saw the descriptor can have made one.</summary>
-    internal override bool MayHaveDuplicate => WasShared || _shard.Options.OnSocketCreated is not null;
+    internal override bool MayHaveDuplicate => WasShared || Shard.Options.OnSocketCreated is not null;
 
     /// <summary>The Socket object of that tenant's connection, or null. Any thread.</summary>
     internal Socket? ShareSocket(uint generation)
@@ -76,21 +61,21 @@ internal sealed partial class Connection : Resident
     internal int HostMemberIndex { get; set; } = -1;
 
     /// <summary>The socket that the engine adopts in Attach; an accepted one already lies here during OnConnecting.</summary>
-    internal RawSocket AdoptedSocket { get; private set; }
+    internal RawSocket AdoptedSocket => _tenancy.AdoptedSocket;
 
     // ------------------------------------------------------------------ birth
 
     /// <summary>Gives the object a new tenant. The session is made by the caller, with the factory fenced.</summary>
     internal void Begin(HostShard shard, Session session, long id, EndPoint? local, PeerAddress remote)
     {
-        _shard = shard;
-        _session = session;
-        _state = ConnectionState.Connecting;
-        _reason = default;
-        _gate = ReceiveGate.NotOpen;
+        _tenancy.Shard = shard;
+        _tenancy.Session = session;
+        _tenancy.State = ConnectionState.Connecting;
+        _tenancy.Reason = default;
+        _tenancy.Gate = ReceiveGate.NotOpen;
         _queue.Limit = shard.Options.SendLimitBytes;
         _queue.AllowsLarge = shard.Options.AllowLargeMessages;
-        _hooks = shard.HooksOf(session);
+        _tenancy.Hooks = shard.HooksOf(session);
         _queue.Foreign.Begin(Generation, isClosed: true);
         shard.Opened++;
         session.Attach(this, id, local, remote);
@@ -100,7 +85,7 @@ internal sealed partial class Connection : Resident
 
     private void GiveStrand(Session session)
     {
-        if (_shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _strand = new Strand(this, session);
+        if (Shard.Options.Scheduling == Scheduling.ThreadPool && !session.StaysOnLoop) _tenancy.Strand = new Strand(this, session);
     }
 
     /// <summary>
@@ -109,10 +94,10 @@ internal sealed partial class Connection : Resident
     /// </summary>
     internal void Connecting(RawSocket? accepted)
     {
-        _holdsSocket = accepted is not null && _state == ConnectionState.Connecting;
-        if (_holdsSocket)
+        _tenancy.HoldsSocket = accepted is not null && State == ConnectionState.Connecting;
+        if (_tenancy.HoldsSocket)
         {
-            AdoptedSocket = accepted.GetValueOrDefault();
+            _tenancy.AdoptedSocket = accepted.GetValueOrDefault();
             BeginSharing(AdoptedSocket);
         }
         else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
@@ -120,19 +105,19 @@ internal sealed partial class Connection : Resident
     }
 
     /// <summary>Its session is made when the handshake is done.</summary>
-    private bool IsNewcomer => _session is Newcomer;
+    private bool IsNewcomer => Session is Newcomer;
 
     /// <summary>OnConnecting. False on the pool: <see cref="StrandConnecting"/> goes on when it has returned.</summary>
     private bool SayConnecting()
     {
-        if (_strand is { } strand)
+        if (Strand is { } strand)
         {
             strand.PostConnecting();
             return false;
         }
 
         Call("OnConnecting", static session => session.CallConnecting());
-        if (_state is ConnectionState.Connecting or ConnectionState.Handshaking) _shard.Host.SessionBegan(_session);
+        if (State is ConnectionState.Connecting or ConnectionState.Handshaking) Shard.Host.SessionBegan(Session);
         AfterCallback();
         return true;
     }
@@ -141,27 +126,27 @@ internal sealed partial class Connection : Resident
     {
         // A loop that stops has ended its residents already: who comes now ends here, or the loop would never be empty.
         if (Loop.IsStopping) AbortWith(new CloseReason(CloseCause.EngineStopped));
-        if (_state == ConnectionState.Connecting) _shard.Host.SessionConnecting(this);
+        if (State == ConnectionState.Connecting) Shard.Host.SessionConnecting(this);
     }
 
     /// <summary>Takes over the socket that was accepted for it.</summary>
     internal void AdoptHeld()
     {
-        _holdsSocket = false;
+        _tenancy.HoldsSocket = false;
         Loop.Attach(this);
     }
 
     /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
     internal void Adopt(RawSocket socket)
     {
-        AdoptedSocket = socket;
+        _tenancy.AdoptedSocket = socket;
         BeginSharing(socket);
         Loop.Attach(this);
     }
 
     internal override void CompleteAttach(int error)
     {
-        AdoptedSocket = default;
+        _tenancy.AdoptedSocket = default;
         if (error != 0)
         {
             SetReason(new CloseReason(Diagnostics.ErrorText.CauseOf(error), error));
@@ -169,40 +154,40 @@ internal sealed partial class Connection : Resident
             return;
         }
 
-        if (_shard.Host.Tls is { } tls) BeginTls(tls);
+        if (Shard.Host.Tls is { } tls) BeginTls(tls);
         else Opened();
     }
 
     /// <summary>Sends are taken from here on.</summary>
     private void TakeSends()
     {
-        _state = ConnectionState.Open;
+        _tenancy.State = ConnectionState.Open;
         _queue.Foreign.Begin(Generation, isClosed: false);
     }
 
     /// <summary>The session hears that it is connected, and reading starts.</summary>
     private void Opened()
     {
-        if (_state != ConnectionState.Open) TakeSends();
-        _wasConnected = true;
+        if (State != ConnectionState.Open) TakeSends();
+        _tenancy.WasConnected = true;
         // Not None: a pause in OnConnecting stays (contract 10).
-        _gate &= ~ReceiveGate.NotOpen;
+        _tenancy.Gate &= ~ReceiveGate.NotOpen;
         CountHeldTime(isShut: true);
-        _shard.Members.Add(this);
-        _session.SetConnectedAt(Loop.Engine.UtcNow);
-        if (_strand is { } strand)
+        Shard.Members.Add(this);
+        Session.SetConnectedAt(Loop.Engine.UtcNow);
+        if (Strand is { } strand)
         {
             strand.DialledHost = DialledHost;
-            strand.PostConnected(_session);
+            strand.PostConnected(Session);
         }
         else
         {
-            _session.StartPosts();
+            Session.StartPosts();
             Call("OnConnected", static session => session.CallConnected());
-            _shard.Host.SessionConnected(_session);
+            Shard.Host.SessionConnected(Session);
         }
 
-        if (_sessionTimers is not null) ReleaseHeldTimers();
+        if (_tenancy.Timers is not null) ReleaseHeldTimers();
         AfterCallback();
         LookAtLimits();
         UpdateReceiving();
@@ -216,7 +201,7 @@ internal sealed partial class Connection : Resident
         Loop.EnterCallback(this, name);
         try
         {
-            callback(_session);
+            callback(Session);
         }
         catch (Exception e)
         {
@@ -234,7 +219,7 @@ internal sealed partial class Connection : Resident
         Loop.EnterCallback(this, "OnError");
         try
         {
-            _session.CallError(exception, callback);
+            Session.CallError(exception, callback);
         }
         catch (Exception second)
         {
@@ -248,58 +233,58 @@ internal sealed partial class Connection : Resident
     /// <summary>What a callback asked for and must not happen inside it.</summary>
     private void AfterCallback()
     {
-        while (_next is not null && (_state == ConnectionState.Open || IsBeginning) && MaySwitch()) SwitchSession();
-        if (_upgrade is { IsReady: true }) StartUpgrade();
+        while (_tenancy.Next is not null && (State == ConnectionState.Open || IsBeginning) && MaySwitch()) SwitchSession();
+        if (_tenancy.Upgrade is { IsReady: true }) StartUpgrade();
     }
 
     // ------------------------------------------------------------------ hand-over (contract 15)
 
     /// <summary>An earlier callback has handed over, and what was posted to its session runs first.</summary>
-    internal bool IsHandingOver => (_gate & ReceiveGate.HandOver) != 0;
+    internal bool IsHandingOver => (_tenancy.Gate & ReceiveGate.HandOver) != 0;
 
     internal void HandOver(Session next)
     {
-        if (_state != ConnectionState.Open && !IsBeginning) return;
-        _next = next;
+        if (State != ConnectionState.Open && !IsBeginning) return;
+        _tenancy.Next = next;
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
 
     private void SwitchSession()
     {
-        Session old = _session;
-        Session next = _next!;
-        _next = null;
+        Session old = Session;
+        Session next = _tenancy.Next!;
+        _tenancy.Next = null;
         CancelSessionTimers();
-        _atLeast = 0;
+        _tenancy.AtLeast = 0;
         EndHoldsOfSession();
         // First, so that whatever the old session does in its last callback does not reach the connection any more: it
         // has its end, and must not get a second one (contract 1).
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
-        _session = next;
-        if (_wasConnected) next.StartPosts();
+        _tenancy.Session = next;
+        if (_tenancy.WasConnected) next.StartPosts();
         ChangeHooks(next);
-        _shard.Host.SessionReplaced(old, next);
+        Shard.Host.SessionReplaced(old, next);
         Exception? thrown = TellHandedOver(old);
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning. Before the connection is
         // open that is still to come, and the next session gets it.
-        if (_wasConnected) Call("OnConnected", static session => session.CallConnected());
+        if (_tenancy.WasConnected) Call("OnConnected", static session => session.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
-        if (!_wasConnected) return;
+        if (!_tenancy.WasConnected) return;
         LookInNextTurn();
-        if (_saidServerStopping && _state == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
-        if (_state != ConnectionState.Open || _unread.Length == 0 || _upgrade is not null) return;
-        if (_next is null && _gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
-        else _offerPending = true;
+        if (_tenancy.SaidServerStopping && State == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
+        if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || _tenancy.Upgrade is not null) return;
+        if (_tenancy.Next is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
+        else _tenancy.OfferPending = true;
     }
 
     private Exception? TellHandedOver(Session old)
     {
         Exception? thrown = null;
-        Loop.EnterCallback(this, _wasConnected ? "OnDisconnected" : "OnConnectFailed");
+        Loop.EnterCallback(this, _tenancy.WasConnected ? "OnDisconnected" : "OnConnectFailed");
         try
         {
-            if (_wasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+            if (_tenancy.WasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
@@ -309,13 +294,13 @@ internal sealed partial class Connection : Resident
 
         try
         {
-            if (_wasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+            if (_tenancy.WasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
             else old.CallConnectFailed(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
             thrown = e;
-            TellErrorAfterEnd(old, e, _wasConnected ? "OnDisconnected" : "OnConnectFailed");
+            TellErrorAfterEnd(old, e, _tenancy.WasConnected ? "OnDisconnected" : "OnConnectFailed");
         }
 
         Loop.LeaveCallback();
@@ -328,11 +313,11 @@ internal sealed partial class Connection : Resident
     /// <summary>It ends with the session. False when the session is ending already, and a timer would outlive it.</summary>
     internal bool RememberSessionTimer(LoopTimer timer)
     {
-        if (_state != ConnectionState.Open && !IsBeginning) return false;
+        if (State != ConnectionState.Open && !IsBeginning) return false;
         if (timer.IsListed) return true;
         timer.IsListed = true;
-        timer.NextOfSession = _sessionTimers;
-        _sessionTimers = timer;
+        timer.NextOfSession = _tenancy.Timers;
+        _tenancy.Timers = timer;
         return true;
     }
 
@@ -346,8 +331,8 @@ internal sealed partial class Connection : Resident
         }
 
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
-        if (_state != ConnectionState.Open || timer.IsCancelled) return;
-        if (_strand is { } strand)
+        if (State != ConnectionState.Open || timer.IsCancelled) return;
+        if (Strand is { } strand)
         {
             strand.PostTimer(timer);
             return;
@@ -356,7 +341,7 @@ internal sealed partial class Connection : Resident
         Loop.EnterCallback(this, "OnTimer");
         try
         {
-            _session.CallTimer(timer);
+            Session.CallTimer(timer);
         }
         catch (Exception e)
         {
@@ -372,13 +357,13 @@ internal sealed partial class Connection : Resident
     internal void ForgetSessionTimer(LoopTimer timer)
     {
         timer.IsListed = false;
-        if (ReferenceEquals(_sessionTimers, timer))
+        if (ReferenceEquals(_tenancy.Timers, timer))
         {
-            _sessionTimers = timer.NextOfSession;
+            _tenancy.Timers = timer.NextOfSession;
             return;
         }
 
-        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession)
+        for (LoopTimer? t = _tenancy.Timers; t is not null; t = t.NextOfSession)
         {
             if (!ReferenceEquals(t.NextOfSession, timer)) continue;
             t.NextOfSession = timer.NextOfSession;
@@ -389,7 +374,7 @@ internal sealed partial class Connection : Resident
     /// <summary>Timers that were due before the connection was open fire in the next turn.</summary>
     private void ReleaseHeldTimers()
     {
-        for (LoopTimer? t = _sessionTimers; t is not null; t = t.NextOfSession)
+        for (LoopTimer? t = _tenancy.Timers; t is not null; t = t.NextOfSession)
         {
             if (!t.IsHeld) continue;
             t.IsHeld = false;
@@ -399,8 +384,8 @@ internal sealed partial class Connection : Resident
 
     private void CancelSessionTimers()
     {
-        LoopTimer? timers = _sessionTimers;
-        _sessionTimers = null; // each is out of the list before it is cancelled: there is none to search
+        LoopTimer? timers = _tenancy.Timers;
+        _tenancy.Timers = null; // each is out of the list before it is cancelled: there is none to search
         for (LoopTimer? t = timers; t is not null; t = t.NextOfSession)
         {
             t.IsListed = false;
@@ -412,7 +397,7 @@ internal sealed partial class Connection : Resident
 
     internal override void RunScheduled()
     {
-        switch (_state)
+        switch (State)
         {
             case ConnectionState.Connecting:
                 AfterCallback();
@@ -422,15 +407,15 @@ internal sealed partial class Connection : Resident
                 break;
             case ConnectionState.Handshaking:
                 AfterCallback();
-                if (_state == ConnectionState.Handshaking) RunScheduledTls(_tls!);
+                if (State == ConnectionState.Handshaking) RunScheduledTls(_tenancy.Tls!);
                 break;
             case ConnectionState.Concluding:
                 RunScheduledConcluding();
                 break;
             case ConnectionState.Draining:
-                if (!_saidDisconnecting && _wasConnected) SayDisconnecting();
-                if (_queueFault.Cause == CloseCause.FileFailed) AbortWith(_queueFault);
-                if (_state != ConnectionState.Draining) break;
+                if (!_tenancy.SaidDisconnecting && _tenancy.WasConnected) SayDisconnecting();
+                if (_tenancy.QueueFault.Cause == CloseCause.FileFailed) AbortWith(_tenancy.QueueFault);
+                if (State != ConnectionState.Draining) break;
                 UseRoom();
                 TryFinishDraining();
                 break;
@@ -443,61 +428,61 @@ internal sealed partial class Connection : Resident
     private void RunScheduledConcluding()
     {
         UseRoom();
-        if (_queueFault.Cause == CloseCause.FileFailed) AbortWith(_queueFault);
-        else if (_sendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError));
-        else if (_upgrade is { IsReady: true, Link.HasBegun: false }) StartUpgrade();
-        else RunScheduledTls(_tls!);
+        if (_tenancy.QueueFault.Cause == CloseCause.FileFailed) AbortWith(_tenancy.QueueFault);
+        else if (_tenancy.SendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
+        else if (_tenancy.Upgrade is { IsReady: true, Link.HasBegun: false }) StartUpgrade();
+        else RunScheduledTls(_tenancy.Tls!);
     }
 
     private void RunScheduledOpen()
     {
-        if (_queueFault.Cause != CloseCause.None)
+        if (_tenancy.QueueFault.Cause != CloseCause.None)
         {
-            AbortWith(_queueFault);
+            AbortWith(_tenancy.QueueFault);
             return;
         }
 
         UseRoom();
-        if (_next is not null || _upgrade is not null)
+        if (_tenancy.Next is not null || _tenancy.Upgrade is not null)
         {
             AfterCallback();
-            if (_state != ConnectionState.Open) return;
+            if (State != ConnectionState.Open) return;
         }
 
-        if ((_drainOwed || _sentUntold > 0) && _wasConnected)
+        if ((_tenancy.DrainOwed || _tenancy.SentUntold > 0) && _tenancy.WasConnected)
         {
             TellSent();
-            if (_state != ConnectionState.Open) return;
+            if (State != ConnectionState.Open) return;
         }
 
-        if (_sendError != 0 && _gate != ReceiveGate.None)
+        if (_tenancy.SendError != 0 && _tenancy.Gate != ReceiveGate.None)
         {
             // Nobody will read the rest: the end is noticed now (contract 10).
-            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_sendError), _sendError));
+            Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
             return;
         }
 
-        if (_offerPending && _upgrade is null && _gate is ReceiveGate.None or ReceiveGate.Finished)
+        if (_tenancy.OfferPending && _tenancy.Upgrade is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished)
         {
-            _offerPending = false;
+            _tenancy.OfferPending = false;
             OfferUnread();
-            if (_state != ConnectionState.Open) return;
+            if (State != ConnectionState.Open) return;
         }
 
-        if (_tls is { } tls)
+        if (_tenancy.Tls is { } tls)
         {
             RunScheduledTls(tls);
-            if (_state != ConnectionState.Open) return;
+            if (State != ConnectionState.Open) return;
         }
 
-        if (_heldFinish && _upgrade is null && _gate == ReceiveGate.None && !_offerOwed)
+        if (_tenancy.HeldFinish && _tenancy.Upgrade is null && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferOwed)
         {
-            _heldFinish = false;
+            _tenancy.HeldFinish = false;
             PeerFinished();
-            if (_state != ConnectionState.Open) return;
+            if (State != ConnectionState.Open) return;
         }
 
-        if (_finishRequested) TryFinishSending();
-        if (_state == ConnectionState.Open) UpdateReceiving();
+        if (_tenancy.FinishRequested) TryFinishSending();
+        if (State == ConnectionState.Open) UpdateReceiving();
     }
 }

@@ -1,0 +1,72 @@
+using System.Runtime.InteropServices;
+using Whimbrel.Tls;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// What belongs to one tenancy of a <see cref="Connection"/>: all that it knows of the one socket and its sessions. The next tenant begins with
+/// the default of it, in one assignment. What stays with the object lies beside it: the send queue (its word of other threads
+/// outlives tenants), lists that are empty between two of them, and what loop and engine keep there. Loop's thread.
+/// </summary>
+[StructLayout(LayoutKind.Auto)]
+internal struct Tenancy
+{
+    // ---- who
+    internal HostShard Shard;
+    internal Session Session;
+    internal Session? Next;
+    internal Strand? Strand;
+    internal SessionHooks Hooks;
+    internal LoopTimer? Timers; // those of the session, linked
+
+    // ---- its socket
+    internal RawSocket AdoptedSocket;
+    internal bool HoldsSocket; // accepted, and nobody has adopted it
+    internal Dial? Dial;
+    internal string? DialledHost;
+    internal TlsLink? Tls;
+    internal TlsUpgrade? Upgrade;
+
+    // ---- its life
+    internal ConnectionState State;
+    internal CloseReason Reason;
+    internal CloseReason CloseAs; // while Concluding: the reason of the close, unless the handshake fails
+    internal long? SaidAllAt; // the bytes received when the session said that the peer sends no more
+    internal long DrainEndsMs;
+    internal long ProgressAtDeadline;
+    internal bool WasConnected;
+    internal bool PeerFinished;
+    internal bool HeldFinish;
+    internal bool FinishWasTold;
+    internal bool FinishRequested;
+    internal bool FinishedFirst;
+    internal bool FinishSent;
+    internal bool SaidServerStopping;
+    internal bool SaidDisconnecting;
+
+    // ---- receiving
+    internal ReceiveGate Gate;
+    internal bool IsReceiving;
+    internal bool OfferPending;
+    internal bool OfferOwed; // without holding (BackPressure is off): only what was left unread waits
+    internal bool KnowsOfQueue; // the running callback asked what is pending, or was refused
+    internal int AtLeast;
+    internal int Discarded;
+    internal UnreadStore Unread;
+    internal long BytesReceived;
+    internal long GoesOnAt; // back-pressure: reading, and what was left unread, go on when no more than this is pending
+    internal long HeldMs; // how often and long the gate was shut, in all
+    internal long HeldFromMs;
+
+    // ---- sending
+    internal bool SendInFlight;
+    internal bool DrainOwed;
+    internal int SendError;
+    internal CloseReason QueueFault; // memory that threw, a file that could not be sent: the completion phase ends the connection
+    internal long BytesSent;
+    internal long SentUntold;
+    internal SendOperation? FirstOperation;
+    internal SendOperation? LastOperation;
+    internal FileRead? FileRead;
+    internal BroadcastGate BroadcastGate;
+}
