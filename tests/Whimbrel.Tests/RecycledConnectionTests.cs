@@ -41,10 +41,11 @@ public sealed class RecycledConnectionTests
         ["_inFiles"] = "the queue was discarded",
         ["_word"] = "the word of other threads: what is under way is taken out by who brings it",
         ["_operationCount"] = "each operation takes itself out, also in the time of a later tenant",
+        ["State"] = "closed: the one step that is left makes it free",
         ["IsReceiving"] = "the engine was told to stop",
     };
 
-    private static readonly Type[] s_parts = [typeof(Tenancy), typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue)];
+    private static readonly Type[] s_parts = [typeof(Tenancy), typeof(Life), typeof(SendQueue), typeof(ForeignWord), typeof(Whimbrel.Buffers.BlockQueue)];
 
     private static readonly FieldInfo s_operationCount = typeof(Connection).GetField("_operationCount", BindingFlags.Instance | BindingFlags.NonPublic)!;
 

@@ -1,4 +1,5 @@
 using Microsoft.CodeAnalysis.CSharp.Syntax;
+using Whimbrel.Connections;
 using Whimbrel.Tidy.Rules;
 
 namespace Whimbrel.Tidy;
@@ -16,6 +17,17 @@ public class DocumentTests
             from method in file.All<MethodDeclarationSyntax>()
             where method.Parent is TypeDeclarationSyntax && method.AttributeLists.Count > 0
             select $"{((TypeDeclarationSyntax)method.Parent!).Identifier.Text}.{method.Identifier.Text}"];
+
+    [Fact]
+    public void The_table_of_a_connections_states_in_design_6_is_that_of_the_code()
+    {
+        string[] rows = [.. Repository.Read("docs/design/0006-how-a-connection-ends.md").Split('\n')
+            .Select(static line => line.Split('|'))
+            .Where(static cells => cells.Length > 3 && Enum.TryParse<ConnectionState>(cells[1].Trim(), out _))
+            .Select(static cells => $"{cells[1].Trim()} -> {cells[2].Trim()}")];
+        ConnectionState[] states = Enum.GetValues<ConnectionState>();
+        Assert.Equal(states.Select(from => $"{from} -> {string.Join(", ", states.Where(to => Life.IsLegal(from, to)))}"), rows);
+    }
 
     [Fact]
     public void Links_between_documents_resolve() => Judge.None(Repository.PathsEnding(".md").SelectMany(p =>

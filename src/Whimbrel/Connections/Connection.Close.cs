@@ -9,10 +9,7 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
-    private void SetReason(CloseReason reason)
-    {
-        if (Reason.Cause == CloseCause.None) _tenancy.Reason = reason;
-    }
+    private void SetReason(CloseReason reason) => _tenancy.Life.Because(reason);
 
     // ------------------------------------------------------------------ graceful
 
@@ -31,7 +28,7 @@ internal sealed partial class Connection
                 Strand?.EndInput();
                 Detach();
                 return;
-            case ConnectionState.Open when !_tenancy.WasConnected && !HasTaken:
+            case ConnectionState.Open when !WasConnected && !HasTaken:
                 // In OnHandshaked, and nothing was said: as before the handshake.
                 goto case ConnectionState.Handshaking;
             case ConnectionState.Open:
@@ -46,7 +43,7 @@ internal sealed partial class Connection
         CancelSessionTimers();
         if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
-            _tenancy.State = ConnectionState.Concluding;
+            Go(ConnectionState.Concluding);
             _tenancy.CloseAs = reason;
             // Also when the callback that asked for the upgrade never returns.
             if (!tls.HasBegun) StartDeadline(tls.Profile.Options.HandshakeTimeout);
@@ -66,13 +63,13 @@ internal sealed partial class Connection
     private void Drain(CloseReason reason)
     {
         if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        else if (_tenancy.PeerFinished && !_tenancy.FinishedFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_tenancy.Life.PeerWasFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
-        _tenancy.State = ConnectionState.Draining;
+        Go(ConnectionState.Draining);
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
         _tenancy.OfferPending = false;
-        if ((_tenancy.PeerFinished || _tenancy.HeldFinish || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { OwesGoodbye: true })
+        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { OwesGoodbye: true })
         {
             // Both sides are done: nothing to drain, nothing to wait for.
             Detach();
@@ -95,16 +92,16 @@ internal sealed partial class Connection
         }
 
         if (!SendQueueIsEmpty || SayGoodbye()) return;
-        if (_tenancy.PeerFinished || _tenancy.HeldFinish || PeerSaidAll)
+        if (_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll)
         {
             Detach();
             return;
         }
 
-        _tenancy.State = ConnectionState.Lingering;
-        if (!_tenancy.FinishSent)
+        Go(ConnectionState.Lingering);
+        if (_tenancy.Life.Own != OwnHalf.Finished)
         {
-            _tenancy.FinishSent = true;
+            _tenancy.Life.Finish();
             Loop.FinishSend(this);
         }
 
@@ -127,9 +124,8 @@ internal sealed partial class Connection
 
     internal void FinishSending()
     {
-        if (State != ConnectionState.Open || _tenancy.FinishRequested) return;
-        _tenancy.FinishRequested = true;
-        _tenancy.FinishedFirst = !_tenancy.PeerFinished;
+        if (State != ConnectionState.Open || IsFinishing) return;
+        _tenancy.Life.BeginFinish();
         RefuseForeign();
         _queue.CloseFill();
         Loop.Schedule(this);
@@ -137,17 +133,17 @@ internal sealed partial class Connection
 
     private void TryFinishSending()
     {
-        if (_tenancy.FinishSent || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SayGoodbye()) return;
-        _tenancy.FinishSent = true;
+        if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SayGoodbye()) return;
+        _tenancy.Life.Finish();
         Loop.FinishSend(this);
         // On the pool the session may not have heard of it yet, nor got the last bytes.
-        if (_tenancy.PeerFinished && (Strand is null || _tenancy.FinishWasTold)) CloseWith(new CloseReason(CloseCause.PeerClosed));
+        if (_tenancy.Life.Peer == PeerHalf.Told) CloseWith(new CloseReason(CloseCause.PeerClosed));
     }
 
     /// <summary>The end has begun and no callback runs: the session hears of it, once.</summary>
     private void SayDisconnecting()
     {
-        _tenancy.SaidDisconnecting = true;
+        _tenancy.Life.Hears(Heard.Disconnecting);
         if (Strand is { } strand)
         {
             strand.PostDisconnecting(Reason);
@@ -161,8 +157,8 @@ internal sealed partial class Connection
     /// <summary>The server stops; once. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
     internal void ServerStopping()
     {
-        if (State != ConnectionState.Open || _tenancy.SaidServerStopping) return;
-        _tenancy.SaidServerStopping = true;
+        if (State != ConnectionState.Open || _tenancy.Life.Heard != Heard.Connected) return;
+        _tenancy.Life.Hears(Heard.ServerStopping);
         if (Strand is { } strand)
         {
             strand.PostServerStopping();
@@ -209,7 +205,7 @@ internal sealed partial class Connection
     private void Detach()
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
-        _tenancy.State = ConnectionState.Detaching;
+        Go(ConnectionState.Detaching);
         Shard.Silent.Remove(this);
         RefuseForeign();
         Session.StopPosts();
@@ -221,7 +217,7 @@ internal sealed partial class Connection
 
     internal override void CompleteClose()
     {
-        _tenancy.State = ConnectionState.Closed;
+        Go(ConnectionState.Closed);
         Loop.Schedule(this);
     }
 
@@ -229,7 +225,7 @@ internal sealed partial class Connection
     private void EndAttempt()
     {
         if (State != ConnectionState.Connecting) return;
-        _tenancy.State = ConnectionState.Closed;
+        Go(ConnectionState.Closed);
         CancelSessionTimers();
         if (_tenancy.HoldsSocket)
         {
@@ -264,7 +260,7 @@ internal sealed partial class Connection
     private void End()
     {
         if (!Session.PostsAreOver) return; // the last of them comes back here (contract 18)
-        if (_tenancy.WasConnected && !_tenancy.SaidDisconnecting && Strand is null) SayDisconnecting();
+        if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Strand is null) SayDisconnecting();
         FreeTls();
         DiscardQueue();
         EndOperations();
@@ -273,7 +269,7 @@ internal sealed partial class Connection
         ConnectionHost host = Shard.Host;
         CloseReason reason = Reason;
         // Only a connection that was announced is said to have ended (contract 1).
-        bool wasConnected = _tenancy.WasConnected;
+        bool wasConnected = WasConnected;
         Shard.Closed++;
         if (Strand is { } strand)
         {
@@ -331,6 +327,7 @@ internal sealed partial class Connection
         Generation = (Generation + 1) & ForeignWord.GenerationMask;
         _queue.Recycle(Generation);
         _tenancy.Unread.Clear();
+        Go(ConnectionState.Free);
         _tenancy = default;
         ForgetShare();
         ResetOnClose = false;

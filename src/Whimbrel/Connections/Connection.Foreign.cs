@@ -294,7 +294,7 @@ internal sealed partial class Connection
     {
         if (generation != Generation) return;
         if (_tenancy.FirstOperation is not null && TakesQueued) PumpOperations();
-        if (State == ConnectionState.Draining || _tenancy.FinishRequested || _tenancy.DrainOwed || WaitsForQueue) Loop.Schedule(this);
+        if (State == ConnectionState.Draining || IsFinishing || _tenancy.DrainOwed || WaitsForQueue) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -471,7 +471,7 @@ internal sealed partial class Connection
         Interlocked.Decrement(ref _operationCount);
         // It may have been the last thing that an end waited for; also the end of the next tenant, when it came too late
         // for the one it was meant for.
-        if (Loop.IsCurrent && (State == ConnectionState.Draining || _tenancy.FinishRequested)) Loop.Schedule(this);
+        if (Loop.IsCurrent && (State == ConnectionState.Draining || IsFinishing)) Loop.Schedule(this);
     }
 
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
@@ -552,7 +552,7 @@ internal sealed partial class Connection
             else
             {
                 PumpOperations();
-                if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
+                if (State == ConnectionState.Draining || IsFinishing) Loop.Schedule(this);
             }
 
             return;

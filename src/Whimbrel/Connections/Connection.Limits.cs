@@ -12,7 +12,7 @@ internal sealed partial class Connection
     internal long HeldMs => Volatile.Read(ref _tenancy.HeldMs);
 
     /// <summary>The timer serves the limits now: no handshake runs, and no end.</summary>
-    private bool IsLimited => State == ConnectionState.Open && _tenancy.WasConnected && _tenancy.Tls is not { IsShaking: true, HasBegun: true };
+    private bool IsLimited => State == ConnectionState.Open && WasConnected && _tenancy.Tls is not { IsShaking: true, HasBegun: true };
 
     /// <summary>Another session took over, or a handshake that had the timer is done. No callback is due here.</summary>
     private void LookInNextTurn()
@@ -34,7 +34,7 @@ internal sealed partial class Connection
         if (!IsLimited || Session.LimitsOn(Shard) is not { } limits) return;
         bool isTaking = _tenancy.Gate == ReceiveGate.None && Strand is not { IsTaking: true };
         // What is queued and not under way leaves with the next flush: only a send that lasts says something about the peer.
-        Traffic traffic = new(_tenancy.BytesReceived, _tenancy.BytesSent, isTaking && !_tenancy.PeerFinished && !_tenancy.HeldFinish, _tenancy.HeldMs, _tenancy.SendInFlight);
+        Traffic traffic = new(_tenancy.BytesReceived, _tenancy.BytesSent, isTaking && _tenancy.Life.Peer == PeerHalf.Open, _tenancy.HeldMs, _tenancy.SendInFlight);
         TimeLimit passed = limits.Look(Loop.Engine.NowMs, traffic);
         if (passed != TimeLimit.None) TellTimeout(limits, ReasonOf(passed, limits));
         // It may have ended, handed over, or begun to shake hands.

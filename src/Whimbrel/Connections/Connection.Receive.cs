@@ -99,7 +99,7 @@ internal sealed partial class Connection
     {
         if (_tenancy.Unread.Length == 0) return;
         // While the FIN is held back, its own offer is still to come (PeerFinished).
-        if (_tenancy.Unread.Length < _tenancy.AtLeast && (!_tenancy.PeerFinished || _tenancy.HeldFinish)) return;
+        if (_tenancy.Unread.Length < _tenancy.AtLeast && !_tenancy.Life.PeerHasFinished) return;
         int taken = Offer(_tenancy.Unread.Span);
         if (State is not (ConnectionState.Open or ConnectionState.Concluding))
         {
@@ -190,13 +190,13 @@ internal sealed partial class Connection
                 Fail(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
                 break;
             case ConnectionState.Open when _tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed:
-                _tenancy.HeldFinish = true;
+                _tenancy.Life.HoldPeersEnd();
                 break;
             case ConnectionState.Open:
                 PeerFinished();
                 break;
             case ConnectionState.Draining:
-                _tenancy.PeerFinished = true;
+                _tenancy.Life.PeerFinishes();
                 Loop.Schedule(this);
                 break;
             case ConnectionState.Lingering:
@@ -207,7 +207,7 @@ internal sealed partial class Connection
 
     private void PeerFinished()
     {
-        _tenancy.PeerFinished = true;
+        _tenancy.Life.PeerFinishes();
         _tenancy.Gate |= ReceiveGate.Finished;
         if (Strand is { } strand)
         {
@@ -222,13 +222,14 @@ internal sealed partial class Connection
         {
             // It was paused by that: the end waits for the resume (contract 10).
             _tenancy.Gate &= ~ReceiveGate.Finished;
-            _tenancy.HeldFinish = true;
+            _tenancy.Life.HoldPeersEnd();
             return;
         }
 
         Call("OnPeerFinished", static session => session.CallPeerFinished());
+        _tenancy.Life.PeersEndWasTold();
         AfterCallback();
-        if (State == ConnectionState.Open && _tenancy.FinishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     /// <summary>Receiving failed: reset, timed out, or another error of the system.</summary>
@@ -334,9 +335,9 @@ internal sealed partial class Connection
     {
         bool wanted = State switch
         {
-            _ when TakesInput && _tenancy.Tls is { } tls => tls.WantsInput && (tls.IsShaking || (_tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.HeldFinish)),
-            ConnectionState.Open => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.HeldFinish,
-            ConnectionState.Lingering or ConnectionState.Draining => !_tenancy.PeerFinished && !_tenancy.HeldFinish,
+            _ when TakesInput && _tenancy.Tls is { } tls => tls.WantsInput && (tls.IsShaking || (_tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.Life.HoldsPeersEnd)),
+            ConnectionState.Open => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.Life.HoldsPeersEnd,
+            ConnectionState.Lingering or ConnectionState.Draining => _tenancy.Life.Peer == PeerHalf.Open,
             _ => false,
         };
         if (wanted == _tenancy.IsReceiving) return;

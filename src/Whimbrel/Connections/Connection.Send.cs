@@ -158,7 +158,7 @@ internal sealed unsafe partial class Connection
 
     /// <summary>Open for sends of the session's own thread.</summary>
     private bool TakesSends(uint generation) =>
-        generation == Generation && State == ConnectionState.Open && !_tenancy.FinishRequested && _tenancy.SendError == 0 && _tenancy.QueueFault.Cause == CloseCause.None;
+        generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault.Cause == CloseCause.None;
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
@@ -269,7 +269,7 @@ internal sealed unsafe partial class Connection
             data = data[_queue.CopyPart(data)..];
         }
 
-        if (State != ConnectionState.Open || _tenancy.FinishRequested || _tenancy.FirstOperation is not null || AsksFirst || Shard.CountsSends) _queue.CloseFill();
+        if (State != ConnectionState.Open || IsFinishing || _tenancy.FirstOperation is not null || AsksFirst || Shard.CountsSends) _queue.CloseFill();
     }
 
     /// <summary>
@@ -323,7 +323,7 @@ internal sealed unsafe partial class Connection
         while (_queue.Blocks.Head is { Length: 0 }) Return(_queue.Blocks.Dequeue());
         if (_queue.Blocks.IsEmpty)
         {
-            if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
+            if (State == ConnectionState.Draining || IsFinishing) Loop.Schedule(this);
             return;
         }
 
@@ -379,7 +379,7 @@ internal sealed unsafe partial class Connection
         _tenancy.SendInFlight = false;
         UseRoom();
         if (HasQueued) MarkDirty();
-        else if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
+        else if (State == ConnectionState.Draining || IsFinishing) Loop.Schedule(this);
     }
 
     /// <summary>The queue got shorter: waiting sends go on, and so does reading.</summary>
@@ -433,7 +433,7 @@ internal sealed unsafe partial class Connection
     {
         if (!Loop.IsCurrent) Throw.NotOnLoop(nameof(Commit));
         if (generation != Generation) return;
-        if (!_queue.Commit(count, Loop.UserCalls, State == ConnectionState.Open && !_tenancy.FinishRequested && _tenancy.SendError == 0)) return;
+        if (!_queue.Commit(count, Loop.UserCalls, State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0)) return;
         CountMessage(count);
         MarkDirty();
     }

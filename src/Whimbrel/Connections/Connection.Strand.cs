@@ -25,7 +25,7 @@ internal sealed partial class Connection
     /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
     internal void StrandHandshaked(uint generation, bool hasEnded)
     {
-        if (generation != Generation || State != ConnectionState.Open || _tenancy.WasConnected) return;
+        if (generation != Generation || State != ConnectionState.Open || WasConnected) return;
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
         if (State != ConnectionState.Open) return;
         LeaveHandshake(_tenancy.Tls!);
@@ -38,8 +38,8 @@ internal sealed partial class Connection
     internal void StrandFinished(uint generation)
     {
         if (generation != Generation) return;
-        _tenancy.FinishWasTold = true;
-        if (State == ConnectionState.Open && _tenancy.FinishSent && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+        _tenancy.Life.PeersEndWasTold();
+        if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
     }
 
     /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>
@@ -68,9 +68,9 @@ internal sealed partial class Connection
         _tenancy.Session = next;
         ChangeHooks(next);
         Shard.Host.SessionReplaced(old, next);
-        Strand!.PostHandedOver(next, _tenancy.WasConnected);
+        Strand!.PostHandedOver(next, WasConnected);
         LookInNextTurn();
-        if (_tenancy.SaidServerStopping) Strand.PostServerStopping();
+        if (_tenancy.Life.Heard == Heard.ServerStopping) Strand.PostServerStopping();
     }
 
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)

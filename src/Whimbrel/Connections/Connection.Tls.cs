@@ -45,7 +45,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>The socket is attached; the session hears of it when the handshake is done.</summary>
     private void BeginTls(TlsProfile profile)
     {
-        _tenancy.State = ConnectionState.Handshaking;
+        Go(ConnectionState.Handshaking);
         StartShaking(new TlsLink(profile, profile.IsServer ? null : profile.Options.HostName ?? DialledHost, isUpgrade: false));
     }
 
@@ -81,9 +81,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
         else if (!tls.IsUpgrade) StartSilence();
         if (IsAlive(tls) && (tls.Held.Length > 0 || tls.InputEnded)) RunHeld(tls);
-        if ((_tenancy.HeldFinish || _tenancy.PeerFinished) && IsAlive(tls))
+        if (_tenancy.Life.Peer != PeerHalf.Open && IsAlive(tls))
         {
-            _tenancy.HeldFinish = false;
+            _tenancy.Life.DropPeersEnd();
             CipherFinished(tls);
         }
 
@@ -348,7 +348,7 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         if (step != TlsStep.PeerClosed)
         {
-            _tenancy.PeerFinished = true;
+            _tenancy.Life.PeerFinishes();
             FailTls(fault);
             return;
         }
@@ -360,7 +360,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>The proper end: as the FIN of a plain connection.</summary>
     private void CipherEnded()
     {
-        if (_tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed) _tenancy.HeldFinish = true;
+        if (_tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed) _tenancy.Life.HoldPeersEnd();
         else PeerFinished();
     }
 
@@ -460,7 +460,7 @@ internal sealed unsafe partial class Connection : IPlainSink
             AfterCallback();
         }
 
-        if (_tenancy.FinishRequested && State == ConnectionState.Open) Loop.Schedule(this);
+        if (IsFinishing && State == ConnectionState.Open) Loop.Schedule(this);
     }
 
     private void TellHandshaked(TlsInfo info)
@@ -539,7 +539,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     /// <summary>Asked for in a callback on the loop, or outside of any: takes effect when that has returned.</summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (State != ConnectionState.Open || _tenancy.FinishRequested || _tenancy.SendError != 0) UpgradeWhileEnding();
+        if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0) UpgradeWhileEnding();
         if (HasTls) UpgradeTwice();
         if (_operationCount > 0) UpgradeInsideSend();
         SplitForUpgrade(upgrade);
@@ -552,7 +552,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (generation != Generation || State != ConnectionState.Open || _tenancy.SendError != 0) return;
         // Other threads may have come in between; on the loop both would have been refused at the call.
-        string? obstacle = _tenancy.FinishRequested ? "this half was ended (FinishSending) before the upgrade"
+        string? obstacle = IsFinishing ? "this half was ended (FinishSending) before the upgrade"
             : _tenancy.FirstOperation is { HasStarted: true } ? "a SendAsync of another thread was in the middle of its bytes"
             : null;
         if (obstacle is not null)
@@ -671,9 +671,9 @@ internal sealed unsafe partial class Connection : IPlainSink
         CancelSessionTimers();
         if (isHandshake) Strand?.EndInput();
         // What was received before is delivered, as before a reset; the strand says both, the beginning of the end and the end, after it.
-        else _tenancy.SaidDisconnecting |= Strand is not null;
+        else if (Strand is not null && WasConnected) _tenancy.Life.Hears(Heard.Disconnecting);
         _tenancy.OfferPending = false;
-        _tenancy.HeldFinish = false;
+        _tenancy.Life.DropPeersEnd();
         if (atOnce || _tenancy.SendError != 0)
         {
             ResetOnClose = true;
@@ -682,7 +682,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         }
 
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
-        _tenancy.State = ConnectionState.Draining;
+        Go(ConnectionState.Draining);
         StartDeadline(s_alertTime);
         UpdateReceiving();
         Loop.Schedule(this);

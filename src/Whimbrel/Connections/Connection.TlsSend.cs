@@ -33,7 +33,7 @@ internal sealed unsafe partial class Connection
         if (tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
         if (tls.Wire.IsEmpty)
         {
-            if (State == ConnectionState.Draining || _tenancy.FinishRequested) Loop.Schedule(this);
+            if (State == ConnectionState.Draining || IsFinishing) Loop.Schedule(this);
             return;
         }
 

@@ -25,7 +25,7 @@ internal sealed partial class Connection : Resident
     {
     }
 
-    internal ConnectionState State => _tenancy.State;
+    internal ConnectionState State => _tenancy.Life.State;
 
     internal Session Session => _tenancy.Session;
 
@@ -33,16 +33,21 @@ internal sealed partial class Connection : Resident
 
     internal HostShard Shard => _tenancy.Shard;
 
-    internal CloseReason Reason => _tenancy.Reason;
+    internal CloseReason Reason => _tenancy.Life.Reason;
 
     /// <summary>Why it ends, also while the session was not told yet; cause None while it does not.</summary>
     internal CloseReason EndSoFar =>
         Reason.Cause != CloseCause.None || _tenancy.SendError == 0 ? Reason : new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError);
 
-    internal bool IsOpen => _tenancy.WasConnected && State == ConnectionState.Open && Strand is not { IsEnded: true };
+    internal bool IsOpen => WasConnected && State == ConnectionState.Open && Strand is not { IsEnded: true };
+
+    private bool WasConnected => _tenancy.Life.WasConnected;
+
+    /// <summary>Its half is being ended, or was: no sends are taken.</summary>
+    private bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
 
     /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnHandshaked may send.</summary>
-    internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !_tenancy.WasConnected);
+    internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !WasConnected);
 
     /// <summary>Runs the session's callbacks on the pool; null when they run here.</summary>
     internal Strand? Strand => _tenancy.Strand;
@@ -63,6 +68,12 @@ internal sealed partial class Connection : Resident
     /// <summary>The socket that the engine adopts in Attach; an accepted one already lies here during OnConnecting.</summary>
     internal RawSocket AdoptedSocket => _tenancy.AdoptedSocket;
 
+    private void Go(ConnectionState next)
+    {
+        ConnectionState last = State;
+        if (!_tenancy.Life.TryGo(next)) Loop.IllegalStep(last, next);
+    }
+
     // ------------------------------------------------------------------ birth
 
     /// <summary>Gives the object a new tenant. The session is made by the caller, with the factory fenced.</summary>
@@ -70,8 +81,7 @@ internal sealed partial class Connection : Resident
     {
         _tenancy.Shard = shard;
         _tenancy.Session = session;
-        _tenancy.State = ConnectionState.Connecting;
-        _tenancy.Reason = default;
+        Go(ConnectionState.Connecting);
         _tenancy.Gate = ReceiveGate.NotOpen;
         _queue.Limit = shard.Options.SendLimitBytes;
         _queue.AllowsLarge = shard.Options.AllowLargeMessages;
@@ -161,7 +171,7 @@ internal sealed partial class Connection : Resident
     /// <summary>Sends are taken from here on.</summary>
     private void TakeSends()
     {
-        _tenancy.State = ConnectionState.Open;
+        Go(ConnectionState.Open);
         _queue.Foreign.Begin(Generation, isClosed: false);
     }
 
@@ -169,7 +179,7 @@ internal sealed partial class Connection : Resident
     private void Opened()
     {
         if (State != ConnectionState.Open) TakeSends();
-        _tenancy.WasConnected = true;
+        _tenancy.Life.Hears(Heard.Connected);
         // Not None: a pause in OnConnecting stays (contract 10).
         _tenancy.Gate &= ~ReceiveGate.NotOpen;
         CountHeldTime(isShut: true);
@@ -262,17 +272,17 @@ internal sealed partial class Connection : Resident
         old.DetachForHandOver();
         next.AttachByHandOver(this, old);
         _tenancy.Session = next;
-        if (_tenancy.WasConnected) next.StartPosts();
+        if (WasConnected) next.StartPosts();
         ChangeHooks(next);
         Shard.Host.SessionReplaced(old, next);
         Exception? thrown = TellHandedOver(old);
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning. Before the connection is
         // open that is still to come, and the next session gets it.
-        if (_tenancy.WasConnected) Call("OnConnected", static session => session.CallConnected());
+        if (WasConnected) Call("OnConnected", static session => session.CallConnected());
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
-        if (!_tenancy.WasConnected) return;
+        if (!WasConnected) return;
         LookInNextTurn();
-        if (_tenancy.SaidServerStopping && State == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
+        if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
         if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || _tenancy.Upgrade is not null) return;
         if (_tenancy.Next is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _tenancy.OfferPending = true;
@@ -281,10 +291,10 @@ internal sealed partial class Connection : Resident
     private Exception? TellHandedOver(Session old)
     {
         Exception? thrown = null;
-        Loop.EnterCallback(this, _tenancy.WasConnected ? "OnDisconnected" : "OnConnectFailed");
+        Loop.EnterCallback(this, WasConnected ? "OnDisconnected" : "OnConnectFailed");
         try
         {
-            if (_tenancy.WasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
+            if (WasConnected) old.CallDisconnecting(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
@@ -294,13 +304,13 @@ internal sealed partial class Connection : Resident
 
         try
         {
-            if (_tenancy.WasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
+            if (WasConnected) old.CallDisconnected(new CloseReason(CloseCause.HandedOver));
             else old.CallConnectFailed(new CloseReason(CloseCause.HandedOver));
         }
         catch (Exception e)
         {
             thrown = e;
-            TellErrorAfterEnd(old, e, _tenancy.WasConnected ? "OnDisconnected" : "OnConnectFailed");
+            TellErrorAfterEnd(old, e, WasConnected ? "OnDisconnected" : "OnConnectFailed");
         }
 
         Loop.LeaveCallback();
@@ -413,7 +423,7 @@ internal sealed partial class Connection : Resident
                 RunScheduledConcluding();
                 break;
             case ConnectionState.Draining:
-                if (!_tenancy.SaidDisconnecting && _tenancy.WasConnected) SayDisconnecting();
+                if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting) SayDisconnecting();
                 if (_tenancy.QueueFault.Cause == CloseCause.FileFailed) AbortWith(_tenancy.QueueFault);
                 if (State != ConnectionState.Draining) break;
                 UseRoom();
@@ -449,7 +459,7 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if ((_tenancy.DrainOwed || _tenancy.SentUntold > 0) && _tenancy.WasConnected)
+        if ((_tenancy.DrainOwed || _tenancy.SentUntold > 0) && WasConnected)
         {
             TellSent();
             if (State != ConnectionState.Open) return;
@@ -475,14 +485,13 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.HeldFinish && _tenancy.Upgrade is null && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferOwed)
+        if (_tenancy.Life.HoldsPeersEnd && _tenancy.Upgrade is null && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferOwed)
         {
-            _tenancy.HeldFinish = false;
             PeerFinished();
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.FinishRequested) TryFinishSending();
+        if (IsFinishing) TryFinishSending();
         if (State == ConnectionState.Open) UpdateReceiving();
     }
 }

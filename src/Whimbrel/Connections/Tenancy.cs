@@ -28,21 +28,11 @@ internal struct Tenancy
     internal TlsUpgrade? Upgrade;
 
     // ---- its life
-    internal ConnectionState State;
-    internal CloseReason Reason;
+    internal Life Life;
     internal CloseReason CloseAs; // while Concluding: the reason of the close, unless the handshake fails
     internal long? SaidAllAt; // the bytes received when the session said that the peer sends no more
     internal long DrainEndsMs;
     internal long ProgressAtDeadline;
-    internal bool WasConnected;
-    internal bool PeerFinished;
-    internal bool HeldFinish;
-    internal bool FinishWasTold;
-    internal bool FinishRequested;
-    internal bool FinishedFirst;
-    internal bool FinishSent;
-    internal bool SaidServerStopping;
-    internal bool SaidDisconnecting;
 
     // ---- receiving
     internal ReceiveGate Gate;
