@@ -30,6 +30,9 @@ public sealed class HttpOptions
     /// <summary>A body that is read as a stream, or skipped: 413 above it. 0 and more; default 30,000,000.</summary>
     public long BodyLimitBytes { get; init; } = 30_000_000;
 
+    /// <summary>Fields of a form, or its parts: 413 above it. 1 up to 100,000; default 1,000.</summary>
+    public int FormFieldLimit { get; init; } = 1000;
+
     /// <summary>From the first byte of a request to the end of its head: 408 after it. 10 ms up to 7 days; default 10 s.</summary>
     public TimeSpan HeadTimeout { get; init; } = TimeSpan.FromSeconds(10);
 
@@ -63,6 +66,18 @@ public sealed class HttpOptions
     /// <summary>The hosts that are served, without port: a request for another is refused with 421. A web page elsewhere cannot reach a server of a private network under a name of its own then. Empty, the default: all are served.</summary>
     public IReadOnlyList<string> Hosts { get; init; } = [];
 
+    /// <summary>Which web pages of other origins may use the server from a script. Null (the default): none.</summary>
+    public HttpCors? Cors { get; init; }
+
+    /// <summary>For how long browsers come back over TLS only (HSTS): said in answers over TLS. Null (the default): not said. Zero up to 10 years.</summary>
+    public TimeSpan? StrictTransport { get; init; }
+
+    /// <summary>With <see cref="StrictTransport"/>: for sub-domains, too. Default false.</summary>
+    public bool StrictTransportForSubdomains { get; init; }
+
+    /// <summary>Where answers are noted. Null (the default): nowhere.</summary>
+    public HttpLog? Log { get; init; }
+
     /// <summary>Let handlers have TRACE. Off by default: refused with 405.</summary>
     public bool AllowTrace { get; init; }
 
@@ -70,6 +85,9 @@ public sealed class HttpOptions
     public bool SendDate { get; init; } = true;
 
     internal HttpTally Tally { get; } = new();
+
+    /// <summary>The field that says <see cref="StrictTransport"/>, with its line end.</summary>
+    internal byte[]? StrictTransportLine { get; private set; }
 
     /// <summary>Whether a host is served.</summary>
     /// <param name="authority">Checked by the reader, with or without a port.</param>
@@ -101,6 +119,7 @@ public sealed class HttpOptions
         Within(mistakes, nameof(FieldLimit), FieldLimit, 1, 10_000);
         Within(mistakes, nameof(BufferedBodyLimitBytes), BufferedBodyLimitBytes, 0, 1 << 30);
         Within(mistakes, nameof(BodyLimitBytes), BodyLimitBytes, 0, long.MaxValue);
+        Within(mistakes, nameof(FormFieldLimit), FormFieldLimit, 1, 100_000);
         Within(mistakes, nameof(MinBytesPerSecond), MinBytesPerSecond, 0, 1 << 30);
         Within(mistakes, nameof(RequestLimit), RequestLimit, 1, int.MaxValue);
         Within(mistakes, nameof(PipelineLimitBytes), PipelineLimitBytes, 1024, 512 * 1024);
@@ -117,6 +136,13 @@ public sealed class HttpOptions
             if (hasPort || !HttpBytes.IsAuthority(Encoding.UTF8.GetBytes(host))) mistakes.Add($"{nameof(Hosts)} has \"{host}\": a host is a name or an address, without port.");
         }
 
+        if (StrictTransport is { } strict)
+        {
+            if (strict < TimeSpan.Zero || strict > TimeSpan.FromDays(3660)) mistakes.Add($"{nameof(StrictTransport)} is {strict}: zero up to 10 years is possible.");
+            StrictTransportLine = Encoding.ASCII.GetBytes($"Strict-Transport-Security: max-age={(long)strict.TotalSeconds}{(StrictTransportForSubdomains ? "; includeSubDomains" : "")}\r\n");
+        }
+
+        Cors?.Check(mistakes);
         if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpOptions)}: {string.Join(' ', mistakes)}");
         _isChecked = true;
     }

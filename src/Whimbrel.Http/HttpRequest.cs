@@ -8,7 +8,7 @@ namespace Whimbrel.Http;
 /// A request. What it gives as spans is valid until it is answered; then it is empty, and its members throw. Values are as they were
 /// sent; strings are made when they are asked for.
 /// </summary>
-public sealed class HttpRequest
+public sealed partial class HttpRequest
 {
     private const int FirstBodyBytes = 16 * 1024;
 
@@ -41,9 +41,6 @@ public sealed class HttpRequest
             return path.IsEmpty && !Target.SequenceEqual("*"u8) ? "/"u8 : path;
         }
     }
-
-    /// <summary>What stands behind the question mark, with its percent signs.</summary>
-    public ReadOnlySpan<byte> Query => Head.Bytes[Reader.Query];
 
     /// <summary>Host and port the client asked for: of the target, or of Host. Empty for a client of HTTP/1.0 that says neither.</summary>
     public ReadOnlySpan<byte> Authority => Head.Bytes[Reader.Authority];
@@ -170,14 +167,14 @@ public sealed class HttpRequest
     {
         if (Stream is not { } stream) return _body.AsMemory(0, _bodyLength);
         int limit = _session.Options.BufferedBodyLimitBytes;
-        if (BodyLength > limit) throw new HttpProtocolException(HttpRule.BodyTooLarge);
+        if (BodyLength > limit) throw _session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
         byte[] bytes = new byte[BodyLength >= 0 ? (int)Math.Min(BodyLength, FirstBodyBytes) : FirstBodyBytes];
         int length = 0;
         while (true)
         {
             if (length == bytes.Length)
             {
-                if (length > limit) throw new HttpProtocolException(HttpRule.BodyTooLarge);
+                if (length > limit) throw _session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
                 Array.Resize(ref bytes, (int)Math.Min((long)length * 2 + 1, (long)limit + 1));
             }
 
@@ -186,7 +183,7 @@ public sealed class HttpRequest
             length += count;
         }
 
-        if (length > limit) throw new HttpProtocolException(HttpRule.BodyTooLarge);
+        if (length > limit) throw _session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
         return bytes.AsMemory(0, length);
     }
 
@@ -215,6 +212,9 @@ public sealed class HttpRequest
     internal HttpBody? Stream { get; private set; }
 
     internal RoutePlaces Places;
+
+    /// <summary>It has not been answered yet.</summary>
+    internal bool IsThere => _head is not null;
 
     private HttpHead Head => _head ?? throw new InvalidOperationException("The request was answered: nothing can be read of it any more.");
 

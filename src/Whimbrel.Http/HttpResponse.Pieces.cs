@@ -54,6 +54,7 @@ public sealed partial class HttpResponse
         BeginWriting();
         if (_framing == HttpFraming.Length && (_left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {_announced}.");
         if (_isHead) return;
+        BodyBytes += data.Length;
         while (true)
         {
             int count = Math.Min(data.Length, BufferBytes - LineEnd - _length);

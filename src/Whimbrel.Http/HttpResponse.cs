@@ -93,6 +93,23 @@ public sealed partial class HttpResponse
         _fieldBytes += written;
     }
 
+    /// <summary>Adds Set-Cookie.</summary>
+    /// <param name="cookie">What to keep, and how.</param>
+    /// <exception cref="InvalidOperationException">No browser would keep it, or it would become another field or cookie: the message says why. Or the head was sent.</exception>
+    public void SetCookie(HttpCookie cookie)
+    {
+        ArgumentNullException.ThrowIfNull(cookie);
+        Add("Set-Cookie", cookie.Format());
+    }
+
+    /// <summary>Adds what was checked: lines with their ends.</summary>
+    internal void AddLines(ReadOnlySpan<byte> lines)
+    {
+        if (_fields is null || _fields.Length - _fieldBytes < lines.Length) GrowFields(lines.Length);
+        lines.CopyTo(_fields.AsSpan(_fieldBytes));
+        _fieldBytes += lines.Length;
+    }
+
     // ------------------------------------------------------------------ whole
 
     /// <summary>Answers with text in UTF-8, as <c>text/plain; charset=utf-8</c> unless a Content-Type was added.</summary>
@@ -159,10 +176,12 @@ public sealed partial class HttpResponse
         {
             _progress = Progress.Done;
             _session.Send(head, _isHead ? default : body);
+            BodyBytes = _isHead ? 0 : body.Length;
         }
         else
         {
             KeepForLater(head, body);
+            BodyBytes = body.Length;
             _progress = Progress.Ending;
         }
 
@@ -203,6 +222,7 @@ public sealed partial class HttpResponse
         _session.SwitchTo(next);
         _progress = Progress.Done;
         _session.Send(head[..writer.Length]);
+        _status = 101;
         _session.LeaveForNext();
     }
 
@@ -211,6 +231,9 @@ public sealed partial class HttpResponse
     internal bool IsDone => _progress == Progress.Done;
 
     internal bool IsEnding => _progress == Progress.Ending;
+
+    /// <summary>Bytes of the body that were given so far.</summary>
+    internal long BodyBytes { get; private set; }
 
     /// <summary>No request comes behind it.</summary>
     internal bool Closes { get; private set; }
@@ -222,6 +245,7 @@ public sealed partial class HttpResponse
         _isPersistent = isPersistent;
         _status = 200;
         _fieldBytes = 0;
+        BodyBytes = 0;
         _progress = Progress.Open;
         _wantsClose = _hasContentType = IsEventStream = Closes = false;
         BeginPieces();

@@ -1,3 +1,5 @@
+using System.Text;
+
 namespace Whimbrel.Http;
 
 /// <summary>
@@ -32,6 +34,23 @@ public sealed class HttpServer : Server
     {
         Http = options ?? new HttpOptions();
         Http.Check();
+    }
+
+    /// <summary>A server that sends every request on to the same address over TLS, with 308: start it beside the one that has TLS.</summary>
+    /// <param name="address">Where it listens: <c>http://*:80</c>.</param>
+    /// <param name="port">The port of the other one, 1 to 65,535; default 443.</param>
+    /// <param name="options">Limits; with <see cref="HttpOptions.Hosts"/> it sends nobody elsewhere than to these.</param>
+    public static HttpServer RedirectToHttps(string address, int port = 443, HttpOptions? options = null)
+    {
+        if (port is < 1 or > 65535) throw new ArgumentOutOfRangeException(nameof(port), port, "1 up to 65,535 is possible.");
+        HttpServer server = new(address, options);
+        for (HttpVerb verb = HttpVerb.Get; verb <= HttpVerb.Patch; verb++)
+        {
+            // Awaited, so that a body is not kept.
+            if (verb is not (HttpVerb.Head or HttpVerb.Connect or HttpVerb.Trace)) server.Map(verb, "/{*path}", (request, response, _) => Redirect(request, response, port));
+        }
+
+        return server;
     }
 
     /// <summary>The limits of HTTP, and its counters.</summary>
@@ -101,6 +120,23 @@ public sealed class HttpServer : Server
         ArgumentNullException.ThrowIfNull(options);
         if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol)) throw new ArgumentException($"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.", nameof(options));
         return options;
+    }
+
+    private static ValueTask Redirect(HttpRequest request, HttpResponse response, int port)
+    {
+        ReadOnlySpan<byte> host = request.Authority;
+        int colon = host.LastIndexOf((byte)':');
+        if (colon > host.LastIndexOf((byte)']')) host = host[..colon];
+        if (host.IsEmpty)
+        {
+            response.Fail(400, "Host is missing, so there is nowhere to go on");
+            return default;
+        }
+
+        string query = request.Query.IsEmpty ? "" : $"?{request.Query}";
+        response.Add("Location", $"https://{Encoding.ASCII.GetString(host)}{(port == 443 ? "" : $":{port}")}{Encoding.ASCII.GetString(request.Path)}{query}");
+        response.Empty(308);
+        return default;
     }
 
     private HttpSession NewSession() => new(Http, _routes);

@@ -22,7 +22,8 @@ public partial class HttpSession
         _requestThread = Environment.CurrentManagedThreadId;
         try
         {
-            OnRequest(_request!);
+            if (_isPreflight) _response!.Empty(204);
+            else OnRequest(_request!);
         }
         catch (Exception e)
         {
@@ -44,6 +45,7 @@ public partial class HttpSession
 
     private bool FinishExchange()
     {
+        NoteAnswer();
         // The server may have begun to stop when the head of the answer had left.
         if (_response!.Closes || _isLast)
         {
@@ -164,6 +166,7 @@ public partial class HttpSession
 
         if (_response!.HasBegun || (isPeers && exception is not HttpProtocolException))
         {
+            NoteAnswer(wentAway: isPeers);
             ReleaseExchange();
             _phase = Phase.Over;
             Abort();
@@ -189,9 +192,18 @@ public partial class HttpSession
         bool isHead = _head is { Reader.Verb: HttpVerb.Head };
         response.Release();
         response.Begin(isHead, isOld: false, isPersistent: false);
+        DressAnswer(_request is { IsThere: true });
         response.Fail(status, text);
+        NoteAnswer();
         End();
         return false;
+    }
+
+    /// <summary>What a handler met in a body that it read: counted, and to be thrown. The answer says the same when the handler lets it pass. Any thread.</summary>
+    internal HttpProtocolException Mistake(int status, string text)
+    {
+        CountRefused(status);
+        return new HttpProtocolException(status, $"{text}.");
     }
 
     private void CountRefused(int status) => Count(status switch
@@ -234,6 +246,7 @@ public partial class HttpSession
 
     internal void LeaveForNext()
     {
+        NoteAnswer();
         ReleaseExchange();
         _phase = Phase.Over;
     }

@@ -121,6 +121,7 @@ public partial class HttpSession
         }
 
         Count(HttpCount.SendTimeouts);
+        if (_phase == Phase.Answer) NoteAnswer(wentAway: true);
         ReleaseIfNobodyWorks();
         _phase = Phase.Over;
         Abort();

@@ -16,6 +16,7 @@ public partial class HttpSession
     private RouteTable.Found _found;
     private long _skipped;
     private int _continuing;
+    private bool _isPreflight;
 
     /// <summary>Reads requests; what belongs to later ones stays unread. Not for overriding: a protocol of your own takes the connection over (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
     /// <param name="unread">What is unread.</param>
@@ -93,6 +94,7 @@ public partial class HttpSession
         }
 
         response.Begin(reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
+        _isPreflight = DressAnswer(hasRequest: true);
         _continuing = Unsaid;
         _bodySinceMs = Loop.TimeMs;
         _bodyWaitedMs = 0;

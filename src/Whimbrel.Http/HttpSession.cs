@@ -157,7 +157,11 @@ public partial class HttpSession : Session
         _timer?.Cancel();
         _stop?.Cancel();
         // A handler may be at work on another thread: then head and body stay its own, and are never used again.
-        if (_phase == Phase.Answer) _request!.Stream?.Fail(new NetworkException(reason.Error));
+        if (_phase == Phase.Answer)
+        {
+            NoteAnswer(wentAway: true);
+            _request!.Stream?.Fail(new NetworkException(reason.Error));
+        }
         else ReleaseExchange();
         _phase = Phase.Over;
     }

@@ -38,6 +38,8 @@ public sealed class HttpAllocationTests
         server.Get("/sync/{name}", (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
         server.Post("/body", static (request, response) => response.Bytes(request.BodyBytes, "text/plain"u8));
         server.Get("/fields", static (_, response) => { response.Add("X-One", "1"); response.Add("X-Two", "2"); response.Text("hello"); });
+        server.Get("/asked", static (request, response) => response.Bytes(request.Query.TryGet("long name"u8, out ReadOnlySpan<byte> value) && request.Cookies.TryGet("b"u8, out value) ? value : default, "text/plain"u8));
+        server.Post("/form", static (request, response) => response.Bytes(request.Form.TryGet("b"u8, out ReadOnlySpan<byte> value) ? value : default, "text/plain"u8));
         server.Get("/async", (_, response, _) => { response.Bytes(text, "text/plain"u8); return default; });
         server.Get("/later", static (request, response, _) => Later(request, response));
         Rig.Wait(server.StartAsync().AsTask());
@@ -45,6 +47,8 @@ public sealed class HttpAllocationTests
         {
             Measure(rig, server.EndPoint!, "request by a route", "GET /sync/abc?d=e HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b\r\n\r\n");
             Measure(rig, server.EndPoint!, "request with a body", "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + new string('x', 100));
+            Measure(rig, server.EndPoint!, "query and cookies", "GET /asked?a=b&long+name=%20 HTTP/1.1\r\nHost: a\r\nCookie: a=b; b=c\r\n\r\n");
+            Measure(rig, server.EndPoint!, "form", "POST /form HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n\r\na=b&%62=c+d");
             Measure(rig, server.EndPoint!, "answer with fields", "GET /fields HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "awaited handler", "GET /async HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "awaited handler that waits", "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");

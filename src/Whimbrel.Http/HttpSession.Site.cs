@@ -1,0 +1,31 @@
+using System.Net;
+using System.Text;
+
+namespace Whimbrel.Http;
+
+// What holds for all answers of a site: who may see them, over what they come, and that they are noted. Each costs a look at an
+// option when it is off.
+public partial class HttpSession
+{
+    private const int ClientWentAway = 499; // no status of the protocol: what other servers write into their logs
+
+    private byte[]? _peerText;
+
+    /// <summary>Adds the fields that every answer has. True: the answer has nothing else, a browser asks beforehand.</summary>
+    private bool DressAnswer(bool hasRequest)
+    {
+        if (_options.StrictTransportLine is { } line && Tls is not null) _response!.AddLines(line);
+        return hasRequest && _options.Cors is { } cors && cors.Apply(_request!, _response!);
+    }
+
+    /// <summary>Notes an answer, once, while its request is there.</summary>
+    private void NoteAnswer(bool wentAway = false)
+    {
+        if (_options.Log is not { } log) return;
+        HttpRequest? request = _request is { IsThere: true } known ? known : null;
+        int status = wentAway && !_response!.HasBegun ? ClientWentAway : _response!.Status;
+        log.Add(_peerText ??= PeerText(RemoteEndPoint), request, status, _response.BodyBytes);
+    }
+
+    private static byte[] PeerText(EndPoint? peer) => peer is IPEndPoint { Address: { } address } ? Encoding.ASCII.GetBytes((address.IsIPv4MappedToIPv6 ? address.MapToIPv4() : address).ToString()) : "unix:"u8.ToArray();
+}

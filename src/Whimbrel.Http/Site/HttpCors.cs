@@ -1,0 +1,114 @@
+using System.Text;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// Which web pages of other origins may use this server from a script (CORS): <c>new HttpOptions { Cors = new HttpCors("https://app.example") }</c>. Requests by
+/// which browsers ask beforehand are answered, whatever their path. It keeps no request out: who is no browser does not look at it.
+/// </summary>
+public sealed class HttpCors
+{
+    private readonly string[] _origins;
+    private byte[][]? _lines;
+    private byte[]? _preflight;
+
+    /// <summary>Allows these origins.</summary>
+    /// <param name="origins">As browsers write them: <c>https://app.example</c>, <c>http://localhost:3000</c>, lower case, without a path. <c>*</c> alone for all.</param>
+    /// <exception cref="ArgumentException">One is none, or <c>*</c> is not alone.</exception>
+    public HttpCors(params string[] origins)
+    {
+        ArgumentNullException.ThrowIfNull(origins);
+        foreach (string origin in origins)
+        {
+            if (origin == "*" ? origins.Length > 1 : !IsOrigin(origin)) throw new ArgumentException($"\"{origin}\" is no origin: scheme://host, lower case, with a port if it is not the usual one, and nothing behind it. * stands alone.", nameof(origins));
+        }
+
+        _origins = [.. origins];
+    }
+
+    /// <summary>Scripts may send cookies along and see the answer. Not with <c>*</c>.</summary>
+    public bool AllowsCredentials { get; init; }
+
+    /// <summary>Methods that scripts may use. Default GET, HEAD, POST, PUT, PATCH, DELETE.</summary>
+    public IReadOnlyList<string> Methods { get; init; } = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+
+    /// <summary>Fields that scripts may send. Null (the default): those they ask for.</summary>
+    public IReadOnlyList<string>? Fields { get; init; }
+
+    /// <summary>Fields of answers that scripts may see, besides the usual ones. Default none.</summary>
+    public IReadOnlyList<string> ExposedFields { get; init; } = [];
+
+    /// <summary>How long a browser remembers what it was told. Zero up to 1 day; default 10 minutes.</summary>
+    public TimeSpan MaxAge { get; init; } = TimeSpan.FromMinutes(10);
+
+    private static ReadOnlySpan<byte> VaryLine => "Vary: Origin\r\n"u8;
+
+    internal void Check(List<string> mistakes)
+    {
+        bool isAny = _origins is ["*"];
+        if (isAny && AllowsCredentials) mistakes.Add("Cors allows credentials to all origins: name those that may have them.");
+        if (MaxAge < TimeSpan.Zero || MaxAge > TimeSpan.FromDays(1)) mistakes.Add($"Cors.MaxAge is {MaxAge}: zero up to 1 day is possible.");
+        foreach (string token in (string[])[.. Methods, .. Fields ?? [], .. ExposedFields])
+        {
+            if (!HttpBytes.IsToken(token)) mistakes.Add($"Cors has \"{token}\", which is no token.");
+        }
+
+        string more = (AllowsCredentials ? "Access-Control-Allow-Credentials: true\r\n" : "") + (ExposedFields.Count > 0 ? $"Access-Control-Expose-Headers: {string.Join(", ", ExposedFields)}\r\n" : "") + (isAny ? "" : Encoding.ASCII.GetString(VaryLine));
+        _preflight = Encoding.ASCII.GetBytes($"Access-Control-Allow-Methods: {string.Join(", ", Methods)}\r\nAccess-Control-Max-Age: {(long)MaxAge.TotalSeconds}\r\n{(Fields is { Count: > 0 } fields ? $"Access-Control-Allow-Headers: {string.Join(", ", fields)}\r\n" : "")}");
+        _lines = [.. _origins.Select(o => Encoding.ASCII.GetBytes($"Access-Control-Allow-Origin: {o}\r\n{more}"))];
+    }
+
+    /// <summary>Adds what the answer has to say. True: that is all it has, the browser asks beforehand.</summary>
+    internal bool Apply(HttpRequest request, HttpResponse response)
+    {
+        bool isAsked = request.TryGet(HttpField.Origin, out ReadOnlySpan<byte> origin);
+        byte[]? lines = _origins is ["*"] ? isAsked ? _lines![0] : null : Find(origin);
+        if (lines is not null) response.AddLines(lines);
+        // An answer that a cache keeps must not be given to another origin.
+        else if (_origins is not ["*"]) response.AddLines(VaryLine);
+        if (!isAsked || request.Verb != HttpVerb.Options || !request.TryGet(HttpField.AccessControlRequestMethod, out _)) return false;
+        if (lines is null) return true;
+        response.AddLines(_preflight);
+        if (Fields is null && request.TryGet(HttpField.AccessControlRequestHeaders, out ReadOnlySpan<byte> asked) && IsTokens(asked))
+        {
+            response.AddLines("Access-Control-Allow-Headers: "u8);
+            response.AddLines(asked);
+            response.AddLines("\r\n"u8);
+        }
+
+        return true;
+    }
+
+    private byte[]? Find(ReadOnlySpan<byte> origin)
+    {
+        for (int i = 0; i < _origins.Length; i++)
+        {
+            if (Ascii.Equals(origin, _origins[i])) return _lines![i];
+        }
+
+        return null;
+    }
+
+    private static bool IsTokens(ReadOnlySpan<byte> list)
+    {
+        while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> element))
+        {
+            if (!HttpBytes.IsToken(element)) return false;
+        }
+
+        return true;
+    }
+
+    private static bool IsOrigin(string origin)
+    {
+        int host = origin.IndexOf("://", StringComparison.Ordinal);
+        if (host <= 0) return false;
+        foreach (char c in origin)
+        {
+            if (c >= '\x7F' || char.IsAsciiLetterUpper(c)) return false;
+        }
+
+        return HttpBytes.IsToken(origin.AsSpan(0, host)) && HttpBytes.IsAuthority(Encoding.ASCII.GetBytes(origin[(host + 3)..]));
+    }
+}
