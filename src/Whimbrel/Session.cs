@@ -67,6 +67,8 @@ namespace Whimbrel;
 /// <item>A part of a file (<see cref="FileSource"/>) is a message like any other, in its place among them. It is not in memory: it counts as 1 KiB
 /// against the limit, with all its bytes as pending, and the file stays open until it has left or the connection has ended. When it
 /// cannot be sent to its end the connection ends, with <see cref="CloseCause.FileFailed"/> and a reset.</item>
+/// <item>What a <see cref="MessageWriter"/> holds belongs to no session. <see cref="Send(MessageWriter)"/> takes it as one message, and with any result but
+/// <c>Queued</c> leaves it in the writer, whatever became of the session meanwhile. Memory of the writer never lies in what another one sends.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>

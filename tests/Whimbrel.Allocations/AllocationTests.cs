@@ -141,6 +141,38 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void Messages_that_are_written_allocate_nothing(string engine)
+    {
+        MessageWriter message = new();
+        int[] lengths = [50, 150_000];
+        int next = 0;
+        using Rig rig = new(engine, () => new ScriptedSession((session, unread) =>
+        {
+            for (int left = lengths[next++ % 2]; left > 0;)
+            {
+                Span<byte> room = next % 3 == 0 ? message.GetMemory(40).Span : message.GetSpan(next % 5 == 0 ? 50_000 : 0);
+                int part = Math.Min(left, room.Length);
+                room[..part].Fill(1);
+                message.Advance(part);
+                left -= part;
+            }
+
+            session.Send(message);
+            return unread.Length;
+        }));
+        Socket client = rig.Connect();
+        byte[] request = new byte[1];
+        rig.Meter.ExpectNone("a written message of 50 bytes, and one of 150,000", Rounds, () =>
+        {
+            client.Send(request);
+            rig.Read(client, lengths[0]);
+            client.Send(request);
+            rig.Read(client, lengths[1]);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void A_post_to_a_session_from_another_thread_allocates_nothing(string engine)
     {
         ScriptedSession? session = null;

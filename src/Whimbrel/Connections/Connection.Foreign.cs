@@ -188,7 +188,7 @@ internal sealed partial class Connection
         try
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
-            if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueOwned(head, owner, owner.Memory.Slice(offset, length - head.Length));
+            if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(head, owner, offset, length);
             else GiveBackOfOthers(owner);
         }
         catch (Exception e)

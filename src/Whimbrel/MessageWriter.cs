@@ -1,0 +1,275 @@
+using System.Buffers;
+using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel;
+
+/// <summary>
+/// Where serializers write one message, as long as it gets, before <see cref="Session.Send(MessageWriter)"/> queues it as a whole: for
+/// Utf8JsonWriter, MessagePack and whatever else takes an <see cref="IBufferWriter{T}"/>. Make one for each loop, thread or session and use it
+/// again and again: a message allocates nothing. Any thread, one at a time.
+/// </summary>
+/// <remarks>
+/// The memory is the writer's and belongs to no session until the send has taken it. So a message may be written across callbacks and awaits; sends
+/// in between go their way, and when the session ends or hands over meanwhile the send says so. A message that fits into 32 KiB
+/// is copied into the queue; of a longer one the queue takes the memory itself. The first 32 KiB stay with the writer for the next message.
+/// </remarks>
+#pragma warning disable CA1001 // Disposing the window does nothing: its memory is the writer's.
+public sealed class MessageWriter : IBufferWriter<byte>
+#pragma warning restore CA1001
+{
+    /// <summary>For those who ask for nothing in particular: enough to be worth the call.</summary>
+    private const int LeastRoom = 256;
+
+    /// <summary>As much as a send queue can be given.</summary>
+    private const int MostBytes = 1 << 30;
+
+    private readonly int _limit;
+    private readonly Window _window;
+    private WriterBlock? _first;
+    private WriterBlock? _last;
+    private long _before; // bytes in the blocks before the last
+    private int _lent; // room that may be advanced over
+    private bool _isSending;
+
+    /// <summary>A writer with nothing in it.</summary>
+    /// <param name="limitBytes">Longest message: 1 byte to 1 GiB. Default 64 MiB. Writing on throws.</param>
+    /// <exception cref="ArgumentOutOfRangeException">Not between 1 and 1 GiB.</exception>
+    public MessageWriter(int limitBytes = 64 * 1024 * 1024)
+    {
+        if (limitBytes is < 1 or > MostBytes) Throw.OutOfRange(nameof(limitBytes), limitBytes, "between 1 and 1 GiB");
+        _limit = limitBytes;
+        _window = new Window(this);
+    }
+
+    /// <summary>Bytes of the message so far.</summary>
+    public int Length => (int)_before + (_last?.Length ?? 0);
+
+    /// <summary>
+    /// The message so far, for sends that take several pieces, such as <see cref="Session.SendAsync(ReadOnlySequence{byte}, CancellationToken)"/>. Valid until the writer is
+    /// used again.
+    /// </summary>
+    public ReadOnlySequence<byte> Written
+    {
+        get
+        {
+            if (_last is not { } last) return default;
+            long index = 0;
+            for (WriterBlock? block = _first; block is not null; block = block.NextBlock)
+            {
+                block.SetPlace(index);
+                index += block.Length;
+            }
+
+            return new ReadOnlySequence<byte>(_first!, 0, last, last.Length);
+        }
+    }
+
+    /// <inheritdoc/>
+    /// <exception cref="ArgumentOutOfRangeException">Negative, or more than the last call gave.</exception>
+    public void Advance(int count)
+    {
+        if ((uint)count > (uint)_lent) Throw.OutOfRange(nameof(count), count, $"between 0 and the {_lent} bytes of the last GetMemory or GetSpan");
+        if (count == 0) return;
+        _lent -= count;
+        _last!.Length += count;
+    }
+
+    /// <summary>
+    /// Room behind what is written. Reaches this writer's memory only: when the message was sent or cleared, using it throws <see cref="InvalidOperationException"/>, until room
+    /// is asked for again. Pinned, it keeps <see cref="Session.Send(MessageWriter)"/> and <see cref="Clear"/> from giving the memory away.
+    /// </summary>
+    /// <param name="sizeHint">Bytes needed at least. 0: some.</param>
+    /// <exception cref="InvalidOperationException">The message would be longer than the limit of the writer.</exception>
+    public Memory<byte> GetMemory(int sizeHint = 0)
+    {
+        WriterBlock block = Room(sizeHint);
+        _window.IsOpen = true;
+        return _window.Slice(block.Length, _lent);
+    }
+
+    /// <summary>Room behind what is written. Valid until the next call on the writer, and until the message is sent: nothing can keep you from writing later.</summary>
+    /// <param name="sizeHint">Bytes needed at least. 0: some.</param>
+    /// <exception cref="InvalidOperationException">The message would be longer than the limit of the writer.</exception>
+    public Span<byte> GetSpan(int sizeHint = 0)
+    {
+        WriterBlock block = Room(sizeHint);
+        return block.Bytes.AsSpan(block.Length, _lent);
+    }
+
+    /// <summary>Drops what was written.</summary>
+    /// <exception cref="InvalidOperationException">Somebody has memory of <see cref="GetMemory"/> pinned, as a read that is under way does; or it is being sent.</exception>
+    public void Clear()
+    {
+        CheckIdle();
+        Empty();
+    }
+
+    // ------------------------------------------------------------------ for the send
+
+    /// <summary>The message lies in one block, or there is none.</summary>
+    internal bool IsInOneBlock => ReferenceEquals(_first, _last) && _last is not { IsRented: true };
+
+    internal ReadOnlySpan<byte> WrittenInOneBlock => _last is { } block ? block.Written : default;
+
+    /// <summary>From here until <see cref="EndSend"/> nobody may use it, also not who is asked about the send.</summary>
+    internal void BeginSend()
+    {
+        CheckIdle();
+        _isSending = true;
+    }
+
+    /// <summary>The blocks of the message. They stay the writer's unless <see cref="EndSend"/> says that they were taken.</summary>
+    internal WriterBlock Blocks
+    {
+        get
+        {
+            // A block was asked for, and nothing written into it.
+            if (_last is { Length: 0 } && !ReferenceEquals(_first, _last)) DropLast();
+            return _first!;
+        }
+    }
+
+    internal void EndSend(SendResult result, bool tookBlocks)
+    {
+        _isSending = false;
+        if (result != SendResult.Queued) return;
+        if (tookBlocks) _first = _last = null;
+        Empty();
+    }
+
+    // ------------------------------------------------------------------ blocks
+
+    private WriterBlock Room(int sizeHint)
+    {
+        if (sizeHint < 0) Throw.OutOfRange(nameof(sizeHint), sizeHint, "0 or more");
+        if (_isSending) ThrowSending();
+        int least = Math.Max(sizeHint, 1);
+        int left = _limit - Length;
+        if (least > left) Throw.State($"The message is longer than the limit of its writer: {Length} bytes are written, {least} more are wanted, and the limit is {_limit}. Nothing is lost: send or clear what there is, or give the writer a higher limit.");
+        WriterBlock? block = _last;
+        // The rest of a block is used up, unless that is next to nothing for who did not say how much.
+        if (block is null || block.Bytes.Length - block.Length < (sizeHint == 0 ? Math.Min(LeastRoom, left) : least)) block = AddBlock(least);
+        _lent = Math.Min(block.Bytes.Length - block.Length, left);
+        return block;
+    }
+
+    private WriterBlock AddBlock(int least)
+    {
+        // What is pinned stays where it is written: only a block in which nothing is yet would be given back here.
+        if (_last is { Length: 0 }) DropLast();
+        WriterBlock block = WriterBlocks.Take(least);
+        if (_last is { } last)
+        {
+            last.NextBlock = block;
+            _before += last.Length;
+        }
+        else
+        {
+            _first = block;
+        }
+
+        return _last = block;
+    }
+
+    private void DropLast()
+    {
+        if (_window.Pins > 0) ThrowPinned();
+        WriterBlock last = _last!;
+        WriterBlock? previous = null;
+        for (WriterBlock? b = _first; !ReferenceEquals(b, last); b = b!.NextBlock) previous = b;
+        _lent = 0;
+        _last = previous;
+        if (previous is null)
+        {
+            _first = null;
+        }
+        else
+        {
+            previous.NextBlock = null;
+            _before -= previous.Length;
+        }
+
+        WriterBlocks.Return(last);
+    }
+
+    /// <summary>Keeps one block for the next message.</summary>
+    private void Empty()
+    {
+        _window.IsOpen = false;
+        _lent = 0;
+        _before = 0;
+        if (_first is { } first)
+        {
+            WriterBlock? rest = first;
+            if (!first.IsRented)
+            {
+                rest = first.NextBlock;
+                first.NextBlock = null;
+                first.Length = 0;
+            }
+            else
+            {
+                _first = null;
+            }
+
+            WriterBlocks.Return(rest);
+        }
+
+        _last = _first;
+    }
+
+    private void CheckIdle()
+    {
+        if (_isSending) ThrowSending();
+        if (_window.Pins > 0) ThrowPinned();
+    }
+
+    private static void ThrowSending() => Throw.State("The message is being sent: OnSending, or another thread, may not use its writer meanwhile.");
+
+    private static void ThrowPinned() => Throw.State("Somebody still writes into the memory of GetMemory: it is pinned, as by a read that is under way. Send or clear when that has ended.");
+
+    /// <summary>What GetMemory gives: looked through anew at each use, so that it never reaches what was given away.</summary>
+    // Safe: a pointer is given out of a block of this writer, which is pinned and stays the writer's until Unpin.
+    private sealed unsafe class Window(MessageWriter writer) : MemoryManager<byte>
+    {
+        private int _pins;
+
+        internal bool IsOpen { get; set; }
+
+        internal int Pins => Volatile.Read(ref _pins);
+
+        internal Memory<byte> Slice(int start, int length) => CreateMemory(start, length);
+
+        public override Span<byte> GetSpan()
+        {
+            CheckOpen();
+            return writer._last!.Bytes;
+        }
+
+        public override Memory<byte> Memory => CreateMemory(GetSpan().Length);
+
+        public override MemoryHandle Pin(int elementIndex = 0)
+        {
+            CheckOpen();
+            byte[] bytes = writer._last!.Bytes;
+            if ((uint)elementIndex > (uint)bytes.Length) Throw.OutOfRange(nameof(elementIndex), elementIndex, $"between 0 and {bytes.Length}");
+            GCHandle pin = GCHandle.Alloc(bytes, GCHandleType.Pinned);
+            Interlocked.Increment(ref _pins);
+            return new MemoryHandle((byte*)pin.AddrOfPinnedObject() + elementIndex, pin, this);
+        }
+
+        /// <summary>Any thread: where an operation ends.</summary>
+        public override void Unpin() => Interlocked.Decrement(ref _pins);
+
+        protected override void Dispose(bool disposing)
+        {
+        }
+
+        private void CheckOpen()
+        {
+            if (!IsOpen) Throw.State("The message was sent or cleared: memory of GetMemory from before cannot be used any more.");
+        }
+    }
+}
