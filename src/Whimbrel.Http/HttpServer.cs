@@ -11,7 +11,7 @@ namespace Whimbrel.Http;
 /// the handler of GET, OPTIONS by the list of methods; a path without a handler is answered with 404, a method without one with 405.
 /// Each connection is a <see cref="HttpSession"/>; all else is what <see cref="Server"/> has.
 /// </remarks>
-public sealed class HttpServer : Server
+public sealed partial class HttpServer : Server
 {
     private const string ApplicationProtocol = "http/1.1";
 

@@ -770,6 +770,12 @@ public abstract partial class Session : IConnection
         return new LoopTimer(Loop, this) { PeriodMs = Loop.PeriodMsOf(period) };
     }
 
+    /// <summary>
+    /// The class it joins a group with (<see cref="SessionGroup.Join(Session, int)"/>): a protocol whose messages have a form of their own gives the number of that
+    /// form, so that a broadcast is written once for all who share it. 0 up to 15; 0, the default, has none. Asked by any thread that joins it.
+    /// </summary>
+    protected internal virtual int MemberClass => 0;
+
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
     protected BroadcastGate BroadcastGate
     {

@@ -66,16 +66,20 @@ public class SessionGroup
         }
     }
 
-    /// <summary>Adds a session. Nothing happens when it is a member already, is not connected yet, or has ended.</summary>
+    /// <summary>Adds a session, as a member of its <see cref="Session.MemberClass"/>. Nothing happens when it is a member already, is not connected yet, or has ended.</summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
-    public void Join(Session session) => Join(session, 0);
+    public void Join(Session session)
+    {
+        ArgumentNullException.ThrowIfNull(session);
+        Join(session, session.MemberClass);
+    }
 
     /// <summary>
     /// The same as a member of a class, for broadcasts that have a form for each of them
     /// (<see cref="Broadcast{TState}(TState, BroadcastEncoder{TState}, Session)"/>). To change it, leave and join.
     /// </summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
-    /// <param name="memberClass">0 up to 15: whatever the protocol means by it. 0 is that of <see cref="Join(Session)"/> and of <see cref="Server.Sessions"/>.</param>
+    /// <param name="memberClass">0 up to 15: whatever the protocol means by it. 0 is that of sessions without a form of their own, and of all in <see cref="Server.Sessions"/>.</param>
     public void Join(Session session, int memberClass)
     {
         CheckChange(session);

@@ -1,0 +1,36 @@
+namespace Whimbrel.Http.Parsing;
+
+/// <summary>How a connection is closed whose peer broke a rule (RFC 6455, 7.4.1).</summary>
+internal static class WebSocketRules
+{
+    /// <summary>The status of the close frame.</summary>
+    internal static WebSocketStatus StatusOf(WebSocketRule rule) => rule switch
+    {
+        WebSocketRule.BadUtf8 or WebSocketRule.BadDeflate => WebSocketStatus.InvalidPayload,
+        WebSocketRule.MessageTooLarge => WebSocketStatus.MessageTooBig,
+        WebSocketRule.TooManyEmptyFrames => WebSocketStatus.PolicyViolation,
+        _ => WebSocketStatus.ProtocolError,
+    };
+
+    /// <summary>What is wrong, as a sentence without its full stop, of at most 123 bytes. Says nothing of what was sent.</summary>
+    internal static string TextOf(WebSocketRule rule) => rule switch
+    {
+        WebSocketRule.ReservedBit => "A reserved bit is set that no extension was agreed on for",
+        WebSocketRule.ReservedOpcode => "The opcode of a frame is reserved",
+        WebSocketRule.FragmentedControl => "A control frame comes in fragments",
+        WebSocketRule.LongControl => "A control frame has more than 125 bytes",
+        WebSocketRule.NotMasked => "A client masks its frames",
+        WebSocketRule.Masked => "A server does not mask its frames",
+        WebSocketRule.LengthNotMinimal => "The length of a frame is written in more bytes than it needs",
+        WebSocketRule.LengthTooLarge => "The length of a frame has its first bit set",
+        WebSocketRule.NothingToContinue => "A frame continues a message that was not begun",
+        WebSocketRule.MessageInMessage => "A message begins inside another",
+        WebSocketRule.TooManyEmptyFrames => "A message has too many frames without a payload",
+        WebSocketRule.MessageTooLarge => "The message is too large",
+        WebSocketRule.BadUtf8 => "Text is not valid UTF-8",
+        WebSocketRule.CloseTooShort => "A close frame has half a status",
+        WebSocketRule.BadCloseStatus => "A close frame has a status that may not be sent",
+        WebSocketRule.BadDeflate => "A compressed message is malformed",
+        _ => "Nothing is wrong",
+    };
+}

@@ -1,0 +1,111 @@
+using System.Buffers;
+using Whimbrel.Http.Parsing;
+using Whimbrel.Http.WebSockets;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// Broadcasts of messages to groups with WebSocket sessions among their members: a frame is written once for all who get it in the same form,
+/// and compressed once at most. Members without WebSocket get the bytes as they are.
+/// </summary>
+public static class WebSocketBroadcasts
+{
+    // Classes of members. 0 is that of sessions without a form of their own.
+    private const int ServerPlain = 1;
+    private const int ServerDeflated = 2; // without a context, in the widest window that is sent
+    private const int ClientMasked = 3;
+
+    private const int DeflateBits = 12;
+    private const int LeastDeflated = 64;
+
+    [ThreadStatic]
+    private static Deflater? t_deflater;
+
+    /// <summary>Sends a message of text to all members.</summary>
+    /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
+    /// <param name="utf8">UTF-8.</param>
+    /// <param name="except">A member that does not get it.</param>
+    public static SendResult BroadcastText(this SessionGroup group, ReadOnlySpan<byte> utf8, Session? except = null) => Broadcast(group, WebSocketOpcode.Text, utf8, except);
+
+    /// <summary>Sends a message of bytes to all members.</summary>
+    /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
+    /// <param name="data">The bytes.</param>
+    /// <param name="except">A member that does not get it.</param>
+    public static SendResult BroadcastBinary(this SessionGroup group, ReadOnlySpan<byte> data, Session? except = null) => Broadcast(group, WebSocketOpcode.Binary, data, except);
+
+    /// <summary>Sends a ping to all members that speak WebSocket.</summary>
+    /// <param name="group">The group.</param>
+    /// <param name="payload">Up to 125 bytes.</param>
+    public static SendResult BroadcastPing(this SessionGroup group, ReadOnlySpan<byte> payload = default)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes, nameof(payload));
+        return Broadcast(group, WebSocketOpcode.Ping, payload, null);
+    }
+
+    internal static int ClassOf(WebSocketRole role, in DeflateTerms? terms)
+    {
+        if (role == WebSocketRole.Client) return ClientMasked;
+        return terms is { ServerForgets: true, ServerBits: >= DeflateBits } ? ServerDeflated : ServerPlain;
+    }
+
+    private readonly ref struct Message(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
+        internal readonly WebSocketOpcode Opcode = opcode;
+        internal readonly ReadOnlySpan<byte> Payload = payload;
+    }
+
+    private static SendResult Broadcast(SessionGroup group, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, Session? except)
+    {
+        ArgumentNullException.ThrowIfNull(group);
+        return group.Broadcast(new Message(opcode, payload), Write, except);
+    }
+
+    private static void Write(Message message, int memberClass, IBufferWriter<byte> output)
+    {
+        switch (memberClass)
+        {
+            case ServerPlain:
+                WriteFrame(new WebSocketWriter(WebSocketRole.Server), message.Opcode, message.Payload, false, output);
+                break;
+            case ServerDeflated:
+                WriteDeflated(message, output);
+                break;
+            case ClientMasked:
+                WriteFrame(new WebSocketWriter(WebSocketRole.Client), message.Opcode, message.Payload, false, output);
+                break;
+            default:
+                if (message.Opcode != WebSocketOpcode.Ping) output.Write(message.Payload);
+                break;
+        }
+    }
+
+    private static void WriteFrame(WebSocketWriter writer, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed, IBufferWriter<byte> output)
+    {
+        Span<byte> target = output.GetSpan(writer.HeadLength(payload.Length) + payload.Length);
+        int head = writer.WriteHead(target, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
+        WebSocketMask.Copy(payload, target[head..], key);
+        output.Advance(head + payload.Length);
+    }
+
+    private static void WriteDeflated(Message message, IBufferWriter<byte> output)
+    {
+        WebSocketWriter writer = new(WebSocketRole.Server);
+        if (message.Opcode == WebSocketOpcode.Ping || message.Payload.Length < LeastDeflated)
+        {
+            WriteFrame(writer, message.Opcode, message.Payload, false, output);
+            return;
+        }
+
+        MessageBuffer packed = default;
+        try
+        {
+            Deflater deflater = t_deflater ??= new Deflater(level: 1, DeflateBits, memoryLevel: 5, forgets: true);
+            deflater.Add(message.Payload, isLast: true, ref packed);
+            WriteFrame(writer, message.Opcode, packed.Span, true, output);
+        }
+        finally
+        {
+            packed.Release();
+        }
+    }
+}

@@ -1,0 +1,211 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+using System.Text;
+using Whimbrel.Http.Parsing;
+using Whimbrel.Http.WebSockets;
+
+namespace Whimbrel.Http;
+
+// Messages out. Each is one send of the core, head and payload: whole or not at all, from any thread.
+public abstract partial class WebSocketSession
+{
+    private const int SmallBytes = 512;
+
+    private readonly Lock _deflating = new();
+    private Deflater? _deflater;
+
+    /// <summary>Sends a message of text.</summary>
+    /// <param name="utf8">UTF-8; a peer closes the connection for anything else. Copied.</param>
+    public SendResult SendText(ReadOnlySpan<byte> utf8) => SendMessage(WebSocketOpcode.Text, utf8);
+
+    /// <summary>Sends a message of text.</summary>
+    /// <param name="text">The text. Half a pair of surrogates becomes U+FFFD.</param>
+    public SendResult SendText(ReadOnlySpan<char> text)
+    {
+        int most = Encoding.UTF8.GetMaxByteCount(text.Length);
+        byte[]? rented = null;
+        Span<byte> bytes = most <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(most);
+        try
+        {
+            return SendText(bytes[..Encoding.UTF8.GetBytes(text, bytes)]);
+        }
+        finally
+        {
+            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        }
+    }
+
+    /// <summary>Sends a message of text.</summary>
+    /// <param name="text">The text.</param>
+    public SendResult SendText(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return SendText(text.AsSpan());
+    }
+
+    /// <summary>Sends a message of bytes.</summary>
+    /// <param name="data">Copied.</param>
+    public SendResult SendBinary(ReadOnlySpan<byte> data) => SendMessage(WebSocketOpcode.Binary, data);
+
+    /// <summary>Sends a message of text, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
+    /// <param name="utf8">UTF-8. May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    public ValueTask<SendResult> SendTextAsync(ReadOnlyMemory<byte> utf8, CancellationToken cancellationToken = default) => SendMessageAsync(WebSocketOpcode.Text, utf8, cancellationToken);
+
+    /// <summary>Sends a message of bytes, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
+    /// <param name="data">May be reused when the task completes.</param>
+    /// <param name="cancellationToken">Gives up waiting.</param>
+    public ValueTask<SendResult> SendBinaryAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default) => SendMessageAsync(WebSocketOpcode.Binary, data, cancellationToken);
+
+    /// <summary>Sends a ping. The peer's pong comes to <see cref="OnPong"/>.</summary>
+    /// <param name="payload">Up to 125 bytes.</param>
+    /// <exception cref="ArgumentOutOfRangeException">It is longer.</exception>
+    public SendResult SendPing(ReadOnlySpan<byte> payload = default) => SendControl(WebSocketOpcode.Ping, payload);
+
+    /// <summary>Sends a pong that nobody asked for: a sign of life.</summary>
+    /// <param name="payload">Up to 125 bytes.</param>
+    /// <exception cref="ArgumentOutOfRangeException">It is longer.</exception>
+    public SendResult SendPong(ReadOnlySpan<byte> payload = default) => SendControl(WebSocketOpcode.Pong, payload);
+
+    /// <summary>The class by which broadcasts of <see cref="WebSocketBroadcasts"/> are written for it.</summary>
+    protected sealed override int MemberClass => WebSocketBroadcasts.ClassOf(_role, _terms);
+
+    // ------------------------------------------------------------------ frames
+
+    private SendResult SendControl(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes, nameof(payload));
+        return IsClosing ? SendResult.Closed : SendSmall(opcode, payload);
+    }
+
+    private SendResult SendSmall(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
+        Span<byte> frame = stackalloc byte[SmallBytes + WebSocketWriter.MostHeadBytes];
+        return Send(frame[.._writer.WriteFrame(frame, opcode, payload)]);
+    }
+
+    private SendResult SendMessage(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
+        if (IsClosing) return SendResult.Closed;
+        if (IsWorthDeflating(payload.Length)) return SendDeflated(opcode, payload);
+        if (_writer.Masks) return SendMasked(opcode, payload);
+        Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
+        return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _)], payload);
+    }
+
+    private SendResult SendMasked(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed = false)
+    {
+        int length = _writer.HeadLength(payload.Length) + payload.Length;
+        byte[]? rented = null;
+        Span<byte> frame = length <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(length);
+        try
+        {
+            return Send(frame[..WriteMasked(frame, opcode, payload, isCompressed)]);
+        }
+        finally
+        {
+            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        }
+    }
+
+    private int WriteMasked(Span<byte> frame, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed)
+    {
+        int head = _writer.WriteHead(frame, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
+        WebSocketMask.Copy(payload, frame[head..], key);
+        return head + payload.Length;
+    }
+
+    private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    {
+        if (IsClosing) return new(SendResult.Closed);
+        // What is compressed with a context must be queued in the order in which it was compressed: nobody can wait in between.
+        if (IsWorthDeflating(payload.Length)) return WaitThenSendAsync(opcode, payload, cancellationToken);
+        byte[] frame = ArrayPool<byte>.Shared.Rent(WebSocketWriter.MostHeadBytes + (_writer.Masks ? payload.Length : 0));
+        ValueTask<SendResult> sending;
+        if (_writer.Masks)
+        {
+            sending = SendAsync(frame.AsMemory(0, WriteMasked(frame, opcode, payload.Span, isCompressed: false)), cancellationToken);
+        }
+        else
+        {
+            int head = _writer.WriteHead(frame, opcode, isFinal: true, isCompressed: false, payload.Length, out _);
+            sending = SendAsync(frame.AsMemory(0, head), payload, cancellationToken);
+        }
+
+        if (!sending.IsCompleted) return GiveBackAfter(sending, frame);
+        ArrayPool<byte>.Shared.Return(frame);
+        return sending;
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private static async ValueTask<SendResult> GiveBackAfter(ValueTask<SendResult> sending, byte[] frame)
+    {
+        try
+        {
+            return await sending.ConfigureAwait(false);
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(frame);
+        }
+    }
+
+    // ------------------------------------------------------------------ compressed
+
+    private bool IsWorthDeflating(int length) => _terms is not null && length >= _options!.Deflate!.LeastBytes;
+
+    private SendResult SendDeflated(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
+        DeflateTerms terms = _terms!.Value;
+        bool isServer = _role == WebSocketRole.Server;
+        bool forgets = isServer ? terms.ServerForgets : terms.ClientForgets;
+        int bits = Math.Min(_options!.Deflate!.WindowBits, isServer ? terms.ServerBits : terms.ClientBits);
+        if (bits < DeflateTerms.LeastWrittenBits) return _writer.Masks ? SendMasked(opcode, payload) : SendPlain(opcode, payload);
+        MessageBuffer packed = default;
+        try
+        {
+            // The lock keeps the order of compressing and of queueing the same for all threads: with a context each message needs those before it.
+            lock (_deflating)
+            {
+                if (IsClosing) return SendResult.Closed;
+                _deflater ??= new Deflater(_options.Deflate.Level, bits, _options.Deflate.MemoryLevel, forgets);
+                _deflater.Add(payload, isLast: true, ref packed);
+                SendResult result = SendPacked(opcode, packed.Span);
+                // A message that was refused is in the context, and the peer has not got it: a new one begins without.
+                if (result != SendResult.Queued && !forgets) DropDeflater();
+                return result;
+            }
+        }
+        finally
+        {
+            packed.Release();
+        }
+    }
+
+    private SendResult SendPlain(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
+        Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
+        return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _)], payload);
+    }
+
+    private SendResult SendPacked(WebSocketOpcode opcode, ReadOnlySpan<byte> packed)
+    {
+        if (_writer.Masks) return SendMasked(opcode, packed, isCompressed: true);
+        Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
+        return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: true, packed.Length, out _)], packed);
+    }
+
+    private void DropDeflater()
+    {
+        _deflater?.Dispose();
+        _deflater = null;
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    private async ValueTask<SendResult> WaitThenSendAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    {
+        // An empty send waits its turn and for room, and adds nothing.
+        SendResult room = await SendAsync(ReadOnlyMemory<byte>.Empty, cancellationToken).ConfigureAwait(false);
+        return room == SendResult.Queued ? SendDeflated(opcode, payload.Span) : room;
+    }
+}

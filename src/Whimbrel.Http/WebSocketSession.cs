@@ -1,0 +1,273 @@
+using System.Text;
+using System.Text.Unicode;
+using Whimbrel.Http.Parsing;
+using Whimbrel.Http.WebSockets;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// One end of a WebSocket (RFC 6455): derive from it, and override what you need. The same class serves a route of <see cref="HttpServer"/>
+/// and a <see cref="WebSocketClient"/>. Everything that a <see cref="Session"/> has is there, groups and posts among it; what is sent and received
+/// are messages.
+/// </summary>
+/// <remarks>
+/// <list type="number">
+/// <item>A message is told whole (<see cref="OnText"/>, <see cref="OnBinary"/>), in order, once. Text is valid UTF-8. With
+/// <see cref="WebSocketOptions.InPieces"/> it is told as it comes.</item>
+/// <item>Pings are answered. While the session is held back (contract 9 of <see cref="Session"/>) nothing is read, so a flood of pings ends at the peer.</item>
+/// <item>A peer that breaks a rule or a limit gets one close frame, with the status that says so, and the connection ends. What was sent
+/// before that frame is delivered first.</item>
+/// <item><see cref="Close(WebSocketStatus, string)"/> sends a close frame behind what was sent, and waits for the peer's within
+/// <see cref="WebSocketOptions.CloseTimeout"/>. Messages that come after the call are dropped, and sends give <see cref="SendResult.Closed"/>.</item>
+/// <item>Messages may be sent by any thread, whole or not at all; those of one thread keep their order.</item>
+/// <item>An exception of an override closes with 1011, and is told to <see cref="Session.OnError"/>.</item>
+/// </list>
+/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c>, closing and the heart-beat in <c>WebSocketSession.Ending.cs</c>.
+/// </remarks>
+public abstract partial class WebSocketSession : Session
+{
+    private WebSocketOptions? _options;
+    private WebSocketReader _reader;
+    private WebSocketWriter _writer;
+    private WebSocketRole _role;
+    private DeflateTerms? _terms;
+    private Inflater? _inflater;
+    private MessageBuffer _message;
+    private MessageBuffer _inflated;
+    private Utf8Check _utf8;
+
+    /// <summary>What both ends have agreed to speak, or null.</summary>
+    public string? SubProtocol { get; private set; }
+
+    /// <summary>Whether messages may be compressed.</summary>
+    public bool IsCompressed => _terms is not null;
+
+    internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop)
+    {
+        if (_options is not null) throw new InvalidOperationException("A session serves one connection.");
+        _role = role;
+        _options = options;
+        _terms = terms;
+        SubProtocol = subProtocol;
+        _reader = new WebSocketReader(role, options.InPieces ? long.MaxValue : options.MessageLimitBytes, terms is not null);
+        _writer = new WebSocketWriter(role);
+        _heard = true; // the handshake was
+        StartHeart(loop);
+    }
+
+    // ------------------------------------------------------------------ overrides
+
+    /// <summary>A message of text. The session's thread.</summary>
+    /// <param name="utf8">Valid UTF-8. Valid during the call only.</param>
+    protected virtual void OnText(ReadOnlySpan<byte> utf8)
+    {
+    }
+
+    /// <summary>A message of bytes. The session's thread.</summary>
+    /// <param name="data">Valid during the call only.</param>
+    protected virtual void OnBinary(ReadOnlySpan<byte> data)
+    {
+    }
+
+    /// <summary>A piece of a message, with <see cref="WebSocketOptions.InPieces"/>. The session's thread.</summary>
+    /// <param name="piece">May be empty at the end of a message. Of text it may end inside a character. Valid during the call only.</param>
+    /// <param name="isText">Of text; it was judged so far.</param>
+    /// <param name="isLast">The message ends with it.</param>
+    protected virtual void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast)
+    {
+    }
+
+    /// <summary>A ping. It was answered already. The session's thread.</summary>
+    /// <param name="payload">Up to 125 bytes. Valid during the call only.</param>
+    protected virtual void OnPing(ReadOnlySpan<byte> payload)
+    {
+    }
+
+    /// <summary>A pong: to a ping of ours, to one of the heart-beat, or unasked. The session's thread.</summary>
+    /// <param name="payload">Up to 125 bytes. Valid during the call only.</param>
+    protected virtual void OnPong(ReadOnlySpan<byte> payload)
+    {
+    }
+
+    // ------------------------------------------------------------------ reading
+
+    /// <summary>Reads frames. What a message needs is told by the other overrides.</summary>
+    /// <param name="unread">What came.</param>
+    protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
+        Span<byte> bytes = System.Runtime.InteropServices.MemoryMarshal.CreateSpan(ref System.Runtime.InteropServices.MemoryMarshal.GetReference(unread), unread.Length);
+        _heard = true;
+        int at = 0;
+        // What an echo cannot send stays with the connection, and comes again.
+        while (!IsHeldBack)
+        {
+            WebSocketReading reading = _reader.Read(bytes[at..], out int taken);
+            Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control ? bytes.Slice(at + _reader.Start, _reader.Length) : default;
+            at += taken;
+            switch (reading)
+            {
+                case WebSocketReading.Piece:
+                    if (!IsClosing) Guard(found, s_takePiece);
+                    break;
+                case WebSocketReading.Control:
+                    Guard(found, s_takeControl);
+                    break;
+                case WebSocketReading.Broken:
+                    Fail(_reader.Rule);
+                    return unread.Length;
+                default:
+                    return at;
+            }
+
+            if (!IsConnected) return unread.Length;
+        }
+
+        return at;
+    }
+
+    private delegate void Taking(WebSocketSession session, Span<byte> bytes);
+
+    private static readonly Taking s_takePiece = static (session, bytes) => session.Take(bytes);
+    private static readonly Taking s_takeControl = static (session, bytes) => session.Heed(bytes);
+
+    // The core resets what an exception ends, and the peer would never see why: so it goes no further than here.
+    private void Guard(Span<byte> bytes, Taking take)
+    {
+        try
+        {
+            take(this, bytes);
+        }
+        catch (Exception e)
+        {
+            SayClose(WebSocketStatus.InternalError, "");
+            OnError(e);
+            base.Close();
+        }
+    }
+
+    private void Take(Span<byte> piece)
+    {
+        bool isText = _reader.Opcode == WebSocketOpcode.Text;
+        bool isLast = _reader.IsLast;
+        if (_options!.InPieces)
+        {
+            WebSocketMask.Apply(piece, _reader.Key);
+            if (isText && !IsTextSoFar(piece, isLast)) Fail(WebSocketRule.BadUtf8);
+            else OnPiece(piece, isText, isLast);
+            return;
+        }
+
+        if (_reader.IsCompressed)
+        {
+            WebSocketMask.Apply(piece, _reader.Key);
+            TakeCompressed(piece, isText, isLast);
+            return;
+        }
+
+        if (_reader.IsFirst && isLast)
+        {
+            // The whole message lies here: no copy.
+            WebSocketMask.Apply(piece, _reader.Key);
+            if (isText && !Utf8.IsValid(piece)) Fail(WebSocketRule.BadUtf8);
+            else Tell(piece, isText);
+            return;
+        }
+
+        Append(piece);
+        if (isText && !IsTextSoFar(_message.Span[^piece.Length..], isLast))
+        {
+            Fail(WebSocketRule.BadUtf8);
+            return;
+        }
+
+        if (!isLast) return;
+        try
+        {
+            Tell(_message.Span, isText);
+        }
+        finally
+        {
+            _message.Release();
+        }
+    }
+
+    // Without its mask, on the way.
+    private void Append(ReadOnlySpan<byte> piece)
+    {
+        if (piece.IsEmpty) return;
+        // The rest of a frame of a usual size gets its room at once; what a frame only announces does not.
+        int rest = (int)Math.Min(_reader.Left, TrustedBytes);
+        Span<byte> room = _message.Room(piece.Length + rest);
+        WebSocketMask.Copy(piece, room, _reader.Key);
+        _message.Advance(piece.Length);
+    }
+
+    private const int TrustedBytes = 256 * 1024;
+
+    private bool IsTextSoFar(ReadOnlySpan<byte> piece, bool isLast) => _utf8.Add(piece) && (!isLast || _utf8.IsComplete);
+
+    private void TakeCompressed(ReadOnlySpan<byte> piece, bool isText, bool isLast)
+    {
+        DeflateTerms terms = _terms!.Value;
+        bool forgets = _role == WebSocketRole.Server ? terms.ClientForgets : terms.ServerForgets;
+        _inflater ??= new Inflater(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
+        int before = _inflated.Length;
+        switch (_inflater.Add(piece, isLast, ref _inflated, _options!.MessageLimitBytes))
+        {
+            case Inflater.Outcome.TooLarge:
+                Fail(WebSocketRule.MessageTooLarge);
+                return;
+            case Inflater.Outcome.Malformed:
+                Fail(WebSocketRule.BadDeflate);
+                return;
+        }
+
+        if (isText && !IsTextSoFar(_inflated.Span[before..], isLast))
+        {
+            Fail(WebSocketRule.BadUtf8);
+            return;
+        }
+
+        if (!isLast) return;
+        try
+        {
+            Tell(_inflated.Span, isText);
+        }
+        finally
+        {
+            _inflated.Release();
+            if (forgets) DropInflater();
+        }
+    }
+
+    private void DropInflater()
+    {
+        _inflater?.Dispose();
+        _inflater = null;
+    }
+
+    private void Tell(ReadOnlySpan<byte> message, bool isText)
+    {
+        if (isText) OnText(message);
+        else OnBinary(message);
+    }
+
+    private void Heed(ReadOnlySpan<byte> payload)
+    {
+        switch (_reader.Opcode)
+        {
+            case WebSocketOpcode.Ping:
+                if (IsClosing) break;
+                SendControl(WebSocketOpcode.Pong, payload);
+                OnPing(payload);
+                break;
+            case WebSocketOpcode.Pong:
+                if (!IsClosing) OnPong(payload);
+                break;
+            default:
+                PeerCloses(WebSocketClose.StatusOf(payload), WebSocketClose.ReasonOf(payload));
+                break;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+using System.Diagnostics;
+
+namespace Whimbrel.Http.WebSockets;
+
+/// <summary>Compresses messages, one after the other (RFC 7692, 7.2.1). Not for two threads at once. Its memory is outside of the collector's: it must be disposed. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+internal sealed unsafe class Deflater : IDisposable
+{
+    private const int TailBytes = 4; // 00 00 FF FF, which every flush ends in
+
+    private readonly bool _forgets;
+    private Zlib.Stream* _stream;
+
+    /// <summary>Makes one.</summary>
+    /// <param name="level">1, the fastest, to 9.</param>
+    /// <param name="windowBits">9 to 15.</param>
+    /// <param name="memoryLevel">1 to 9: 2 to its power, in KiB at 1, is what it has for the state besides the window.</param>
+    /// <param name="forgets">Each message begins without what was before it.</param>
+    /// <exception cref="InsufficientMemoryException">zlib got none.</exception>
+    internal Deflater(int level, int windowBits, int memoryLevel, bool forgets)
+    {
+        _forgets = forgets;
+        _stream = Zlib.NewStream();
+        if (Zlib.DeflateInit(_stream, level, Zlib.Deflated, -windowBits, memoryLevel, Zlib.DefaultStrategy) == Zlib.Ok) return;
+        Zlib.Free(ref _stream);
+        throw new InsufficientMemoryException("zlib has no memory to compress with.");
+    }
+
+    /// <summary>Compresses a piece of a message.</summary>
+    /// <param name="source">May be empty.</param>
+    /// <param name="isLast">The message ends with it; else what was given is written out as well, and the message goes on.</param>
+    /// <param name="target">Where the bytes go, behind what is there.</param>
+    internal void Add(ReadOnlySpan<byte> source, bool isLast, ref MessageBuffer target)
+    {
+        ObjectDisposedException.ThrowIf(_stream is null, this);
+        int before = target.Length;
+        fixed (byte* from = source)
+        {
+            _stream->NextIn = from;
+            _stream->AvailableIn = (uint)source.Length;
+            do
+            {
+                Span<byte> room = target.Room(Math.Max(64, (int)_stream->AvailableIn / 2));
+                fixed (byte* to = room)
+                {
+                    _stream->NextOut = to;
+                    _stream->AvailableOut = (uint)room.Length;
+                    int result = Zlib.Deflate(_stream, isLast && _forgets ? Zlib.FullFlush : Zlib.SyncFlush);
+                    Debug.Assert(result is Zlib.Ok or Zlib.BufferError, "it cannot fail with valid arguments");
+                }
+
+                target.Advance(room.Length - (int)_stream->AvailableOut);
+            }
+            while (_stream->AvailableOut == 0);
+        }
+
+        if (!isLast) return;
+        if (target.Length == before) target.Append([0]); // zlib writes nothing for a flush behind a flush: an empty block without its tail
+        else target.Cut(TailBytes);
+    }
+
+    public void Dispose()
+    {
+        if (_stream is null) return;
+        _ = Zlib.DeflateEnd(_stream);
+        Zlib.Free(ref _stream);
+    }
+}

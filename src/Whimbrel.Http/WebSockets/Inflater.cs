@@ -1,0 +1,90 @@
+namespace Whimbrel.Http.WebSockets;
+
+/// <summary>Takes the compression from messages, one after the other (RFC 7692, 7.2.2). Not for two threads at once. Its memory is outside of the collector's: it must be disposed. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+internal sealed unsafe class Inflater : IDisposable
+{
+    private readonly int _windowBits;
+    private readonly bool _forgets;
+    private Zlib.Stream* _stream;
+
+    /// <summary>Makes one.</summary>
+    /// <param name="windowBits">8 to 15: the largest window that the peer may use.</param>
+    /// <param name="forgets">Each message begins without what was before it.</param>
+    /// <exception cref="InsufficientMemoryException">zlib got none.</exception>
+    internal Inflater(int windowBits, bool forgets)
+    {
+        _windowBits = -windowBits; // negative: without head and checksum
+        _forgets = forgets;
+        _stream = Zlib.NewStream();
+        if (Zlib.InflateInit(_stream, _windowBits) == Zlib.Ok) return;
+        Zlib.Free(ref _stream);
+        throw new InsufficientMemoryException("zlib has no memory for a window.");
+    }
+
+    // What a sender leaves out at the end of a message.
+    private static ReadOnlySpan<byte> Tail => [0x00, 0x00, 0xFF, 0xFF];
+
+    /// <summary>Reads on in a message.</summary>
+    /// <param name="source">A piece of it.</param>
+    /// <param name="isLast">The message ends with it.</param>
+    /// <param name="target">Where the bytes go, behind what is there.</param>
+    /// <param name="mostBytes">How long the target may become.</param>
+    /// <returns>What is wrong with it: <see cref="Outcome.Fine"/> when nothing is.</returns>
+    internal Outcome Add(ReadOnlySpan<byte> source, bool isLast, ref MessageBuffer target, int mostBytes)
+    {
+        Outcome outcome = Run(source, ref target, mostBytes);
+        if (!isLast || outcome != Outcome.Fine) return outcome;
+        outcome = Run(Tail, ref target, mostBytes);
+        if (outcome == Outcome.Fine && _forgets && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
+        return outcome;
+    }
+
+    public void Dispose()
+    {
+        if (_stream is null) return;
+        _ = Zlib.InflateEnd(_stream);
+        Zlib.Free(ref _stream);
+    }
+
+    /// <summary>How it went.</summary>
+    internal enum Outcome
+    {
+        Fine,
+        Malformed,
+        TooLarge,
+    }
+
+    private Outcome Run(ReadOnlySpan<byte> source, ref MessageBuffer target, int mostBytes)
+    {
+        ObjectDisposedException.ThrowIf(_stream is null, this);
+        fixed (byte* from = source)
+        {
+            _stream->NextIn = from;
+            _stream->AvailableIn = (uint)source.Length;
+            while (true)
+            {
+                // One byte more than is allowed: so a message of just the limit is told from a larger one.
+                int most = mostBytes - target.Length + 1;
+                if (most <= 0) return Outcome.TooLarge;
+                Span<byte> room = target.Room(Math.Min(most, (int)Math.Clamp(_stream->AvailableIn * 4L, 256, 64 * 1024)));
+                if (room.Length > most) room = room[..most];
+                int result;
+                fixed (byte* to = room)
+                {
+                    _stream->NextOut = to;
+                    _stream->AvailableOut = (uint)room.Length;
+                    result = Zlib.Inflate(_stream, Zlib.SyncFlush);
+                }
+
+                target.Advance(room.Length - (int)_stream->AvailableOut);
+                if (target.Length > mostBytes) return Outcome.TooLarge;
+                // A sender may end its DEFLATE data with a message. What follows begins anew.
+                if (result == Zlib.StreamEnd && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
+                if (result is not (Zlib.Ok or Zlib.StreamEnd or Zlib.BufferError)) return Outcome.Malformed;
+                // Room that was left over says that there is nothing more to write.
+                if (_stream->AvailableIn == 0 && _stream->AvailableOut > 0) return Outcome.Fine;
+                if (result == Zlib.BufferError && _stream->AvailableOut > 0) return Outcome.Malformed;
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+using System.Text;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http.WebSockets;
+
+/// <summary>The client's side of the opening handshake (RFC 6455, 4.1): asks, judges the answer, and gives the connection to the user's session.</summary>
+internal sealed class WebSocketDial(WebSocketClient client) : Session
+{
+    private readonly HttpReader _reader = new();
+    private readonly byte[] _accept = new byte[WebSocketHandshake.AcceptLength];
+    private readonly DeflateTerms? _offer = client.WebSocket.Deflate?.AsClient();
+    private LoopTimer? _timer;
+    private WebSocketSession? _next;
+    private WebSocketException? _failure;
+
+    /// <summary>Completes when the session has the connection, or with what was wrong.</summary>
+    internal TaskCompletionSource<WebSocketSession> Opened { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+    protected override void OnConnected()
+    {
+        _reader.BeginResponse(HttpReaderLimits.Default, answersHead: false);
+        Span<byte> key = stackalloc byte[WebSocketHandshake.KeyLength];
+        WebSocketHandshake.NewKey(key);
+        WebSocketHandshake.WriteAccept(key, _accept);
+        Send(client.Request(key, _offer));
+        _timer = StartTimer(client.WebSocket.CloseTimeout);
+    }
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        switch (_reader.Read(unread))
+        {
+            case HttpReading.NeedMore:
+                return 0;
+            case HttpReading.Broken:
+                Fail($"The answer is no HTTP: {HttpRules.TextOf(_reader.Rule)}.");
+                return unread.Length;
+        }
+
+        if (Judge(unread, out DeflateTerms? terms, out string? subProtocol) is { } mistake)
+        {
+            Fail(mistake);
+            return unread.Length;
+        }
+
+        _timer?.Cancel();
+        WebSocketSession next = client.NewSession();
+        next.Begin(WebSocketRole.Client, client.WebSocket, terms, subProtocol, Loop);
+        _next = next;
+        HandOver(next);
+        return _reader.HeadLength;
+    }
+
+    protected override void OnTimer(LoopTimer timer) => Fail($"The server has not answered the request within {client.WebSocket.CloseTimeout.TotalSeconds} s.");
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        if (_next is { } next) Opened.TrySetResult(next);
+        else Opened.TrySetException(_failure ?? new WebSocketException($"The connection ended before the server had answered: {reason}."));
+        _ = Opened.Task.Exception; // who does not wait for it has the session's callbacks
+    }
+
+    private void Fail(string text)
+    {
+        _failure = new WebSocketException(text);
+        Abort();
+    }
+
+    private string? Judge(ReadOnlySpan<byte> head, out DeflateTerms? terms, out string? subProtocol)
+    {
+        terms = null;
+        subProtocol = null;
+        if (_reader.Status != 101) return $"The server answered {_reader.Status}{Reason(head)} and no WebSocket." + (_reader.Status is >= 300 and < 400 ? " Redirects are not followed." : "");
+        if (!_reader.WantsUpgrade || !Ascii.EqualsIgnoreCase(Value(head, HttpField.Upgrade), "websocket"u8)) return "The server switched to another protocol.";
+        if (_reader.IndexOf(HttpField.SecWebSocketAccept, From(HttpField.SecWebSocketAccept)) >= 0 || !Value(head, HttpField.SecWebSocketAccept).SequenceEqual(_accept)) return "Sec-WebSocket-Accept does not fit the key that was sent.";
+        if (_reader.IndexOf(HttpField.SecWebSocketProtocol) >= 0)
+        {
+            string chosen = Encoding.Latin1.GetString(Value(head, HttpField.SecWebSocketProtocol));
+            if (_reader.IndexOf(HttpField.SecWebSocketProtocol, From(HttpField.SecWebSocketProtocol)) >= 0 || !client.WebSocket.SubProtocols.Contains(chosen)) return "The server chose a sub-protocol that was not offered.";
+            subProtocol = chosen;
+        }
+
+        if (_reader.IndexOf(HttpField.SecWebSocketExtensions) < 0) return null;
+        if (_offer is not { } offer || _reader.IndexOf(HttpField.SecWebSocketExtensions, From(HttpField.SecWebSocketExtensions)) >= 0
+            || !DeflateTerms.TryAccept(Value(head, HttpField.SecWebSocketExtensions), offer, out terms)) return "The server agreed to an extension that was not offered.";
+        return null;
+    }
+
+    private int From(HttpField field) => _reader.IndexOf(field) + 1 is 0 ? int.MaxValue : _reader.IndexOf(field) + 1;
+
+    private ReadOnlySpan<byte> Value(ReadOnlySpan<byte> head, HttpField field)
+    {
+        int index = _reader.IndexOf(field);
+        return index < 0 ? default : head.Slice(_reader[index].ValueStart, _reader[index].ValueLength);
+    }
+
+    private string Reason(ReadOnlySpan<byte> head)
+    {
+        ReadOnlySpan<byte> reason = head[_reader.Reason];
+        return reason.IsEmpty ? "" : $" ({Encoding.Latin1.GetString(reason)})";
+    }
+}
