@@ -66,7 +66,7 @@ public sealed class BenchTests
 
     [Theory]
     [InlineData("--profile takes one scenario", "pingpong-1", "bulk-1", "--profile", "c-epoll")]
-    [InlineData("--profile takes one scenario, and not idle", "idle", "--profile", "c-epoll")]
+    [InlineData("--profile takes one scenario, and not idle or start", "idle", "--profile", "c-epoll")]
     [InlineData("unknown peer nothing", "pingpong-1", "--profile", "nothing")]
     public async Task A_profile_that_cannot_be_taken_says_why(string expected, params string[] arguments)
     {
@@ -169,6 +169,34 @@ public sealed class BenchTests
         (exitCode, output) = await BenchInAsync(tree.Path, measure);
         Assert.Equal(2, exitCode);
         Assert.Contains("--save stores figures of a commit, and the tree has uncommitted changes (bench/load/load.c)", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Each_cell_of_the_table_in_the_README_is_in_the_summary_that_it_names()
+    {
+        using TemporaryFolder tree = new();
+        string readme = File.ReadAllText(Path.Combine(Root, "README.md"));
+        string summary = Assert.Single(File.ReadLines(Path.Combine(Root, "README.md")), static l => l.StartsWith("<!-- figures: ", StringComparison.Ordinal)).Split(' ')[2];
+        foreach (string file in (string[])["bench/run", "bench/readme", summary])
+        {
+            Directory.CreateDirectory(Path.GetDirectoryName(tree[file])!);
+            File.Copy(Path.Combine(Root, file), tree[file]);
+        }
+
+        (int exitCode, string output) = await CheckAsync(readme);
+        Assert.True(exitCode == 0, output);
+        // A figure that nobody measured is noticed, whichever row it stands in.
+        string row = readme.Split('\n').First(static l => l.StartsWith("| connect, one echo, close |", StringComparison.Ordinal));
+        (exitCode, output) = await CheckAsync(readme.Replace(row, row.Replace(" us |", "1 us |", StringComparison.Ordinal), StringComparison.Ordinal));
+        Assert.Equal(1, exitCode);
+        Assert.Contains("README.md has what bench/results/", output, StringComparison.Ordinal);
+        Assert.Contains("| connect, one echo, close |", output, StringComparison.Ordinal);
+
+        Task<(int ExitCode, string Output)> CheckAsync(string text)
+        {
+            File.WriteAllText(tree["README.md"], text);
+            return OtherProgram.RunAsync("python3", tree["bench/readme"], "--check");
+        }
     }
 
     [Fact]
