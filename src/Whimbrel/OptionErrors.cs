@@ -15,10 +15,10 @@ internal sealed class OptionErrors(string what)
         if (value < least || value > most) _mistakes.Add($"{name} = {value}, allowed {least} to {most}");
     }
 
-    internal void Defined<T>(string name, T value)
-        where T : struct, Enum
+    /// <remarks>Not generic: every start would compile it for each kind of option.</remarks>
+    internal void Defined(string name, Enum value)
     {
-        if (!Enum.IsDefined(value)) _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames<T>())}");
+        if (!Enum.IsDefined(value.GetType(), value)) _mistakes.Add($"{name} = {value}, allowed {string.Join(", ", Enum.GetNames(value.GetType()))}");
     }
 
     /// <summary>One more; what ends with the system's own full stop gets no second one.</summary>

@@ -28,8 +28,8 @@ internal static class SocketOptionRules
         errors.Range(nameof(options.KeepAliveCount), options.KeepAliveCount, 0, 127);
         if (!options.KeepAlive)
         {
-            NeedsKeepAlive(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, default);
-            NeedsKeepAlive(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, default);
+            NeedsKeepAlive(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, TimeSpan.Zero);
+            NeedsKeepAlive(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, TimeSpan.Zero);
             NeedsKeepAlive(errors, nameof(options.KeepAliveCount), options.KeepAliveCount, 0);
         }
 
@@ -55,8 +55,8 @@ internal static class SocketOptionRules
         errors.Add($"{name} = {value}, allowed {what} from {least} to {most}, or zero");
     }
 
-    private static void NeedsKeepAlive<T>(OptionErrors errors, string name, T value, T unset)
-        where T : struct, IEquatable<T>
+    // These take objects: a generic method would be compiled for each kind of option at every start.
+    private static void NeedsKeepAlive(OptionErrors errors, string name, object value, object unset)
     {
         if (!value.Equals(unset)) errors.Add($"{name} = {value}, has no effect without KeepAlive = True");
     }
@@ -74,7 +74,7 @@ internal static class SocketOptionRules
         CheckCommon(errors, options, hasTcp);
         OnLinux(errors, nameof(options.ReusePort), options.ReusePort, false, "SO_REUSEPORT", hasTcp);
         OnLinux(errors, nameof(options.FastOpenQueue), options.FastOpenQueue, 0, "TCP_FASTOPEN", hasTcp);
-        OnLinux(errors, nameof(options.DeferAccept), options.DeferAccept, default, "TCP_DEFER_ACCEPT", hasTcp);
+        OnLinux(errors, nameof(options.DeferAccept), options.DeferAccept, TimeSpan.Zero, "TCP_DEFER_ACCEPT", hasTcp);
         OnLinux(errors, nameof(options.FreeBind), options.FreeBind, false, "IP_FREEBIND", hasTcp);
         if (options.ExclusiveAddressUse && !KernelProbe.IsWindows) errors.Add("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE; here nobody takes a port by force");
         if (!options.ReuseAddress && hasTcp && engine.Kind == EngineKind.Portable && !KernelProbe.IsWindows) errors.Add("ReuseAddress = False, the portable engine cannot: System.Net.Sockets sets SO_REUSEADDR in every bind");
@@ -99,27 +99,27 @@ internal static class SocketOptionRules
     {
         OnTcp(errors, nameof(options.NoDelay), options.NoDelay, true, "TCP_NODELAY", hasTcp);
         OnTcp(errors, nameof(options.KeepAlive), options.KeepAlive, false, "SO_KEEPALIVE", hasTcp);
-        OnTcp(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, default, "TCP_KEEPIDLE", hasTcp);
-        OnTcp(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, default, "TCP_KEEPINTVL", hasTcp);
+        OnTcp(errors, nameof(options.KeepAliveTime), options.KeepAliveTime, TimeSpan.Zero, "TCP_KEEPIDLE", hasTcp);
+        OnTcp(errors, nameof(options.KeepAliveInterval), options.KeepAliveInterval, TimeSpan.Zero, "TCP_KEEPINTVL", hasTcp);
         OnTcp(errors, nameof(options.KeepAliveCount), options.KeepAliveCount, 0, "TCP_KEEPCNT", hasTcp);
-        OnLinux(errors, nameof(options.UserTimeout), options.UserTimeout, default, "TCP_USER_TIMEOUT", hasTcp);
+        OnLinux(errors, nameof(options.UserTimeout), options.UserTimeout, TimeSpan.Zero, "TCP_USER_TIMEOUT", hasTcp);
         OnLinux(errors, nameof(options.TypeOfService), options.TypeOfService, 0, "IP_TOS", hasTcp);
         OnLinux(errors, nameof(options.Mark), options.Mark, 0u, "SO_MARK", hasTcp);
-        OnLinux(errors, nameof(options.BusyPoll), options.BusyPoll, default, "SO_BUSY_POLL", hasTcp);
+        OnLinux(errors, nameof(options.BusyPoll), options.BusyPoll, TimeSpan.Zero, "SO_BUSY_POLL", hasTcp);
         OnLinux(errors, nameof(options.BindToDevice), options.BindToDevice, null, "SO_BINDTODEVICE", hasTcp);
     }
 
     /// <summary>The memory engine has none, and is of no kind.</summary>
     private static bool HasSockets(Engine engine) => engine.Kind != EngineKind.Auto;
 
-    private static bool OnTcp<T>(OptionErrors errors, string name, T value, T unset, string systemName, bool hasTcp)
+    private static bool OnTcp(OptionErrors errors, string name, object? value, object? unset, string systemName, bool hasTcp)
     {
-        if (EqualityComparer<T>.Default.Equals(value, unset)) return false;
+        if (Equals(value, unset)) return false;
         if (!hasTcp) errors.Add($"{name} = {value}, Unix sockets have no {systemName}");
         return hasTcp;
     }
 
-    private static void OnLinux<T>(OptionErrors errors, string name, T value, T unset, string systemName, bool hasTcp)
+    private static void OnLinux(OptionErrors errors, string name, object? value, object? unset, string systemName, bool hasTcp)
     {
         if (OnTcp(errors, name, value, unset, systemName, hasTcp) && !KernelProbe.IsLinux) errors.Add($"{name} = {value}, of the systems that this library knows only Linux has {systemName}");
     }

@@ -2,7 +2,7 @@ using System.Diagnostics.Tracing;
 
 namespace Whimbrel.Diagnostics;
 
-/// <summary>The event source "Whimbrel": notices, and engines as they start. Off unless somebody listens.</summary>
+/// <summary>The event source "Whimbrel": notices, and engines that have started, a moment later. Off unless somebody listens.</summary>
 [EventSource(Name = "Whimbrel")]
 internal sealed class WhimbrelEventSource : EventSource
 {

@@ -437,7 +437,8 @@ public class Engine : IAsyncDisposable
                 _wasStopped = endAtOnce;
             }
 
-            WhimbrelEventSource.Log.EngineStarted(KindName, Reason, Loops.Length);
+            // Beside the start: making the event source takes the first engine as long as opening its queues.
+            ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
             if (endAtOnce)
             {
                 EndLoops();

@@ -1,3 +1,4 @@
+using System.Runtime.CompilerServices;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -18,7 +19,8 @@ internal sealed unsafe class UringProbe
     private static readonly Lazy<UringSupport> s_here = new(static () => Run(RingCalls.System));
 
     private readonly KernelRing _ring;
-    private readonly List<CompletionEntry> _seen = [];
+    private readonly CompletionEntry[] _seen = new CompletionEntry[4 * TestEntries]; // not a list, whose methods would be compiled for this alone
+    private int _seenCount;
     private ulong _receiveMark = 1;
     private bool _isReaderClosed;
 
@@ -60,7 +62,9 @@ internal sealed unsafe class UringProbe
         return trouble;
     }
 
+    // Not optimized, here and below: it runs once, and optimizing takes the compiler longer than the whole test.
     /// <summary>A multishot receive gets two messages sent in two ways; a limit ends it where the kernel knows one.</summary>
+    [MethodImpl(MethodImplOptions.NoOptimization)]
     private string? TestTraffic(int reader, int writer, out bool canLimitReceive)
     {
         canLimitReceive = false;
@@ -128,6 +132,7 @@ internal sealed unsafe class UringProbe
     }
 
     /// <summary>A multishot accept on a Unix listener with a name of the kernel's choice takes two dials.</summary>
+    [MethodImpl(MethodImplOptions.NoOptimization)]
     private string? TestAccept()
     {
         int listener = Syscall.Socket(SocketAbi.AF_UNIX, SocketAbi.SOCK_STREAM | SocketAbi.SOCK_CLOEXEC, 0);
@@ -208,17 +213,12 @@ internal sealed unsafe class UringProbe
         long left = TestWaitMs;
         for (bool isFirst = true; isFirst || left > 0; left = deadline - Environment.TickCount64)
         {
-            while (_ring.Ready > 0)
-            {
-                _ring.Take(out CompletionEntry taken);
-                _seen.Add(taken);
-            }
-
-            for (int i = 0; i < _seen.Count; i++)
+            while (_ring.Ready > 0 && _seenCount < _seen.Length) _ring.Take(out _seen[_seenCount++]);
+            for (int i = 0; i < _seenCount; i++)
             {
                 if (_seen[i].UserData != mark) continue;
                 entry = _seen[i];
-                _seen.RemoveAt(i);
+                Array.Copy(_seen, i + 1, _seen, i, --_seenCount - i);
                 return true;
             }
 
