@@ -1,6 +1,7 @@
 using System.Net;
 using System.Net.Sockets;
 using System.Runtime.InteropServices;
+using Whimbrel.Connections;
 using Whimbrel.Engines.Epoll;
 using Whimbrel.Linux;
 
@@ -14,17 +15,10 @@ public sealed partial class EpollCallTests
 
     private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
 
-    /// <summary>Notes the calls by name; may keep a duplicate of what is accepted.</summary>
-    // Safe: arguments go through to the system call.
-    private sealed unsafe class Counting : EpollCalls
+    /// <summary>Names of calls, from the loop's thread to the test's.</summary>
+    private sealed class Calls
     {
         private readonly List<string> _names = [];
-
-        internal bool KeepsDuplicates { get; set; }
-
-        internal List<int> Duplicates { get; } = [];
-
-        internal int Sets { get; private set; }
 
         /// <summary>Names in order; not of the waits.</summary>
         internal string[] Take()
@@ -37,10 +31,16 @@ public sealed partial class EpollCallTests
             }
         }
 
-        private void Note(string name)
+        internal void Note(string name)
         {
             lock (_names) _names.Add(name);
         }
+    }
+
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class CountingSet(Calls calls) : EpollCalls
+    {
+        internal int Sets { get; private set; }
 
         internal override int Create()
         {
@@ -50,47 +50,56 @@ public sealed partial class EpollCallTests
 
         internal override int Control(int epoll, int operation, int fd, byte* epollEvent)
         {
-            Note(operation switch { EpollAbi.EPOLL_CTL_ADD => "add", EpollAbi.EPOLL_CTL_DEL => "remove", _ => "change" });
+            calls.Note(operation switch { EpollAbi.EPOLL_CTL_ADD => "add", EpollAbi.EPOLL_CTL_DEL => "remove", _ => "change" });
             return base.Control(epoll, operation, fd, epollEvent);
         }
+    }
+
+    /// <summary>May keep a duplicate of what is accepted.</summary>
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class CountingSockets(Calls calls) : SocketCalls
+    {
+        internal bool KeepsDuplicates { get; set; }
+
+        internal List<int> Duplicates { get; } = [];
 
         internal override int Accept(int listener, byte* address, uint* length, int flags)
         {
             int fd = base.Accept(listener, address, length, flags);
-            Note("accept");
+            calls.Note("accept");
             if (fd >= 0 && KeepsDuplicates) Duplicates.Add(Duplicate(fd));
             return fd;
         }
 
-        internal override nint Receive(int fd, byte* buffer, nuint length)
+        internal override int Receive(int fd, byte* buffer, int length)
         {
-            Note("receive");
+            calls.Note("receive");
             return base.Receive(fd, buffer, length);
         }
 
-        internal override nint Send(int fd, byte* buffer, nuint length)
+        internal override int Send(int fd, byte* bytes, int length)
         {
-            Note("send");
-            return base.Send(fd, buffer, length);
+            calls.Note("send");
+            return base.Send(fd, bytes, length);
         }
 
-        internal override int FinishSend(int fd)
+        internal override void FinishSend(int fd)
         {
-            Note("shutdown");
-            return base.FinishSend(fd);
+            calls.Note("shutdown");
+            base.FinishSend(fd);
         }
 
         internal override void Close(int fd)
         {
-            Note("close");
+            calls.Note("close");
             base.Close(fd);
         }
     }
 
     private sealed class CountedEngine : Engine
     {
-        internal CountedEngine(EpollCalls calls)
-            : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, calls)];
+        internal CountedEngine(EpollCalls set, SocketCalls sockets)
+            : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, set, sockets)];
     }
 
     private sealed class AnsweringSession(bool peerFinished) : Session
@@ -102,18 +111,34 @@ public sealed partial class EpollCallTests
         }
     }
 
-    private sealed class Rig(Counting calls, bool peerFinished, Action<NewSocket>? hook = null) : IAsyncDisposable
+    private sealed class Rig : IAsyncDisposable
     {
-        private readonly CountedEngine _engine = new(calls);
+        private readonly bool _peerFinished;
+        private readonly Action<NewSocket>? _hook;
+        private readonly CountedEngine _engine;
         private Server? _server;
+
+        internal Rig(bool peerFinished, Action<NewSocket>? hook = null)
+        {
+            (_peerFinished, _hook) = (peerFinished, hook);
+            Set = new CountingSet(Calls);
+            Sockets = new CountingSockets(Calls);
+            _engine = new CountedEngine(Set, Sockets);
+        }
+
+        internal Calls Calls { get; } = new();
+
+        internal CountingSet Set { get; }
+
+        internal CountingSockets Sockets { get; }
 
         internal Server Server => _server!;
 
         internal async Task StartAsync()
         {
-            _server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = hook }, () => new AnsweringSession(peerFinished));
+            _server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = _hook }, () => new AnsweringSession(_peerFinished));
             await _server.StartAsync(TestContext.Current.CancellationToken);
-            calls.Take();
+            Calls.Take();
         }
 
         /// <summary>One short connection; done when the server has done with it.</summary>
@@ -160,13 +185,12 @@ public sealed partial class EpollCallTests
     public async Task A_short_connection_makes_no_call_that_it_could_do_without(bool peerFinished, string expected)
     {
         NeedsEpoll();
-        Counting calls = new();
-        await using Rig rig = new(calls, peerFinished);
+        await using Rig rig = new(peerFinished);
         await rig.StartAsync();
         for (int i = 0; i < Connections; i++)
         {
             await rig.ServeOneAsync();
-            Assert.Equal(expected, string.Join(' ', calls.Take()));
+            Assert.Equal(expected, string.Join(' ', rig.Calls.Take()));
         }
     }
 
@@ -174,27 +198,26 @@ public sealed partial class EpollCallTests
     public async Task Where_user_code_saw_the_descriptor_it_is_taken_out_of_the_set_before_it_is_closed()
     {
         NeedsEpoll();
-        Counting calls = new();
-        await using Rig rig = new(calls, peerFinished: true, static _ => { });
+        await using Rig rig = new(peerFinished: true, static _ => { });
         await rig.StartAsync();
         await rig.ServeOneAsync();
-        Assert.Equal(["remove", "close"], calls.Take()[^2..]);
+        Assert.Equal(["remove", "close"], rig.Calls.Take()[^2..]);
     }
 
     [Fact]
     public async Task A_duplicate_that_nobody_told_of_does_not_keep_the_loop_busy()
     {
         NeedsEpoll();
-        Counting calls = new() { KeepsDuplicates = true };
-        await using Rig rig = new(calls, peerFinished: false);
+        await using Rig rig = new(peerFinished: false);
+        rig.Sockets.KeepsDuplicates = true;
         await rig.StartAsync();
-        int before = calls.Sets;
+        int before = rig.Set.Sets;
         await rig.ServeOneAsync();
-        await UntilAsync(() => calls.Sets > before);
-        calls.KeepsDuplicates = false;
-        foreach (int fd in calls.Duplicates) Syscall.Close(fd);
+        await UntilAsync(() => rig.Set.Sets > before);
+        rig.Sockets.KeepsDuplicates = false;
+        foreach (int fd in rig.Sockets.Duplicates) Syscall.Close(fd);
         // What was in the set is in the new one: the listener, and whoever wakes the loop.
         for (int i = 0; i < 3; i++) await rig.ServeOneAsync();
-        Assert.Equal(before + 1, calls.Sets);
+        Assert.Equal(before + 1, rig.Set.Sets);
     }
 }

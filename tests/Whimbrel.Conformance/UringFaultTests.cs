@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Connections;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
 
@@ -56,7 +57,7 @@ public sealed unsafe class UringFaultTests
         internal RingEngine(RingCalls calls, EngineOptions options, uint entries = 1024, bool isOldKernel = false)
             : base("uring", "by the test", options)
         {
-            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _, entries)!)];
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _, entries)!, SocketCalls.System)];
         }
     }
 

@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Connections;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
 
@@ -37,7 +38,7 @@ public sealed class UringMultishotTests
         internal CountedEngine(RingCalls calls, bool isOldKernel = false)
             : base("uring", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 })
         {
-            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _)!)];
+            Loops = [new UringLoop(this, 0, () => KernelRing.TryOpen(calls, UringProbe.Here.CanLimitReceive && !isOldKernel, out _)!, SocketCalls.System)];
         }
     }
 

@@ -1,3 +1,4 @@
+using Whimbrel.Connections;
 using Whimbrel.Engines.Epoll;
 using Whimbrel.Engines.Portable;
 using Whimbrel.Engines.Uring;
@@ -84,8 +85,8 @@ internal static class EngineSelector
 
     internal static Loop Create(EngineKind kind, Engine engine, int index) => kind switch
     {
-        EngineKind.Uring => new UringLoop(engine, index, UringLoop.OpenRing),
-        EngineKind.Epoll => new EpollLoop(engine, index, EpollCalls.System),
+        EngineKind.Uring => new UringLoop(engine, index, UringLoop.OpenRing, SocketCalls.System),
+        EngineKind.Epoll => new EpollLoop(engine, index, EpollCalls.System, SocketCalls.System),
         _ => new PortableLoop(engine, index),
     };
 }

@@ -574,6 +574,13 @@ public abstract partial class Loop
         resident.Slot = -1;
     }
 
+    /// <summary>An attach ends: with a descriptor, or with minus the error number and nothing that is open.</summary>
+    private protected void Opened(Resident resident, int fd)
+    {
+        if (fd < 0) FreeSlot(resident);
+        resident.CompleteAttach(Math.Max(0, -fd));
+    }
+
     /// <summary>Receiving failed for lack of memory, which may last: the engine is asked after a rest, instead of trying in every turn.</summary>
     private protected void Rest(Resident resident)
     {

@@ -98,76 +98,9 @@ internal sealed unsafe class InjectingRing : PlainRing
         }
     }
 
-    // ------------------------------------------------------------------ direct calls
+    // ------------------------------------------------------------------ the rest
 
     internal override void Wake() => _kernel.Wake();
-
-    internal override int Listen(Listener listener, out EndPoint bound) => _kernel.Listen(listener, out bound);
-
-    internal override int Dial(Connector connector, out bool pending) => _kernel.Dial(connector, out pending);
-
-    internal override void MakeBlocking(int fd) => _kernel.MakeBlocking(fd);
-
-    internal override int DialErrorOf(int fd) => _kernel.DialErrorOf(fd);
-
-    internal override bool OpenDeferred(int fd) => _kernel.OpenDeferred(fd);
-
-    internal override int SendNow(int fd, byte* bytes, int length) => _plan.SendsNow(ref length) is not 0 and int error ? -error : _kernel.SendNow(fd, bytes, length);
-
-    internal override int SendNow(int fd, IoVector* pieces, int count)
-    {
-        int length = 0;
-        for (int i = 0; i < count; i++) length += (int)pieces[i].Length;
-        if (_plan.SendsNow(ref length) is not 0 and int error) return -error;
-        IoVector* part = stackalloc IoVector[count];
-        int used = 0;
-        for (int left = length; left > 0; used++)
-        {
-            part[used] = pieces[used];
-            part[used].Length = Math.Min(pieces[used].Length, (nuint)left);
-            left -= (int)part[used].Length;
-        }
-
-        return _kernel.SendNow(fd, part, used);
-    }
-
-    internal override long SendFileNow(int fd, Whimbrel.Buffers.Block file)
-    {
-        int length = file.Length;
-        return _plan.SendsNow(ref length) is not 0 and int error ? -error : _kernel.SendFileNow(fd, file);
-    }
-
-    internal override int ReceiveNow(int fd)
-    {
-        if (_plan.ReceivesNow() is not 0 and int error) return -error;
-        int result = _kernel.ReceiveNow(fd);
-        if (result > 0) new ReadOnlySpan<byte>(_kernel.LargeBuffer, result).CopyTo(new Span<byte>(LargeBuffer, LargeBufferBytes));
-        return result;
-    }
-
-    internal override bool WasReset(int fd) => _kernel.WasReset(fd);
-
-    internal override EndPoint? LocalEndPointOf(int fd) => _kernel.LocalEndPointOf(fd);
-
-    internal override PeerAddress PeerAddressOf(int fd) => _kernel.PeerAddressOf(fd);
-
-    internal override void FinishSend(int fd) => _kernel.FinishSend(fd);
-
-    internal override void FinishReceive(int fd) => _kernel.FinishReceive(fd);
-
-    internal override void BreakOff(int fd) => _kernel.BreakOff(fd);
-
-    internal override void ResetOnClose(int fd) => _kernel.ResetOnClose(fd);
-
-    internal override void Close(int fd) => _kernel.Close(fd);
-
-    internal override void DeletePath(string path) => _kernel.DeletePath(path);
-
-    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => _kernel.RefuseNewcomers(listener, endPoint);
-
-    internal override int AcceptNow(int listener) => _kernel.AcceptNow(listener);
-
-    internal override ShedResult Shed(int listener) => _kernel.Shed(listener);
 
     internal override void Close(bool isIdle)
     {

@@ -1,5 +1,6 @@
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
+using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 

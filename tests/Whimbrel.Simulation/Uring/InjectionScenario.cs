@@ -2,6 +2,7 @@ using System.Diagnostics;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Engines.Uring;
+using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
@@ -26,7 +27,7 @@ internal sealed class InjectionScenario : IDisposable
     internal InjectionScenario(int seed)
     {
         _plan = new InjectionPlan(seed);
-        _engine = new RingedEngine(() => InjectingRing.Open(_plan, Buffers, _plan.Seed % 40 < 20 ? SmallBufferBytes : UsualBufferBytes));
+        _engine = new RingedEngine(() => InjectingRing.Open(_plan, Buffers, _plan.Seed % 40 < 20 ? SmallBufferBytes : UsualBufferBytes), new InjectingSockets(_plan));
         _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), DrainTimeout = s_patience }, () => new Echo(this));
         TurnUntil(_server.StartAsync().AsTask());
     }
@@ -37,8 +38,8 @@ internal sealed class InjectionScenario : IDisposable
 
     private sealed class RingedEngine : Engine
     {
-        internal RingedEngine(Func<Ring> open)
-            : base("uring", "by the test", new EngineOptions { Loops = 1, AdoptedLoops = 1, BlockedLoopMs = 60_000 }) => Loops = [new UringLoop(this, 0, open) { IsAdopted = true }];
+        internal RingedEngine(Func<Ring> open, InjectingSockets sockets)
+            : base("uring", "by the test", new EngineOptions { Loops = 1, AdoptedLoops = 1, BlockedLoopMs = 60_000 }) => Loops = [new UringLoop(this, 0, open, sockets) { IsAdopted = true }];
     }
 
     private sealed class Echo : Session

@@ -1,3 +1,5 @@
+using Whimbrel.Simulation.Kernel;
+
 namespace Whimbrel.Simulation.Uring;
 
 // An operation that the simulated kernel has taken and not told the last completion of.

@@ -1,6 +1,7 @@
 using System.Runtime.InteropServices;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
+using Whimbrel.Simulation.Kernel;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Uring;
@@ -56,7 +57,7 @@ internal sealed unsafe partial class SimRing
         _kernel.Trace.Add("take", entry.Opcode, operation.Length);
         _running.Add(operation);
         _kernel.Operations++;
-        if (operation.Descriptor is { } descriptor) descriptor.InFlight++;
+        operation.Descriptor?.Begin(operation.Opcode);
         if (entry.Opcode == UringAbi.IORING_OP_ASYNC_CANCEL) Cancel(operation);
         else if (entry.Opcode == UringAbi.IORING_OP_CLOSE || !_kernel.Chance(_kernel.Faults.Delay, "operation that starts late")) Execute(operation);
     }
@@ -225,7 +226,7 @@ internal sealed unsafe partial class SimRing
             return;
         }
 
-        if (FailReceive(socket) is not 0 and int error)
+        if (_kernel.FailReceive(socket) is not 0 and int error)
         {
             End(operation, -error);
             return;
@@ -269,7 +270,7 @@ internal sealed unsafe partial class SimRing
         _kernel.Trace.Add("receive-end", descriptor.Number, socket.IsReset ? 1 : 0);
         if (socket.IsReset && !descriptor.ResetWasTold)
         {
-            End(operation, TellReset(descriptor));
+            End(operation, SimKernel.TellReset(descriptor));
             return;
         }
 
@@ -285,92 +286,13 @@ internal sealed unsafe partial class SimRing
         End(operation, 0);
     }
 
-    // A reset of the connection, or the error of a receive that fails by itself; else 0.
-    private int FailReceive(MemorySocket socket)
-    {
-        if (!_kernel.Chance(_kernel.Faults.Fatal, "receive that fails")) return 0;
-        if (!_kernel.Dice.Chance(700)) return _kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO);
-        socket.Reset();
-        return 0;
-    }
-
-    // As in Linux: who asks next, even before this completion is told, finds the end.
-    private static int TellReset(SimDescriptor descriptor)
-    {
-        descriptor.ResetWasTold = true;
-        return -Errno.ECONNRESET;
-    }
-
-    // By a call: the number of bytes, 0 for the end, or minus the error number.
-    private int ReceiveFrom(SimDescriptor descriptor, Span<byte> into)
-    {
-        if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;
-        if (FailReceive(socket) is not 0 and int error) return -error;
-        if (!descriptor.IsReadable)
-        {
-            descriptor.IsUrgent = false;
-            return -Errno.EAGAIN;
-        }
-
-        if (socket.Available == 0)
-        {
-            return socket.IsReset && !descriptor.ResetWasTold ? TellReset(descriptor) : 0;
-        }
-
-        // All that is there, but for urgent bytes, which a receive stops at.
-        int most = into.Length;
-        if (descriptor.IsUrgent && _kernel.Dice.Chance(500)) most = _kernel.Dice.Next(1, most);
-        int count = socket.Read(into[..most]);
-        descriptor.PollSaw = descriptor.PollSaw with { Bytes = Math.Min(descriptor.PollSaw.Bytes, socket.Available) };
-        _kernel.Trace.Add("receive-now", descriptor.Number, count);
-        return count;
-    }
-
     // ------------------------------------------------------------------ send
 
     private void Send(SimOperation operation, SimDescriptor descriptor)
     {
-        int result = SendTo(descriptor, operation.Pieces.AsSpan(0, operation.PieceCount), operation.Length);
+        int result = _kernel.Send(descriptor, operation.Pieces.AsSpan(0, operation.PieceCount), operation.Length);
         if (result != -Errno.EAGAIN || descriptor.IsNonBlocking) End(operation, result);
         else if (operation.MustEnd) End(operation, -Errno.ECANCELED);
-    }
-
-    // The number of bytes taken, or minus the error number: EAGAIN without room.
-    private int SendTo(SimDescriptor descriptor, ReadOnlySpan<(nint Base, int Length)> pieces, int most)
-    {
-        if (descriptor.Socket is not { } socket) return -Errno.ECONNREFUSED;
-        if (_kernel.Chance(_kernel.Faults.Fatal, "send that fails"))
-        {
-            if (_kernel.Dice.Chance(700)) socket.Reset();
-            else return -_kernel.Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EHOSTUNREACH);
-        }
-
-        if (!descriptor.IsAsked)
-        {
-            _kernel.Ask(descriptor);
-            if (_kernel.Dice.Chance(500)) return -Errno.EINPROGRESS;
-        }
-
-        if (descriptor.IsWriteShut || socket.IsReset || socket.Other.IsClosed)
-        {
-            if (socket.IsReset && !descriptor.ResetWasTold) return TellReset(descriptor);
-            if (!descriptor.IsWriteShut) socket.Write([0]);
-            return -Errno.EPIPE;
-        }
-
-        if (socket.Other.Room == 0) return -Errno.EAGAIN;
-        if (most > 1 && _kernel.Chance(_kernel.Faults.Short, "short send")) most = _kernel.Dice.Next(1, most);
-        int sent = 0;
-        foreach ((nint at, int all) in pieces)
-        {
-            int length = Math.Min(most - sent, all);
-            int taken = socket.Write(new ReadOnlySpan<byte>((void*)at, length));
-            sent += taken;
-            if (sent == most || taken < length) break;
-        }
-
-        _kernel.Trace.Add("send", descriptor.Number, sent);
-        return sent;
     }
 
     // ------------------------------------------------------------------ accept, poll, close
@@ -440,7 +362,7 @@ internal sealed unsafe partial class SimRing
     {
         SimDescriptor descriptor = operation.Descriptor!;
         operation.Descriptor = null;
-        descriptor.InFlight--;
+        descriptor.End(operation.Opcode);
         if (_kernel.Chance(_kernel.Faults.CloseError, "close that fails"))
         {
             int error = _kernel.Dice.Pick(Errno.EIO, Errno.EINTR, Errno.ENOMEM, Errno.EAGAIN, Errno.ECANCELED);

@@ -2,6 +2,7 @@ using System.Net;
 using Whimbrel.Connections;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
+using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 
@@ -150,7 +151,7 @@ internal sealed unsafe partial class SimRing : PlainRing
     {
         _running.Remove(operation);
         _kernel.Operations--;
-        if (operation.Descriptor is { } descriptor) descriptor.InFlight--;
+        operation.Descriptor?.End(operation.Opcode);
         operation.Reset();
         _spare.Push(operation);
     }
@@ -162,85 +163,6 @@ internal sealed unsafe partial class SimRing : PlainRing
         if (_isClosed) throw _kernel.Violation("a wake of a ring that was closed");
         _wake.WakeCount++;
     }
-
-    internal override int Listen(Listener listener, out EndPoint bound)
-    {
-        bound = listener.EndPoint;
-        int number = _kernel.Open(new SimDescriptor { Listening = _kernel.Listen((IPEndPoint)listener.EndPoint) });
-        if (number >= 0) bound = _kernel.Get(number, "Listen").Listening!.EndPoint;
-        return number;
-    }
-
-    internal override int Dial(Connector connector, out bool pending) => _kernel.Dial(connector, out pending);
-
-    internal override void MakeBlocking(int fd) => _kernel.Get(fd, "MakeBlocking").IsNonBlocking = false;
-
-    internal override int DialErrorOf(int fd) => _kernel.Get(fd, "DialErrorOf").DialError;
-
-    internal override bool OpenDeferred(int fd) => _kernel.OpenDeferred(fd);
-
-    internal override int SendNow(int fd, byte* bytes, int length) => SendNow(fd, [((nint)bytes, length)], length);
-
-    internal override int SendNow(int fd, IoVector* pieces, int count)
-    {
-        (nint Base, int Length)[] parts = new (nint, int)[count];
-        for (int i = 0; i < count; i++) parts[i] = ((nint)pieces[i].Base, (int)pieces[i].Length);
-        return SendNow(fd, parts, parts.Sum(static p => p.Length));
-    }
-
-    private int SendNow(int fd, ReadOnlySpan<(nint Base, int Length)> parts, int length)
-    {
-        SimDescriptor descriptor = _kernel.Get(fd, "SendNow");
-        if (!descriptor.IsAsked) throw _kernel.Violation("a direct send on a fast open that nobody has asked");
-        if (_running.Exists(o => ReferenceEquals(o.Descriptor, descriptor) && o.Opcode is UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG)) throw _kernel.Violation("a direct send beside a queued one");
-        if (_kernel.Chance(_kernel.Faults.Passing, "direct send that is not done")) return -_kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS, Errno.EAGAIN);
-        return SendTo(descriptor, parts, length);
-    }
-
-    // No file is on this machine: it is read, as any other that the system does not send by itself.
-    internal override long SendFileNow(int fd, Whimbrel.Buffers.Block file) => -Errno.EINVAL;
-
-    internal override int ReceiveNow(int fd)
-    {
-        SimDescriptor descriptor = _kernel.Get(fd, "ReceiveNow");
-        if (_running.Exists(o => ReferenceEquals(o.Descriptor, descriptor) && o.Opcode == UringAbi.IORING_OP_RECV)) throw _kernel.Violation("a direct receive beside one of the ring");
-        if (_kernel.Chance(_kernel.Faults.Passing, "direct receive that is not done")) return -_kernel.Dice.Pick(Errno.EINTR, Errno.ENOMEM, Errno.ENOBUFS);
-        return ReceiveFrom(descriptor, new Span<byte>(LargeBuffer, LargeBufferBytes));
-    }
-
-    internal override bool WasReset(int fd) => _kernel.Get(fd, "WasReset").Socket!.IsReset;
-
-    internal override EndPoint? LocalEndPointOf(int fd)
-    {
-        SimDescriptor descriptor = _kernel.Get(fd, "LocalEndPointOf");
-        return descriptor.Local ?? descriptor.Socket?.LocalEndPoint;
-    }
-
-    internal override PeerAddress PeerAddressOf(int fd) => _kernel.Get(fd, "PeerAddressOf").Socket!.RemoteAddress;
-
-    internal override void FinishSend(int fd) => _kernel.FinishSend(fd);
-
-    internal override void FinishReceive(int fd) => _kernel.Get(fd, "FinishReceive").IsReadShut = true;
-
-    internal override void BreakOff(int fd)
-    {
-        SimDescriptor descriptor = _kernel.Get(fd, "BreakOff");
-        if (descriptor.Socket is null) throw _kernel.Violation($"descriptor {fd} is broken off, and it is no connection");
-        _kernel.Trace.Add("break-off", fd, 0);
-        descriptor.Socket.Reset();
-    }
-
-    internal override void ResetOnClose(int fd) => _kernel.Get(fd, "ResetOnClose").ResetsOnClose = true;
-
-    internal override void Close(int fd) => _kernel.Close(fd, "Close");
-
-    internal override void DeletePath(string path) => throw _kernel.Violation($"the path {path} is deleted, and nobody has made it");
-
-    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => _kernel.RefuseNewcomers(_kernel.Get(listener, "RefuseNewcomers").Listening!);
-
-    internal override int AcceptNow(int listener) => _kernel.AcceptNow(listener);
-
-    internal override ShedResult Shed(int listener) => _kernel.Shed(listener);
 
     // ------------------------------------------------------------------ the end
 

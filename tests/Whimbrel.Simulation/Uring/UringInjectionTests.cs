@@ -1,6 +1,7 @@
 using System.Diagnostics;
 using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
+using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation.Uring;
 

@@ -1,37 +1,53 @@
-using Whimbrel.Buffers;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Engines.Epoll;
 
 /// <summary>
-/// The system calls that an epoll loop makes for its connections. Open, so that tests can count them, or force an answer that the
-/// kernel would not give by itself. Each returns what the system call does; after -1 the error is <see cref="Syscall.LastError"/>. No state.
+/// The system calls by which an epoll loop waits; those on its sockets are <see cref="Connections.SocketCalls"/>. Open, for a simulation and for
+/// tests that count. A number that is negative is minus the error number. The loop's thread, but for <see cref="Wake"/>. No state.
 /// </summary>
 // Safe: pointers go through to the system call, which keeps none.
 internal abstract unsafe class EpollCalls
 {
     internal static EpollCalls System { get; } = new Plain();
 
-    internal virtual int Create() => Syscall.EpollCreate(EpollAbi.EPOLL_CLOEXEC);
+    /// <summary>An empty set.</summary>
+    internal virtual int Create()
+    {
+        int fd = Syscall.EpollCreate(EpollAbi.EPOLL_CLOEXEC);
+        return fd >= 0 ? fd : -Syscall.LastError;
+    }
 
-    internal virtual int Wait(int epoll, byte* events, int count, int timeoutMs) => Syscall.EpollWait(epoll, events, count, timeoutMs);
+    /// <summary>A descriptor that is readable after <see cref="Wake"/>, until <see cref="TakeWake"/>.</summary>
+    internal virtual int CreateWake()
+    {
+        int fd = Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC | EpollAbi.EFD_NONBLOCK);
+        return fd >= 0 ? fd : -Syscall.LastError;
+    }
 
-    internal virtual int Control(int epoll, int operation, int fd, byte* epollEvent) => Syscall.EpollControl(epoll, operation, fd, epollEvent);
+    /// <summary>The number of events.</summary>
+    internal virtual int Wait(int epoll, byte* events, int count, int timeoutMs)
+    {
+        int ready = Syscall.EpollWait(epoll, events, count, timeoutMs);
+        return ready >= 0 ? ready : -Syscall.LastError;
+    }
 
-    internal virtual int Accept(int listener, byte* address, uint* length, int flags) => Syscall.Accept4(listener, address, length, flags);
+    internal virtual int Control(int epoll, int operation, int fd, byte* epollEvent) => Syscall.EpollControl(epoll, operation, fd, epollEvent) == 0 ? 0 : -Syscall.LastError;
 
-    // These never wait, also where user code that has a Socket object of the same socket has made it blocking.
-    internal virtual nint Receive(int fd, byte* buffer, nuint length) => Syscall.Receive(fd, buffer, length, SocketAbi.MSG_DONTWAIT);
+    /// <summary>Any thread.</summary>
+    internal virtual void Wake(int wake)
+    {
+        ulong one = 1;
+        _ = Syscall.Write(wake, &one, sizeof(ulong));
+    }
 
-    internal virtual nint Send(int fd, byte* buffer, nuint length) => Syscall.Send(fd, buffer, length, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
+    internal virtual void TakeWake(int wake)
+    {
+        ulong value;
+        _ = Syscall.Read(wake, &value, sizeof(ulong));
+    }
 
-    internal virtual nint SendMessage(int fd, MessageHeader* message) => Syscall.SendMessage(fd, message, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
-
-    /// <summary>As <see cref="FileTransfer.Send"/>, error and all.</summary>
-    internal virtual long SendFile(int fd, Block file) => FileTransfer.Send(fd, file);
-
-    internal virtual int FinishSend(int fd) => Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
-
+    /// <summary>Closes a set, or what wakes it.</summary>
     internal virtual void Close(int fd) => Syscall.Close(fd);
 
     private sealed class Plain : EpollCalls;

@@ -11,22 +11,6 @@ internal sealed unsafe partial class EpollLoop
     /// <summary>Made for the first datagram socket of this loop.</summary>
     private DatagramBatch? _datagrams;
 
-    private void AttachDatagrams(DatagramResident socket, ref EpollSlot slot)
-    {
-        _datagrams ??= new DatagramBatch();
-        int fd = DatagramSetup.Open(socket);
-        if (fd < 0)
-        {
-            FreeSlot(socket);
-            socket.CompleteAttach(-fd);
-            return;
-        }
-
-        slot.Fd = fd;
-        socket.BeginSharing(new RawSocket(fd, null));
-        socket.CompleteAttach(0);
-    }
-
     private void DeliverDatagrams(DatagramResident socket, uint mask, int slot, uint generation)
     {
         int fd = _slots[slot].Fd;

@@ -27,6 +27,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     private const int MostStrayTurns = 256;
 
     private readonly EpollCalls _calls;
+    private readonly SocketCalls _sockets;
     private int _epoll = -1;
     private int _wakeFd = -1;
     private int _reserveFd = -1;
@@ -45,37 +46,35 @@ internal sealed unsafe partial class EpollLoop : Loop
         internal long AcceptTurn;
         internal bool IsRegistered;
         internal bool IsResting; // no memory to receive: EPOLLIN is wanted again after a while
-        internal bool IsDeferred; // fast open: the peer has not answered yet
-        internal bool FinishesLater; // FinishSend came meanwhile
+        internal DeferredOpen Opening;
     }
 
-    internal EpollLoop(Engine engine, int index, EpollCalls calls)
-        : base(engine, index) => _calls = calls;
+    internal EpollLoop(Engine engine, int index, EpollCalls calls, SocketCalls sockets)
+        : base(engine, index) => (_calls, _sockets) = (calls, sockets);
 
     private protected override void OpenQueue()
     {
         _epoll = _calls.Create();
-        if (_epoll < 0) throw NoQueue(Syscall.LastError);
-        _wakeFd = Syscall.EventFd(0, EpollAbi.EFD_CLOEXEC | EpollAbi.EFD_NONBLOCK);
+        if (_epoll < 0) throw NoQueue(-_epoll);
+        _wakeFd = _calls.CreateWake();
         if (_wakeFd < 0)
         {
-            int error = Syscall.LastError;
-            Syscall.Close(_epoll);
-            throw NoQueue(error);
+            _calls.Close(_epoll);
+            throw NoQueue(-_wakeFd);
         }
 
         int refused = Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark);
         if (refused != 0)
         {
             // Nobody could ever wake it.
-            Syscall.Close(_wakeFd);
-            Syscall.Close(_epoll);
+            _calls.Close(_wakeFd);
+            _calls.Close(_epoll);
             throw NoQueue(refused);
         }
 
         _events = (byte*)NativeMemory.AlignedAlloc((nuint)(EventCount * EpollEvents.Size), 64);
         _buffer = (byte*)NativeMemory.AlignedAlloc(ReceiveBytes, 4096);
-        _reserveFd = OpenReserve();
+        _reserveFd = _sockets.OpenReserve();
     }
 
     private static NetworkException NoQueue(int error) =>
@@ -97,8 +96,7 @@ internal sealed unsafe partial class EpollLoop : Loop
             EpollEvents.Read(_events, i, out uint mask, out ulong data);
             if (data == WakeMark)
             {
-                ulong value;
-                _ = Syscall.Read(_wakeFd, &value, sizeof(ulong));
+                _calls.TakeWake(_wakeFd);
                 continue;
             }
 
@@ -132,7 +130,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         if (Control(EpollAbi.EPOLL_CTL_ADD, _wakeFd, EpollAbi.EPOLLIN, WakeMark) != 0)
         {
             _epoll = old;
-            Syscall.Close(fresh);
+            _calls.Close(fresh);
             return;
         }
 
@@ -143,14 +141,10 @@ internal sealed unsafe partial class EpollLoop : Loop
             Apply(slot, resident);
         }
 
-        Syscall.Close(old);
+        _calls.Close(old);
     }
 
-    private protected override void Wake()
-    {
-        ulong one = 1;
-        _ = Syscall.Write(_wakeFd, &one, sizeof(ulong));
-    }
+    private protected override void Wake() => _calls.Wake(_wakeFd);
 
     private void Deliver(uint mask, int slot, uint generation)
     {
@@ -185,7 +179,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         {
             SetWanted(slot, _slots[slot].Wanted & ~EpollAbi.EPOLLOUT);
             bool sends = connection.IsSendInFlight;
-            if (_slots[slot].IsDeferred) OpenDeferred(slot, ended);
+            if (_slots[slot].Opening.IsUnderWay && !_slots[slot].Opening.TryEnd(_sockets, _slots[slot].Fd, ended != 0)) SetWanted(slot, _slots[slot].Wanted | EpollAbi.EPOLLOUT);
             if (sends) SendQueue(connection);
         }
 
@@ -204,34 +198,14 @@ internal sealed unsafe partial class EpollLoop : Loop
         if (connection.Slot == slot && connection.SlotGeneration == generation) Apply(slot, connection);
     }
 
-    /// <summary>
-    /// A deferred connect is writable until something is sent, and again when the peer has answered. A session that had nothing to
-    /// say would wait for ever: an empty send asks the peer all the same. Shutting down before the answer would break the attempt off,
-    /// and what went out with it.
-    /// </summary>
-    private void OpenDeferred(int slot, uint ended)
-    {
-        ref EpollSlot s = ref _slots[slot];
-        byte none;
-        // After an error there is nothing to open; receiving reports it.
-        if (ended == 0 && _calls.Send(s.Fd, &none, 0) < 0)
-        {
-            SetWanted(slot, s.Wanted | EpollAbi.EPOLLOUT);
-            return;
-        }
-
-        s.IsDeferred = false;
-        if (s.FinishesLater) _ = _calls.FinishSend(s.Fd);
-    }
-
     private void Receive(Connection connection)
     {
         int fd = _slots[connection.Slot].Fd;
-        nint count = _calls.Receive(fd, _buffer, ReceiveBytes);
+        int count = _sockets.Receive(fd, _buffer, ReceiveBytes);
         if (count > 0)
         {
-            connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, (int)count));
-            Poison(new Span<byte>(_buffer, (int)count));
+            connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, count));
+            Poison(new Span<byte>(_buffer, count));
             return;
         }
 
@@ -243,9 +217,8 @@ internal sealed unsafe partial class EpollLoop : Loop
             return;
         }
 
-        int error = Syscall.LastError;
-        if (error is Errno.ENOMEM or Errno.ENOBUFS) RestReceive(connection);
-        else if (error is not (Errno.EAGAIN or Errno.EINTR)) connection.CompleteReceiveError(error);
+        if (count is -Errno.ENOMEM or -Errno.ENOBUFS) RestReceive(connection);
+        else if (count is not (-Errno.EAGAIN or -Errno.EINTR)) connection.CompleteReceiveError(-count);
     }
 
     // ------------------------------------------------------------------ registering
@@ -323,7 +296,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     {
         byte* epollEvent = stackalloc byte[16];
         EpollEvents.Write(epollEvent, mask, data);
-        return _calls.Control(_epoll, operation, fd, epollEvent) == 0 ? 0 : Syscall.LastError;
+        return -_calls.Control(_epoll, operation, fd, epollEvent);
     }
 
     private protected override void GrowSlots(int capacity) => Array.Resize(ref _slots, capacity);
@@ -340,13 +313,14 @@ internal sealed unsafe partial class EpollLoop : Loop
                 AttachConnection(connection, ref slot);
                 break;
             case Listener listener:
-                AttachListener(listener, ref slot);
+                Opened(listener, slot.Fd = _sockets.Open(listener));
                 break;
             case Connector connector:
                 AttachConnector(connector, ref slot);
                 break;
             case DatagramResident socket:
-                AttachDatagrams(socket, ref slot);
+                _datagrams ??= new DatagramBatch();
+                Opened(socket, slot.Fd = SocketCalls.Open(socket));
                 break;
         }
     }
@@ -361,60 +335,32 @@ internal sealed unsafe partial class EpollLoop : Loop
             return;
         }
 
-        slot.IsDeferred = true;
+        slot.Opening = new DeferredOpen(isUnderWay: true);
         slot.Wanted = EpollAbi.EPOLLOUT;
         // Told to the kernel now: a session that pauses in OnConnected starts no receive.
         Apply(connection.Slot, connection);
         connection.CompleteAttach(0);
     }
 
-    private void AttachListener(Listener listener, ref EpollSlot slot)
-    {
-        int fd = SocketFactory.Listen(listener, out EndPoint bound);
-        if (fd < 0)
-        {
-            FreeSlot(listener);
-            listener.CompleteAttach(-fd);
-            return;
-        }
-
-        slot.Fd = fd;
-        listener.BeginSharing(new RawSocket(fd, null));
-        listener.EndPoint = bound;
-        listener.CompleteAttach(0);
-    }
-
     private void AttachConnector(Connector connector, ref EpollSlot slot)
     {
-        int fd = SocketFactory.Dial(connector, out bool pending);
-        if (fd < 0)
-        {
-            FreeSlot(connector);
-            connector.CompleteAttach(-fd);
-            return;
-        }
-
-        slot.Fd = fd;
-        if (pending)
+        int fd = slot.Fd = _sockets.Dial(connector, out bool pending);
+        if (fd >= 0 && pending)
         {
             slot.Wanted = EpollAbi.EPOLLOUT;
             Apply(connector.Slot, connector);
             return;
         }
 
-        slot.IsDeferred = connector.MayDefer;
-        connector.LocalEndPoint = SocketFactory.LocalEndPointOf(fd);
-        connector.CompleteAttach(0);
+        slot.Opening = new DeferredOpen(connector.MayDefer);
+        if (fd >= 0) connector.LocalEndPoint = _sockets.LocalEndPointOf(fd);
+        Opened(connector, fd);
     }
 
     private void Dialled(Connector connector)
     {
         int fd = _slots[connector.Slot].Fd;
-        int error;
-        uint length = sizeof(int);
-        if (Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) != 0) error = Syscall.LastError;
-        if (error == 0) connector.LocalEndPoint = SocketFactory.LocalEndPointOf(fd);
-        connector.CompleteAttach(error);
+        connector.CompleteAttach(_sockets.EndDial(connector, fd));
     }
 
     internal override RawSocket Release(Resident resident)
@@ -422,27 +368,21 @@ internal sealed unsafe partial class EpollLoop : Loop
         EpollSlot slot = _slots[resident.Slot];
         Unregister(resident.Slot);
         FreeSlot(resident);
-        return new RawSocket(slot.Fd, null, slot.IsDeferred);
+        return new RawSocket(slot.Fd, null, slot.Opening.IsUnderWay);
     }
 
-    internal override void Discard(RawSocket socket) => _calls.Close(socket.Descriptor);
+    internal override void Discard(RawSocket socket) => _sockets.Close(socket.Descriptor);
 
     private protected override void StartDetach(Resident resident)
     {
         int fd = _slots[resident.Slot].Fd;
         // The kernel keeps what has a duplicate in its set, and reports it for ever.
         if (resident.MayHaveDuplicate) Unregister(resident.Slot);
-        if (resident.ResetOnClose)
-        {
-            LingerOption linger = new() { OnOff = 1, Seconds = 0 };
-            _ = Syscall.SetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, &linger, (uint)sizeof(LingerOption));
-        }
-
+        if (resident.ResetOnClose) _sockets.ResetOnClose(fd);
         // Before close returns the descriptor's number may be in use again on another thread: nothing of ours refers to it now.
-        _calls.Close(fd);
+        _sockets.Close(fd);
         FreeSlot(resident);
-        if (resident is Listener { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) SocketFactory.DeletePath(unix.ToString());
-        if (resident is DatagramResident { EndPoint: System.Net.Sockets.UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) SocketFactory.DeletePath(own.ToString());
+        _sockets.DeletePathOf(resident);
         resident.CompleteClose();
     }
 
@@ -450,10 +390,10 @@ internal sealed unsafe partial class EpollLoop : Loop
     {
         _datagrams?.Free();
         _datagrams = null;
-        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
-        Syscall.Close(_epoll);
+        if (_reserveFd >= 0) _sockets.Close(_reserveFd);
+        _calls.Close(_epoll);
         // Last: its number must not be reused while another thread may still wake us.
-        Syscall.Close(_wakeFd);
+        _calls.Close(_wakeFd);
         NativeMemory.AlignedFree(_events);
         NativeMemory.AlignedFree(_buffer);
     }
@@ -477,7 +417,7 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     internal override void AcceptRest(Listener listener)
     {
-        SocketFactory.RefuseNewcomers(_slots[listener.Slot].Fd, listener.EndPoint);
+        _sockets.RefuseNewcomers(_slots[listener.Slot].Fd, listener.EndPoint);
         // A listener that rests is not read; what waits is taken nevertheless.
         SetWanted(listener.Slot, _slots[listener.Slot].Wanted | EpollAbi.EPOLLIN);
         Accept(listener, int.MaxValue);
@@ -502,36 +442,18 @@ internal sealed unsafe partial class EpollLoop : Loop
         for (int i = 0; i < most && listener.Slot == slot && (_slots[slot].Wanted & EpollAbi.EPOLLIN) != 0; i++)
         {
             uint length = SocketAbi.MaxAddressBytes;
-            int fd = _calls.Accept(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
+            int fd = _sockets.Accept(_slots[slot].Fd, address, &length, SocketAbi.SOCK_NONBLOCK | SocketAbi.SOCK_CLOEXEC);
             if (fd >= 0)
             {
-                listener.CompleteAccept(new RawSocket(fd, null), AddressCodec.Decode(address, length), listener.IsWildcard ? SocketFactory.LocalEndPointOf(fd) : null);
+                listener.CompleteAccept(new RawSocket(fd, null), AddressCodec.Decode(address, length), listener.IsWildcard ? _sockets.LocalEndPointOf(fd) : null);
                 continue;
             }
 
-            int error = Syscall.LastError;
-            if (error == Errno.EAGAIN) return;
-            if (error is Errno.EINTR or Errno.ECONNABORTED) continue;
-            listener.CompleteAcceptError(error, error is Errno.EMFILE or Errno.ENFILE && Shed(_slots[slot].Fd));
+            if (fd == -Errno.EAGAIN) return;
+            if (fd is -Errno.EINTR or -Errno.ECONNABORTED) continue;
+            listener.CompleteAcceptError(-fd, fd is -Errno.EMFILE or -Errno.ENFILE && _sockets.Shed(_slots[slot].Fd, ref _reserveFd) == ShedResult.Shed);
             return;
         }
-    }
-
-    /// <summary>Out of descriptors: gives up the reserve to take one connection off the queue and close it, then takes the reserve back.</summary>
-    private bool Shed(int listenFd)
-    {
-        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
-        int fd = Syscall.Accept4(listenFd, null, null, SocketAbi.SOCK_CLOEXEC);
-        if (fd >= 0) Syscall.Close(fd);
-        _reserveFd = OpenReserve();
-        return fd >= 0;
-    }
-
-    private static int OpenReserve()
-    {
-        ReadOnlySpan<byte> path = "/dev/null\0"u8;
-        const int readOnlyCloseOnExec = 0x80000;
-        fixed (byte* p = path) return Syscall.Open(p, readOnlyCloseOnExec, 0);
     }
 
     // ------------------------------------------------------------------ send
@@ -546,7 +468,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     /// <summary>Also while the socket was full a moment ago: it may have room again before the kernel could say so.</summary>
     internal override void OfferSend(Connection connection)
     {
-        if (_slots[connection.Slot].IsDeferred) return;
+        if (_slots[connection.Slot].Opening.IsUnderWay) return;
         connection.BeginSending();
         StartSend(connection);
     }
@@ -560,7 +482,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         while (connection.SendHead is { } head && head.Length > 0)
         {
             long offered;
-            nint sent;
+            int sent;
             Counters.Sends++;
             if (head.Kind == BlockKind.File)
             {
@@ -571,7 +493,7 @@ internal sealed unsafe partial class EpollLoop : Loop
             if (head.NextInMemory is null)
             {
                 offered = head.Length;
-                sent = _calls.Send(fd, head.Memory + head.Start, (nuint)offered);
+                sent = _sockets.Send(fd, head.Memory + head.Start, head.Length);
             }
             else
             {
@@ -580,12 +502,11 @@ internal sealed unsafe partial class EpollLoop : Loop
 
             if (sent < 0)
             {
-                int error = Syscall.LastError;
-                if (error == Errno.EINTR) continue;
+                if (sent == -Errno.EINTR) continue;
                 // EINPROGRESS: a fast open that turned into a plain one and took no bytes.
-                if (error is not (Errno.EAGAIN or Errno.ENOBUFS or Errno.ENOMEM or Errno.EINPROGRESS))
+                if (sent is not (-Errno.EAGAIN or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS))
                 {
-                    connection.FailSend(error);
+                    connection.FailSend(-sent);
                     return;
                 }
 
@@ -603,13 +524,13 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     private void SendFile(Connection connection, int fd, Block file)
     {
-        long result = _calls.SendFile(fd, file);
+        long result = _sockets.SendFile(fd, file);
         if (FileTransfer.MustWait(result)) SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
         else if (FileTransfer.IsOfSocket(result)) connection.FailSend((int)-result);
         else connection.CompleteFile(result);
     }
 
-    private nint SendVectors(int fd, Block head, out long offered)
+    private int SendVectors(int fd, Block head, out long offered)
     {
         IoVector* vectors = stackalloc IoVector[MaxVectors];
         int count = 0;
@@ -622,8 +543,7 @@ internal sealed unsafe partial class EpollLoop : Loop
             offered += block.Length;
         }
 
-        MessageHeader message = new() { Vectors = vectors, VectorCount = (nuint)count };
-        return _calls.SendMessage(fd, &message);
+        return _sockets.Send(fd, vectors, count);
     }
 
     internal override int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces)
@@ -632,13 +552,11 @@ internal sealed unsafe partial class EpollLoop : Loop
         {
             Counters.Sends++;
             int fd = _slots[connection.Slot].Fd;
-            MessageHeader message = new() { Vectors = vectors, VectorCount = (nuint)pieces.Length };
-            nint sent = pieces.Length == 1
-                ? _calls.Send(fd, vectors->Base, vectors->Length)
-                : _calls.SendMessage(fd, &message);
-            if (sent >= 0) return (int)sent;
-            int error = Syscall.LastError;
-            if (error is not (Errno.EAGAIN or Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.EINPROGRESS)) connection.FailSend(error);
+            int sent = pieces.Length == 1
+                ? _sockets.Send(fd, vectors->Base, (int)vectors->Length)
+                : _sockets.Send(fd, vectors, pieces.Length);
+            if (sent >= 0) return sent;
+            if (sent is not (-Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS)) connection.FailSend(-sent);
             return 0;
         }
     }
@@ -646,7 +564,6 @@ internal sealed unsafe partial class EpollLoop : Loop
     internal override void FinishSend(Connection connection)
     {
         ref EpollSlot slot = ref _slots[connection.Slot];
-        if (slot.IsDeferred) slot.FinishesLater = true;
-        else _ = _calls.FinishSend(slot.Fd);
+        slot.Opening.FinishSend(_sockets, slot.Fd);
     }
 }

@@ -39,7 +39,6 @@ internal sealed unsafe class KernelRing : Ring
     private readonly nuint _queueBytes;
     private readonly nuint _entryBytes;
     private readonly bool _canLimitReceive;
-    private int _reserveFd;
     private int _enterFd;
     private uint _enterFlags;
     private bool _isEnabled;
@@ -70,8 +69,6 @@ internal sealed unsafe class KernelRing : Ring
             uint* array = (uint*)(start + p.Submission.Array);
             for (uint i = 0; i < p.SubmissionEntries; i++) array[i] = i;
         }
-
-        _reserveFd = OpenReserve();
     }
 
     /// <summary>The set-up flags that the kernel took.</summary>
@@ -255,138 +252,10 @@ internal sealed unsafe class KernelRing : Ring
         Syscall.Unmap(_queues, _queueBytes);
         Syscall.Unmap(_entries, _entryBytes);
         Syscall.Close(_fd);
-        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
         if (!isIdle) return;
         FreeMemory();
         // Last: its number must not be reused while another thread may still wake us.
         Syscall.Close(_wakeFd);
-    }
-
-    // ------------------------------------------------------------------ sockets
-
-    internal override int Listen(Listener listener, out EndPoint bound)
-    {
-        int fd = SocketFactory.Listen(listener, out bound);
-        if (fd >= 0) MakeBlocking(fd);
-        return fd;
-    }
-
-    internal override int Dial(Connector connector, out bool pending) => SocketFactory.Dial(connector, out pending);
-
-    internal override bool OpenDeferred(int fd)
-    {
-        byte none;
-        return Syscall.Send(fd, &none, 0, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT) >= 0;
-    }
-
-    internal override void MakeBlocking(int fd) => _ = Syscall.SetNonBlocking(fd, false);
-
-    internal override int DialErrorOf(int fd)
-    {
-        int error;
-        uint length = sizeof(int);
-        return Syscall.GetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_ERROR, &error, &length) == 0 ? error : Syscall.LastError;
-    }
-
-    internal override int SendNow(int fd, byte* bytes, int length)
-    {
-        nint taken = Syscall.Send(fd, bytes, (nuint)length, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
-        return taken >= 0 ? (int)taken : -Syscall.LastError;
-    }
-
-    internal override int SendNow(int fd, IoVector* pieces, int count)
-    {
-        MessageHeader message = new() { Vectors = pieces, VectorCount = (nuint)count };
-        nint taken = Syscall.SendMessage(fd, &message, SocketAbi.MSG_NOSIGNAL | SocketAbi.MSG_DONTWAIT);
-        return taken >= 0 ? (int)taken : -Syscall.LastError;
-    }
-
-    /// <summary>
-    /// sendfile has no flag that says not to wait, so the socket does not wait for the length of the call. Operations under way have
-    /// asked before, and none is handed over meanwhile.
-    /// </summary>
-    internal override long SendFileNow(int fd, Block file)
-    {
-        int error = Syscall.SetNonBlocking(fd, true);
-        if (error != 0) return -error;
-        long taken = FileTransfer.Send(fd, file);
-        MakeBlocking(fd);
-        return taken;
-    }
-
-    internal override int ReceiveNow(int fd)
-    {
-        nint received = Syscall.Receive(fd, LargeBuffer, (nuint)LargeBufferBytes, SocketAbi.MSG_DONTWAIT);
-        return received >= 0 ? (int)received : -Syscall.LastError;
-    }
-
-    internal override bool WasReset(int fd)
-    {
-        // Its first byte is the state. A Unix socket has none.
-        ulong info = 0;
-        uint length = sizeof(ulong);
-        return Syscall.GetSocketOption(fd, SocketAbi.IPPROTO_TCP, SocketAbi.TCP_INFO, &info, &length) == 0 && (byte)info == SocketAbi.TCP_CLOSE;
-    }
-
-    internal override EndPoint? LocalEndPointOf(int fd) => SocketFactory.LocalEndPointOf(fd);
-
-    internal override PeerAddress PeerAddressOf(int fd)
-    {
-        byte* address = stackalloc byte[SocketAbi.MaxAddressBytes];
-        uint length = SocketAbi.MaxAddressBytes;
-        return Syscall.GetPeerName(fd, address, &length) == 0 ? AddressCodec.Decode(address, length) : default;
-    }
-
-    internal override void FinishSend(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_WR);
-
-    internal override void FinishReceive(int fd) => _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RD);
-
-    internal override void BreakOff(int fd)
-    {
-        // A FIN would look like the end of all bytes; connecting to nowhere is how TCP is disconnected. Unix sockets have neither.
-        byte* nowhere = stackalloc byte[SocketAbi.MaxAddressBytes];
-        new Span<byte>(nowhere, SocketAbi.MaxAddressBytes).Clear();
-        if (Syscall.Connect(fd, nowhere, SocketAbi.MaxAddressBytes) == 0) return;
-        ResetOnClose(fd);
-        _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RDWR);
-    }
-
-    internal override void ResetOnClose(int fd)
-    {
-        Linux.LingerOption linger = new() { OnOff = 1, Seconds = 0 };
-        _ = Syscall.SetSocketOption(fd, SocketAbi.SOL_SOCKET, SocketAbi.SO_LINGER, &linger, (uint)sizeof(Linux.LingerOption));
-    }
-
-    internal override void Close(int fd) => Syscall.Close(fd);
-
-    internal override void DeletePath(string path) => SocketFactory.DeletePath(path);
-
-    internal override void RefuseNewcomers(int listener, EndPoint endPoint) => SocketFactory.RefuseNewcomers(listener, endPoint);
-
-    internal override int AcceptNow(int listener)
-    {
-        _ = Syscall.SetNonBlocking(listener, true);
-        int fd = Syscall.Accept4(listener, null, null, SocketAbi.SOCK_CLOEXEC);
-        if (fd < 0) fd = -Syscall.LastError;
-        MakeBlocking(listener);
-        return fd;
-    }
-
-    internal override ShedResult Shed(int listener)
-    {
-        if (_reserveFd >= 0) Syscall.Close(_reserveFd);
-        int fd = AcceptNow(listener);
-        if (fd >= 0) Syscall.Close(fd);
-        _reserveFd = OpenReserve();
-        if (fd >= 0) return ShedResult.Shed;
-        return fd == -Errno.EAGAIN ? ShedResult.NobodyWaits : ShedResult.Failed;
-    }
-
-    private static int OpenReserve()
-    {
-        ReadOnlySpan<byte> path = "/dev/null\0"u8;
-        const int readOnlyCloseOnExec = 0x80000;
-        fixed (byte* p = path) return Syscall.Open(p, readOnlyCloseOnExec, 0);
     }
 }
 

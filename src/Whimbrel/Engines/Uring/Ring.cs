@@ -9,8 +9,8 @@ using Whimbrel.Linux;
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>
-/// The kernel as the io_uring engine sees it: a queue of operations, a queue of completions, a ring of receive buffers,
-/// and the few calls that are made on a socket directly. The queues are plain memory, so pushing and taking are not
+/// The kernel as the io_uring engine sees it: a queue of operations, a queue of completions and a ring of receive buffers. The few
+/// calls that the engine makes on a socket directly are <see cref="SocketCalls"/>. The queues are plain memory, so pushing and taking are not
 /// virtual; what fills that memory is: <see cref="KernelRing"/> on a system, a simulation in tests.
 /// </summary>
 /// <remarks>
@@ -80,7 +80,7 @@ internal abstract unsafe class Ring
     /// <summary>Below this size a receive counts as a small one.</summary>
     internal int SmallReceiveBytes => _bufferBytes / 8;
 
-    /// <summary>Where <see cref="ReceiveNow"/> puts what it brings.</summary>
+    /// <summary>Where large receives, which are calls, put what they bring.</summary>
     internal byte* LargeBuffer => _largeBuffer;
 
     internal int LargeBufferBytes => _bufferBytes * 2;
@@ -268,80 +268,6 @@ internal abstract unsafe class Ring
     /// <summary>Ends a wait, or the next one. Any thread.</summary>
     internal abstract void Wake();
 
-    /// <summary>A listening descriptor whose calls wait, or minus the error number.</summary>
-    internal abstract int Listen(Listener listener, out EndPoint bound);
-
-    /// <summary>Starts a dial. The descriptor, or minus the error number; <paramref name="pending"/> when the answer is still to come.</summary>
-    internal abstract int Dial(Connector connector, out bool pending);
-
-    /// <summary>Calls on it wait from now on: io_uring gives EAGAIN for a descriptor that does not, instead of waiting itself.</summary>
-    internal abstract void MakeBlocking(int fd);
-
-    /// <summary>The error that a dial ended with; 0 when it is connected.</summary>
-    internal abstract int DialErrorOf(int fd);
-
-    /// <summary>A fast open whose peer has not answered: asks it, also when there is nothing to send. True when it has answered.</summary>
-    internal abstract bool OpenDeferred(int fd);
-
-    /// <summary>Sends what there is room for, on a socket without a send under way. The number of bytes taken, or minus the error number: EAGAIN for no room.</summary>
-    internal abstract int SendNow(int fd, byte* bytes, int length);
-
-    /// <summary>The same for several pieces, one behind the other.</summary>
-    internal abstract int SendNow(int fd, IoVector* pieces, int count);
-
-    /// <summary>Receives into <see cref="LargeBuffer"/> what is there. The number of bytes, 0 for the end, or minus the error number: EAGAIN for nothing.</summary>
-    internal abstract int ReceiveNow(int fd);
-
-    /// <summary>Sends of a part of a file what the socket takes now (<see cref="FileTransfer.Send"/>).</summary>
-    internal abstract long SendFileNow(int fd, Block file);
-
-    /// <summary>The connection has ended by a reset, or by the system giving it up, whoever was told.</summary>
-    internal abstract bool WasReset(int fd);
-
-    internal abstract EndPoint? LocalEndPointOf(int fd);
-
-    internal abstract PeerAddress PeerAddressOf(int fd);
-
-    /// <summary>Sends FIN.</summary>
-    internal abstract void FinishSend(int fd);
-
-    /// <summary>A receive gives what has arrived, and then the end.</summary>
-    internal abstract void FinishReceive(int fd);
-
-    /// <summary>The peer gets a reset now, where the protocol has one, and all that waits on it ends.</summary>
-    internal abstract void BreakOff(int fd);
-
-    /// <summary>Makes closing it send a reset.</summary>
-    internal abstract void ResetOnClose(int fd);
-
-    /// <summary>Closes a descriptor that no operation refers to.</summary>
-    internal abstract void Close(int fd);
-
-    /// <summary>Deletes the path of a Unix listener.</summary>
-    internal abstract void DeletePath(string path);
-
-    /// <summary>The listener completes no new connection; those that are complete can still be accepted.</summary>
-    internal abstract void RefuseNewcomers(int listener, EndPoint endPoint);
-
-    /// <summary>One that waits, whose calls wait; or minus the error number, EAGAIN when there is none.</summary>
-    internal abstract int AcceptNow(int listener);
-
-    /// <summary>Out of descriptors: takes one connection off the listener's queue with the reserve, and closes it.</summary>
-    internal abstract ShedResult Shed(int listener);
-
     /// <summary>Ends the ring. Its memory and eventfd are given back only when no operation is running and nobody may wake it: the kernel may still write to the one, another thread to the other.</summary>
     internal abstract void Close(bool isIdle);
-}
-
-/// <summary>What became of an attempt to shed a connection.</summary>
-internal enum ShedResult : byte
-{
-    /// <summary>One was taken and closed.</summary>
-    Shed,
-
-    /// <summary>Nobody was waiting.</summary>
-    NobodyWaits,
-
-    /// <summary>Not even the reserve was to be had.</summary>
-    Failed,
 }

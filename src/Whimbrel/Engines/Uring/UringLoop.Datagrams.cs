@@ -14,22 +14,6 @@ internal sealed unsafe partial class UringLoop
     /// <summary>Made for the first datagram socket of this loop.</summary>
     private DatagramBatch? _datagrams;
 
-    private void AttachDatagrams(DatagramResident socket, ref UringSlot slot)
-    {
-        _datagrams ??= new DatagramBatch();
-        int fd = DatagramSetup.Open(socket);
-        if (fd < 0)
-        {
-            FreeSlot(socket);
-            socket.CompleteAttach(-fd);
-            return;
-        }
-
-        slot.Fd = fd;
-        socket.BeginSharing(new RawSocket(fd, null));
-        socket.CompleteAttach(0);
-    }
-
     /// <summary>Asks once; asked again after each batch, so that what is left is told again.</summary>
     private void ArmReady(DatagramResident socket)
     {

@@ -77,7 +77,7 @@ internal sealed unsafe partial class UringLoop
         // A listener polls for somebody to shed; a connection for the answer to a fast open, and receives beside it.
         const OperationSet underWay = OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady;
         const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
-        return s.IsWanted && !s.IsParked && !s.IsResting && !s.IsDetaching && (s.Has & (s.IsDeferred ? underWayDeferred : underWay)) == 0;
+        return s.IsWanted && !s.IsParked && !s.IsResting && !s.IsDetaching && (s.Has & (s.Opening.IsUnderWay ? underWayDeferred : underWay)) == 0;
     }
 
     internal override void StopReceive(Resident resident)
@@ -178,7 +178,7 @@ internal sealed unsafe partial class UringLoop
         uint generation = connection.SlotGeneration;
         for (uint most = ReceiveLimitBytes; most > 0;)
         {
-            int result = _ring.ReceiveNow(_slots[slot].Fd);
+            int result = _sockets.Receive(_slots[slot].Fd, _ring.LargeBuffer, _ring.LargeBufferBytes);
             if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
             if (result <= 0)
@@ -253,7 +253,7 @@ internal sealed unsafe partial class UringLoop
     /// </summary>
     private void ReceiveEnded(Connection connection, int slot, int result)
     {
-        if (result == 0 && (_slots[slot].Has & OperationSet.Send) != 0 && _ring.WasReset(_slots[slot].Fd)) result = -Errno.ECONNRESET;
+        if (result == 0 && (_slots[slot].Has & OperationSet.Send) != 0 && _sockets.WasReset(_slots[slot].Fd)) result = -Errno.ECONNRESET;
         if (result == 0)
         {
             _slots[slot].IsWanted = false;
@@ -279,13 +279,13 @@ internal sealed unsafe partial class UringLoop
                 return;
             case Errno.EAGAIN:
                 // A socket that somebody made non-blocking: io_uring does not wait on those.
-                _ring.MakeBlocking(_slots[slot].Fd);
+                MakeBlocking(_slots[slot].Fd);
                 break;
             case Errno.ECANCELED or Errno.EINTR or Errno.ENOMEM:
                 break;
             default:
                 // While it drains nobody else would: bytes that are still queued must not look like all of them.
-                if (error != Errno.ECONNRESET) _ring.ResetOnClose(_slots[slot].Fd);
+                if (error != Errno.ECONNRESET) _sockets.ResetOnClose(_slots[slot].Fd);
                 // What the connection has not looked at yet must not go before it: told when it reads again (contract 10).
                 _slots[slot].HeldError = error;
                 if (!_slots[slot].IsWanted) return;

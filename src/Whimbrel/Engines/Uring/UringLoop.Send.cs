@@ -51,7 +51,7 @@ internal sealed unsafe partial class UringLoop
     private void SendFile(Connection connection, Block file)
     {
         int slot = connection.Slot;
-        long result = _ring.SendFileNow(_slots[slot].Fd, file);
+        long result = SendFileNow(_slots[slot].Fd, file);
         if (FileTransfer.MustWait(result))
         {
             _slots[slot].Offered = 0;
@@ -69,6 +69,18 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>
+    /// sendfile has no flag that says not to wait, so the socket does not wait for the length of the call. Operations under way have
+    /// asked before, and none is handed over meanwhile.
+    /// </summary>
+    private long SendFileNow(int fd, Block file)
+    {
+        if (_sockets.SetWaits(fd, false) is < 0 and int refused) return refused;
+        long taken = _sockets.SendFile(fd, file);
+        MakeBlocking(fd);
+        return taken;
+    }
+
+    /// <summary>
     /// A large send goes at once, out of the caller's memory: what it holds is in the cache now, and nothing is copied. What the socket
     /// does not take is queued, and waits for room as an operation.
     /// </summary>
@@ -81,8 +93,8 @@ internal sealed unsafe partial class UringLoop
         fixed (IoVector* vectors = pieces)
         {
             result = pieces.Length == 1
-                ? _ring.SendNow(slot.Fd, vectors->Base, (int)vectors->Length)
-                : _ring.SendNow(slot.Fd, vectors, pieces.Length);
+                ? _sockets.Send(slot.Fd, vectors->Base, (int)vectors->Length)
+                : _sockets.Send(slot.Fd, vectors, pieces.Length);
         }
 
         long length = 0;
@@ -101,7 +113,7 @@ internal sealed unsafe partial class UringLoop
     /// </summary>
     internal override void OfferSend(Connection connection)
     {
-        if (connection.IsSendInFlight || _slots[connection.Slot].IsDeferred) return;
+        if (connection.IsSendInFlight || _slots[connection.Slot].Opening.IsUnderWay) return;
         connection.BeginSending();
         while (connection.SendHead is { Length: > 0 } head)
         {
@@ -114,7 +126,7 @@ internal sealed unsafe partial class UringLoop
             int slot = connection.Slot;
             Counters.Sends++;
             int length = head.Length;
-            int result = _ring.SendNow(_slots[slot].Fd, head.Memory + head.Start, length);
+            int result = _sockets.Send(_slots[slot].Fd, head.Memory + head.Start, length);
             if (result < 0 && !SaysNothing(result))
             {
                 SendBroke(slot, -result);
@@ -133,7 +145,7 @@ internal sealed unsafe partial class UringLoop
     }
 
     /// <summary>Its peer has answered, and the last send was taken whole.</summary>
-    private static bool TakesCalls(in UringSlot slot) => !slot.IsDeferred && !slot.WasShort;
+    private static bool TakesCalls(in UringSlot slot) => !slot.Opening.IsUnderWay && !slot.WasShort;
 
     /// <summary>No room, or an error that is not about the connection: the operation finds out.</summary>
     private static bool SaysNothing(int result) => result is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM;
@@ -146,7 +158,7 @@ internal sealed unsafe partial class UringLoop
     {
         ref UringSlot slot = ref _slots[connection.Slot];
         if (!TakesCalls(in slot)) return false;
-        int result = _ring.SendNow(slot.Fd, head.Memory + head.Start, head.Length);
+        int result = _sockets.Send(slot.Fd, head.Memory + head.Start, head.Length);
         if (SaysNothing(result)) return false;
         slot.Offered = head.Length;
         Sent(connection, connection.Slot, result);
@@ -202,7 +214,7 @@ internal sealed unsafe partial class UringLoop
             switch (-result)
             {
                 case Errno.EAGAIN:
-                    _ring.MakeBlocking(_slots[slot].Fd);
+                    MakeBlocking(_slots[slot].Fd);
                     break;
                 case Errno.EINTR or Errno.ENOBUFS or Errno.ENOMEM or Errno.ECANCELED:
                 case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
@@ -229,14 +241,13 @@ internal sealed unsafe partial class UringLoop
     private void SendBroke(int slot, int error)
     {
         if (error is Errno.EPIPE or Errno.ECONNRESET) return;
-        _ring.ResetOnClose(_slots[slot].Fd);
-        _ring.FinishReceive(_slots[slot].Fd);
+        _sockets.ResetOnClose(_slots[slot].Fd);
+        _sockets.FinishReceive(_slots[slot].Fd);
     }
 
     internal override void FinishSend(Connection connection)
     {
         ref UringSlot slot = ref _slots[connection.Slot];
-        if (slot.IsDeferred) slot.FinishesLater = true;
-        else _ring.FinishSend(slot.Fd);
+        slot.Opening.FinishSend(_sockets, slot.Fd);
     }
 }

@@ -27,6 +27,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private const int OpenAgainMs = 10;
 
     private readonly Func<Ring> _open;
+    private readonly SocketCalls _sockets;
 
     // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
     private readonly Queue<ulong> _stopped = new();
@@ -37,6 +38,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private Ring _ring = null!;
     private UringSlot[] _slots = new UringSlot[64];
     private bool _isWakeArmed;
+    private int _reserveFd = -1;
 
     // The descriptor accepted last: about as many are open.
     private int _newest;
@@ -44,11 +46,8 @@ internal sealed unsafe partial class UringLoop : Loop
     // The error of a ring that can be used no more, while there is no other.
     private int _brokenBy;
 
-    internal UringLoop(Engine engine, int index, Func<Ring> open)
-        : base(engine, index)
-    {
-        _open = open;
-    }
+    internal UringLoop(Engine engine, int index, Func<Ring> open, SocketCalls sockets)
+        : base(engine, index) => (_open, _sockets) = (open, sockets);
 
     /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
     internal static Ring OpenRing()
@@ -61,7 +60,11 @@ internal sealed unsafe partial class UringLoop : Loop
             $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md."));
     }
 
-    private protected override void OpenQueue() => Volatile.Write(ref _ring, _open());
+    private protected override void OpenQueue()
+    {
+        Volatile.Write(ref _ring, _open());
+        _reserveFd = _sockets.OpenReserve();
+    }
 
     // ------------------------------------------------------------------ naming operations
 
@@ -187,7 +190,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
         Counters.StaleCompletions++;
         if ((entry.Flags & UringAbi.IORING_CQE_F_BUFFER) != 0) _ring.ReturnBuffer((int)(entry.Flags >> UringAbi.IORING_CQE_BUFFER_SHIFT));
-        if (operation == RingOperation.Accept && entry.Result >= 0) _ring.Close(entry.Result);
+        if (operation == RingOperation.Accept && entry.Result >= 0) _sockets.Close(entry.Result);
     }
 
     /// <summary>Counts an operation of a resident and queues it.</summary>
@@ -246,58 +249,40 @@ internal sealed unsafe partial class UringLoop : Loop
         {
             case Connection connection:
                 slot.Fd = connection.AdoptedSocket.Descriptor;
-                slot.IsDeferred = connection.AdoptedSocket.IsDeferred;
-                if (slot.IsDeferred) PushPoll(connection, EpollAbi.EPOLLOUT);
+                slot.Opening = new DeferredOpen(connection.AdoptedSocket.IsDeferred);
+                if (slot.Opening.IsUnderWay) PushPoll(connection, EpollAbi.EPOLLOUT);
                 connection.CompleteAttach(0);
                 break;
             case Listener listener:
-                AttachListener(listener, ref slot);
+                slot.Fd = _sockets.Open(listener);
+                if (slot.Fd >= 0) MakeBlocking(slot.Fd);
+                Opened(listener, slot.Fd);
                 break;
             case Connector connector:
                 AttachConnector(connector, ref slot);
                 break;
             case DatagramResident socket:
-                AttachDatagrams(socket, ref slot);
+                _datagrams ??= new DatagramBatch();
+                Opened(socket, slot.Fd = SocketCalls.Open(socket));
                 break;
         }
     }
 
-    private void AttachListener(Listener listener, ref UringSlot slot)
-    {
-        int fd = _ring.Listen(listener, out EndPoint bound);
-        if (fd < 0)
-        {
-            FreeSlot(listener);
-            listener.CompleteAttach(-fd);
-            return;
-        }
-
-        slot.Fd = fd;
-        listener.BeginSharing(new RawSocket(fd, null));
-        listener.EndPoint = bound;
-        listener.CompleteAttach(0);
-    }
+    /// <summary>Calls on it wait from now on: io_uring gives EAGAIN for a descriptor that does not, instead of waiting itself.</summary>
+    private void MakeBlocking(int fd) => _ = _sockets.SetWaits(fd, true);
 
     private void AttachConnector(Connector connector, ref UringSlot slot)
     {
-        int fd = _ring.Dial(connector, out bool pending);
-        if (fd < 0)
-        {
-            FreeSlot(connector);
-            connector.CompleteAttach(-fd);
-            return;
-        }
-
-        slot.Fd = fd;
-        if (pending)
+        int fd = slot.Fd = _sockets.Dial(connector, out bool pending);
+        if (fd >= 0 && pending)
         {
             PushPoll(connector, EpollAbi.EPOLLOUT);
             return;
         }
 
-        slot.IsDeferred = connector.MayDefer;
-        connector.LocalEndPoint = _ring.LocalEndPointOf(fd);
-        connector.CompleteAttach(0);
+        slot.Opening = new DeferredOpen(connector.MayDefer);
+        if (fd >= 0) connector.LocalEndPoint = _sockets.LocalEndPointOf(fd);
+        Opened(connector, fd);
     }
 
     private void Polled(Resident resident, int slot, int result)
@@ -316,46 +301,26 @@ internal sealed unsafe partial class UringLoop : Loop
             return;
         }
 
-        if (resident is Connection connection)
-        {
-            OpenDeferred(connection, slot, result);
-            return;
-        }
-
-        Connector connector = (Connector)resident;
-        int error = result < 0 ? -result : _ring.DialErrorOf(_slots[slot].Fd);
-        if (error == 0) connector.LocalEndPoint = _ring.LocalEndPointOf(_slots[slot].Fd);
-        connector.CompleteAttach(error);
-    }
-
-    /// <summary>
-    /// A deferred connect is writable until something is sent, and again when the peer has answered. Shutting down before the
-    /// answer would break the attempt off, and what went out with it.
-    /// </summary>
-    private void OpenDeferred(Connection connection, int slot, int result)
-    {
         ref UringSlot s = ref _slots[slot];
-        // After an error there is nothing to open; receiving reports it.
-        bool hasEnded = result < 0 || (result & (int)(EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP)) != 0;
-        if (!hasEnded && !_ring.OpenDeferred(s.Fd))
+        if (resident is Connector connector)
         {
-            PushPoll(connection, EpollAbi.EPOLLOUT);
+            connector.CompleteAttach(result < 0 ? -result : _sockets.EndDial(connector, s.Fd));
             return;
         }
 
-        s.IsDeferred = false;
-        if (s.FinishesLater) _ring.FinishSend(s.Fd);
+        bool hasEnded = result < 0 || (result & (int)(EpollAbi.EPOLLERR | EpollAbi.EPOLLHUP)) != 0;
+        if (!s.Opening.TryEnd(_sockets, s.Fd, hasEnded)) PushPoll(resident, EpollAbi.EPOLLOUT);
     }
 
     internal override RawSocket Release(Resident resident)
     {
         UringSlot slot = _slots[resident.Slot];
-        _ring.MakeBlocking(slot.Fd);
+        MakeBlocking(slot.Fd);
         FreeSlot(resident);
-        return new RawSocket(slot.Fd, null, slot.IsDeferred);
+        return new RawSocket(slot.Fd, null, slot.Opening.IsUnderWay);
     }
 
-    internal override void Discard(RawSocket socket) => _ring.Close(socket.Descriptor);
+    internal override void Discard(RawSocket socket) => _sockets.Close(socket.Descriptor);
 
     private protected override void StartDetach(Resident resident)
     {
@@ -364,7 +329,7 @@ internal sealed unsafe partial class UringLoop : Loop
         if (s.IsDetaching) return;
         s.IsDetaching = true;
         s.IsWanted = false;
-        if (resident.ResetOnClose) _ring.ResetOnClose(s.Fd);
+        if (resident.ResetOnClose) _sockets.ResetOnClose(s.Fd);
         OperationSet has = s.Has;
         if ((has & (OperationSet.Receive | OperationSet.CancelReceive)) == OperationSet.Receive) PushCancel(resident, RingOperation.CancelReceive, RingOperation.Receive);
         if ((has & OperationSet.Send) != 0) PushCancel(resident, RingOperation.CancelSend, RingOperation.Send);
@@ -388,10 +353,9 @@ internal sealed unsafe partial class UringLoop : Loop
     private void Closed(Resident resident, int slot, int result)
     {
         // Not carried out at all, for lack of memory: otherwise the number is free, whatever it said.
-        if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _ring.Close(_slots[slot].Fd);
+        if (result is -Errno.ECANCELED or -Errno.EAGAIN or -Errno.ENOMEM) _sockets.Close(_slots[slot].Fd);
         FreeSlot(resident);
-        if (resident is Listener { EndPoint: UnixDomainSocketEndPoint unix } && !unix.ToString().StartsWith('@')) _ring.DeletePath(unix.ToString());
-        if (resident is DatagramResident { EndPoint: UnixDomainSocketEndPoint own } && !own.ToString().StartsWith('@')) _ring.DeletePath(own.ToString());
+        _sockets.DeletePathOf(resident);
         resident.CompleteClose();
     }
 
@@ -399,6 +363,7 @@ internal sealed unsafe partial class UringLoop : Loop
     {
         bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
+        if (_reserveFd >= 0) _sockets.Close(_reserveFd);
         _brokenBy = 0;
         FreeDatagrams();
         _isWakeArmed = false;
@@ -448,7 +413,7 @@ internal sealed unsafe partial class UringLoop : Loop
         {
             // Before the old one ends: its sends must not find blocks that belong to others by then. A descriptor whose close
             // was taken is another's already.
-            if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) broken.BreakOff(_slots[slot].Fd);
+            if (ResidentAt(slot) is Connection && (_slots[slot].Has & OperationSet.Close) == 0) _sockets.BreakOff(_slots[slot].Fd);
         }
 
         CloseUntaken(broken);
@@ -493,7 +458,7 @@ internal sealed unsafe partial class UringLoop : Loop
         for (int slot = 0; slot < _slots.Length; slot++)
         {
             if ((_slots[slot].Has & OperationSet.Close) == 0 || ResidentAt(slot) is not { } resident) continue;
-            if (broken.IsUntaken(MarkOf(RingOperation.Close, resident))) broken.Close(_slots[slot].Fd);
+            if (broken.IsUntaken(MarkOf(RingOperation.Close, resident))) _sockets.Close(_slots[slot].Fd);
         }
     }
 
@@ -540,21 +505,38 @@ internal sealed unsafe partial class UringLoop : Loop
     internal override void AcceptRest(Listener listener)
     {
         int fd = _slots[listener.Slot].Fd;
-        _ring.RefuseNewcomers(fd, listener.EndPoint);
+        _sockets.RefuseNewcomers(fd, listener.EndPoint);
         // Those that the ring has accepted already come as completions, before the descriptor is closed.
         while (true)
         {
-            int accepted = _ring.AcceptNow(fd);
+            int accepted = AcceptNow(fd);
             if (accepted >= 0) Hand(listener, accepted);
             else if (accepted is not (-Errno.EINTR or -Errno.ECONNABORTED)) return;
         }
     }
 
+    /// <summary>One that waits, whose calls wait; or minus the error number, EAGAIN when there is none.</summary>
+    private int AcceptNow(int listener)
+    {
+        _ = _sockets.SetWaits(listener, false);
+        int fd = _sockets.Accept(listener, null, null, SocketAbi.SOCK_CLOEXEC);
+        MakeBlocking(listener);
+        return fd;
+    }
+
+    private ShedResult Shed(int listener)
+    {
+        _ = _sockets.SetWaits(listener, false);
+        ShedResult result = _sockets.Shed(listener, ref _reserveFd);
+        MakeBlocking(listener);
+        return result;
+    }
+
     /// <summary>A multishot accept has one place for all addresses: each socket is asked for its own.</summary>
     private void Hand(Listener listener, int fd)
     {
-        PeerAddress peer = listener.EndPoint is IPEndPoint ? _ring.PeerAddressOf(fd) : default;
-        listener.CompleteAccept(new RawSocket(fd, null), peer, listener.IsWildcard ? _ring.LocalEndPointOf(fd) : null);
+        PeerAddress peer = listener.EndPoint is IPEndPoint ? _sockets.PeerAddressOf(fd) : default;
+        listener.CompleteAccept(new RawSocket(fd, null), peer, listener.IsWildcard ? _sockets.LocalEndPointOf(fd) : null);
     }
 
     private void Accepted(Listener listener, int slot, int result)
@@ -579,10 +561,10 @@ internal sealed unsafe partial class UringLoop : Loop
             case Errno.ECANCELED or Errno.EINTR or Errno.ECONNABORTED:
                 return;
             case Errno.EAGAIN:
-                _ring.MakeBlocking(_slots[slot].Fd);
+                MakeBlocking(_slots[slot].Fd);
                 return;
             case Errno.EMFILE or Errno.ENFILE:
-                ShedResult shed = _ring.Shed(_slots[slot].Fd);
+                ShedResult shed = Shed(_slots[slot].Fd);
                 // The kernel takes a descriptor before it looks for a connection: with nobody waiting nothing is wrong yet.
                 if (shed == ShedResult.NobodyWaits) PushPoll(listener, EpollAbi.EPOLLIN);
                 else listener.CompleteAcceptError(error, shed == ShedResult.Shed);

@@ -1,3 +1,5 @@
+using Whimbrel.Connections;
+
 namespace Whimbrel.Engines.Uring;
 
 /// <summary>Engine data of one resident.</summary>
@@ -34,7 +36,5 @@ internal struct UringSlot
     internal long Offered;
     internal bool WasShort;
 
-    /// <summary>Fast open: the peer has not answered yet; and FinishSend came meanwhile.</summary>
-    internal bool IsDeferred;
-    internal bool FinishesLater;
+    internal DeferredOpen Opening;
 }

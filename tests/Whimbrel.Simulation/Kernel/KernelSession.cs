@@ -1,15 +1,15 @@
 using System.Net;
 
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // An end of a connection on the engine: does what its plan says, and checks that each callback is due and each byte right.
-internal sealed class RingSession : Session
+internal sealed class KernelSession : Session
 {
     private const int SmallPieceBytes = 2_000;
 
-    private readonly RingWorld _world;
+    private readonly KernelWorld _world;
     private readonly bool _isDialled;
-    private RingLink? _link;
+    private KernelLink? _link;
     private EndPlan _plan = null!;
     private ByteTrack _outgoing = null!;
     private ByteTrack _incoming = null!;
@@ -21,9 +21,9 @@ internal sealed class RingSession : Session
     private bool _hasFinished;
     private bool _peerHasFinished;
     private bool _isTimed;
-    private RingSession? _next;
+    private KernelSession? _next;
 
-    internal RingSession(RingWorld world, bool isDialled)
+    internal KernelSession(KernelWorld world, bool isDialled)
     {
         _world = world;
         _isDialled = isDialled;
@@ -44,7 +44,7 @@ internal sealed class RingSession : Session
 
     internal bool IsOver => _life is Life.Ended or Life.Failed or Life.New;
 
-    internal RingLink? Link => _link;
+    internal KernelLink? Link => _link;
 
     public override string ToString() => $"session {Number} ({_life}, {_plan?.Style}, {_left} to send, {_incoming?.Received} of {_incoming?.Sent} received{(_isPaused ? ", paused" : "")}{(_peerHasFinished ? ", peer has finished" : "")}{(_hasFinished ? ", has finished" : "")}{(_hasEnded ? ", has ended" : "")})";
 
@@ -261,7 +261,7 @@ internal sealed class RingSession : Session
 
     private void HandOverToNext()
     {
-        _next = new RingSession(_world, _isDialled)
+        _next = new KernelSession(_world, _isDialled)
         {
             _link = _link,
             _plan = _plan,

@@ -1,7 +1,8 @@
 using System.Net;
+using Whimbrel.Linux;
 using Whimbrel.Testing;
 
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // What a descriptor number stands for.
 internal sealed class SimDescriptor
@@ -51,6 +52,24 @@ internal sealed class SimDescriptor
     // The reset was told once: from then on a receive finds the end, as in Linux.
     internal bool ResetWasTold { get; set; }
 
-    // Operations of any ring that refer to it.
-    internal int InFlight { get; set; }
+    // Operations of any ring that refer to it; and those that send or receive.
+    internal int InFlight { get; private set; }
+
+    internal int Sends { get; private set; }
+
+    internal int Receives { get; private set; }
+
+    // Of an epoll set: what is in it.
+    internal List<SimInterest>? Set { get; init; }
+
+    internal void Begin(byte opcode) => Count(opcode, 1);
+
+    internal void End(byte opcode) => Count(opcode, -1);
+
+    private void Count(byte opcode, int one)
+    {
+        InFlight += one;
+        if (opcode is UringAbi.IORING_OP_SEND or UringAbi.IORING_OP_SENDMSG) Sends += one;
+        if (opcode == UringAbi.IORING_OP_RECV) Receives += one;
+    }
 }

@@ -1,13 +1,13 @@
 using Whimbrel.Testing;
 
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // A peer without an engine: the other end of a simulated socket, moved by the seed.
-internal sealed class RingPeer
+internal sealed class KernelPeer
 {
     private const int ReadBytes = 4096;
 
-    private readonly RingWorld _world;
+    private readonly KernelWorld _world;
     private readonly MemorySocket _socket;
     private readonly EndPlan _plan;
     private readonly ByteTrack _outgoing;
@@ -17,7 +17,7 @@ internal sealed class RingPeer
     private bool _hasFinished;
     private bool _sawEnd;
 
-    internal RingPeer(RingWorld world, MemorySocket socket, RingLink link, bool isClient)
+    internal KernelPeer(KernelWorld world, MemorySocket socket, KernelLink link, bool isClient)
     {
         _world = world;
         _socket = socket;

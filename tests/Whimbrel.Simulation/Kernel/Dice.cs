@@ -1,4 +1,4 @@
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // Numbers from a seed (SplitMix64): a scenario of a tenth of a millisecond has no time to set up System.Random.
 internal sealed class Dice(ulong seed)

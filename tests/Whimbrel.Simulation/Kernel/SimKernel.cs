@@ -4,11 +4,11 @@ using Whimbrel.Engines.Uring;
 using Whimbrel.Linux;
 using Whimbrel.Testing;
 
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
-// What the rings of one scenario share: descriptors, the network behind them, and the clock. Numbers are given out as a
+// What the loops of one scenario share: descriptors, the network behind them, and the clock. Numbers are given out as a
 // kernel does, the lowest free one: whoever uses a number that is not his any more meets another's socket.
-internal sealed class SimKernel(Dice dice, RingFaults faults, int wireBytes)
+internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wireBytes)
 {
     private const int FirstNumber = 3;
     private const int FirstPort = 40_000;
@@ -21,7 +21,7 @@ internal sealed class SimKernel(Dice dice, RingFaults faults, int wireBytes)
 
     internal Dice Dice { get; } = dice;
 
-    internal RingFaults Faults { get; set; } = faults;
+    internal KernelFaults Faults { get; set; } = faults;
 
     internal SimulationTrace Trace { get; } = new();
 

@@ -1,4 +1,4 @@
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // What is planned for one end of a connection.
 internal sealed class EndPlan

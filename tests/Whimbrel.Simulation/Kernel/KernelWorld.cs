@@ -2,48 +2,28 @@ using System.Net;
 using System.Text;
 using Whimbrel.Testing;
 
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
-// One seed: a server, clients and raw peers on simulated rings, and all that is counted about them.
-internal sealed class RingWorld
+// One seed: a server, clients and raw peers on a simulated kernel, and all that is counted about them.
+internal sealed class KernelWorld
 {
     private const int KeptLines = 120;
 
     private static readonly IPEndPoint s_anyPort = new(IPAddress.Loopback, 0);
 
-    private readonly Dictionary<int, RingLink> _links = [];
+    private readonly Dictionary<int, KernelLink> _links = [];
     private readonly Action<string>? _print;
     private readonly Queue<string> _lines = new();
     private OracleException? _failure;
     private int _nextKey = 1;
 
-    internal RingWorld(int seed, Action<string>? print, Dictionary<string, long>? tally)
+    internal KernelWorld(SimPlatform platform, int seed, Action<string>? print, Dictionary<string, long>? tally)
     {
         Seed = seed;
         _print = print;
         Dice = new Dice((ulong)seed + 1);
         bool isHarsh = Dice.Chance(400);
-        int passing = Dice.Pick(0, 0, 20, 100);
-        Faults = new RingFaults
-        {
-            EnterError = Dice.Pick(0, 0, 50, 200),
-            ShortSubmit = Dice.Pick(0, 0, 100, 400),
-            Delay = Dice.Pick(0, 100, 400),
-            Late = Dice.Pick(0, 100, 400),
-            Reorder = Dice.Pick(0, 300, 900),
-            Short = Dice.Pick(0, 0, 100, 500),
-            Passing = passing,
-            NoBuffer = Dice.Pick(0, 0, 100),
-            EndOfMultishot = Dice.Pick(0, 50, 300),
-            LateCancel = Dice.Pick(0, 200, 600),
-            FailedCancel = Dice.Pick(0, 0, 200),
-            CloseError = Dice.Pick(0, 0, 200),
-            Fatal = isHarsh ? Dice.Pick(0, 5, 30) : 0,
-            AcceptError = isHarsh ? Dice.Pick(0, 50, 300) : 0,
-            DialError = isHarsh ? Dice.Pick(0, 200) : 0,
-            Break = isHarsh ? Dice.Pick(0, 0, 0, 300) : 0,
-            NoRing = 50,
-        };
+        Faults = platform.DrawFaults(Dice, isHarsh);
         bool isBulk = Dice.Chance(40);
         bool isCrowd = !isBulk && Dice.Chance(30);
         WireBytes = isBulk ? Dice.Pick(20_000, 100_000) : Dice.Pick(16, 100, 500, 4096, 16_384);
@@ -53,15 +33,8 @@ internal sealed class RingWorld
         HandOverPerMille = Dice.Pick(0, 0, 0, 200);
         Kernel = new SimKernel(Dice, Faults, WireBytes) { Tally = tally };
         if (isHarsh && Dice.Chance(100)) Kernel.DescriptorLimit = Dice.Next(6, 20);
-        Shape = new RingShape(
-            Dice.Pick(1, 1, 2, 3),
-            Dice.Pick<uint>(2, 4, 8, 32),
-            Dice.Pick<uint>(2, 4, 16, 64),
-            isBulk ? Dice.Pick(4, 8) : Dice.Pick(1, 2, 4, 16),
-            isBulk ? Dice.Pick(17_000, 32 * 1024) : Dice.Pick(16, 128, 1024),
-            Dice.Chance(500));
+        Engine = platform.MakeEngine(Kernel, isBulk, n => Log($"notice {n.Kind}: {n.Message}"));
         MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.DialError > 0 || Faults.Break > 0 || Kernel.DescriptorLimit != int.MaxValue;
-        Engine = new RingEngine(Kernel, Shape, n => Log($"notice {n.Kind}: {n.Message}"));
         Engine.Accepted = AcceptRaw;
         Server = new Server(
             new ServerOptions
@@ -74,26 +47,24 @@ internal sealed class RingWorld
                 // Where every byte must come, nobody who is slow is cut off.
                 DrainTimeout = MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
             },
-            () => new RingSession(this, isDialled: false));
+            () => new KernelSession(this, isDialled: false));
     }
 
     internal int Seed { get; }
 
     internal Dice Dice { get; }
 
-    internal RingFaults Faults { get; }
-
-    internal RingShape Shape { get; }
+    internal KernelFaults Faults { get; }
 
     internal SimKernel Kernel { get; }
 
     internal SimulationTrace Trace => Kernel.Trace;
 
-    internal RingEngine Engine { get; }
+    internal KernelEngine Engine { get; }
 
     internal Server Server { get; }
 
-    internal List<RingSession> Sessions { get; } = [];
+    internal List<KernelSession> Sessions { get; } = [];
 
     internal List<Client> Clients { get; } = [];
 
@@ -119,21 +90,21 @@ internal sealed class RingWorld
 
     internal bool Prints => _print is not null;
 
-    internal IEnumerable<RingLink> Links => _links.Values;
+    internal IEnumerable<KernelLink> Links => _links.Values;
 
     // ------------------------------------------------------------------ connections
 
     // The connection whose dialling end has this address.
-    internal RingLink LinkOf(IPEndPoint dialling)
+    internal KernelLink LinkOf(IPEndPoint dialling)
     {
-        if (_links.TryGetValue(dialling.Port, out RingLink? link)) return link;
+        if (_links.TryGetValue(dialling.Port, out KernelLink? link)) return link;
         EndPlan client = MakePlan(Dice.Pick(EndStyle.Finish, EndStyle.Close));
         EndPlan server = MakePlan(Dice.Pick(EndStyle.Echo, EndStyle.Echo, EndStyle.Finish, EndStyle.Follow));
         server.Expected = client.ToSend;
         client.Expected = server.Style == EndStyle.Echo ? client.ToSend : server.ToSend;
         int key = _nextKey++;
         // An echo brings back the bytes of the other direction.
-        link = new RingLink(new ByteTrack(this, key), new ByteTrack(this, server.Style == EndStyle.Echo ? key : _nextKey++), client, server);
+        link = new KernelLink(new ByteTrack(this, key), new ByteTrack(this, server.Style == EndStyle.Echo ? key : _nextKey++), client, server);
         _links.Add(dialling.Port, link);
         return link;
     }
@@ -171,13 +142,13 @@ internal sealed class RingWorld
     {
         if (Kernel.Connect(Server.EndPoint!) is not { } socket) return;
         Trace.Add("peer-dials", socket.Id, 0);
-        Engine.Peers.Add(new RingPeer(this, socket, LinkOf((IPEndPoint)socket.LocalEndPoint!), isClient: true));
+        Engine.Peers.Add(new KernelPeer(this, socket, LinkOf((IPEndPoint)socket.LocalEndPoint!), isClient: true));
     }
 
     private void AcceptRaw(MemorySocket socket)
     {
         Trace.Add("peer-accepts", socket.Id, 0);
-        Engine.Peers.Add(new RingPeer(this, socket, LinkOf((IPEndPoint)socket.RemoteEndPoint!), isClient: false));
+        Engine.Peers.Add(new KernelPeer(this, socket, LinkOf((IPEndPoint)socket.RemoteEndPoint!), isClient: false));
     }
 
     private void MakeClient(EndPoint target)
@@ -193,7 +164,7 @@ internal sealed class RingWorld
                 ConnectTimeout = TimeSpan.FromMilliseconds(Dice.Pick(50, 1_000)),
                 FastOpen = Dice.Chance(200),
             },
-            () => new RingSession(this, isDialled: true));
+            () => new KernelSession(this, isDialled: true));
         Clients.Add(client);
         Dials.Add(client.ConnectAsync().AsTask());
     }
@@ -216,7 +187,7 @@ internal sealed class RingWorld
     {
         if (_failure is not null) return;
         StringBuilder text = new();
-        text.AppendLine(what).AppendLine($"seed {Seed} (WHIMBREL_SEED={Seed} runs it alone), step {Trace.Steps}, {Faults}, {Shape}, {nameof(WireBytes)} = {WireBytes}");
+        text.AppendLine(what).AppendLine($"seed {Seed} (WHIMBREL_SEED={Seed} runs it alone), step {Trace.Steps}, {Faults}, {Engine.Shape}, {nameof(WireBytes)} = {WireBytes}");
         foreach (string line in _lines) text.Append("  ").AppendLine(line);
         text.AppendLine("The last steps:").Append(Trace);
         _failure = new OracleException(text.ToString());

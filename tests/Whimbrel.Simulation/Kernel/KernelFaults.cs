@@ -1,11 +1,8 @@
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // How unkind the simulated kernel is. Chances are per mille of what they concern.
-internal sealed record RingFaults
+internal sealed record KernelFaults
 {
-    // What the tally of a long run must hold: see SimKernel.Chance.
-    internal const int Kinds = 29;
-
     // An enter does nothing and says EINTR, EAGAIN, EBUSY or ENOMEM.
     public int EnterError { get; init; }
 

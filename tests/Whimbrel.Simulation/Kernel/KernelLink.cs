@@ -1,7 +1,7 @@
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // A connection: two directions, two ends.
-internal sealed class RingLink(ByteTrack toServer, ByteTrack toClient, EndPlan client, EndPlan server)
+internal sealed class KernelLink(ByteTrack toServer, ByteTrack toClient, EndPlan client, EndPlan server)
 {
     internal ByteTrack ToServer { get; } = toServer;
 

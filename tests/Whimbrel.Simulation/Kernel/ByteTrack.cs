@@ -1,8 +1,8 @@
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // One direction of one connection. Every byte follows from the track's key and its place, so one that is wrong, lost,
 // doubled, moved or another connection's is noticed.
-internal sealed class ByteTrack(RingWorld world, int key)
+internal sealed class ByteTrack(KernelWorld world, int key)
 {
     private const int PatternBytes = 1 << 16;
     private const int LongestPiece = 1 << 18;

@@ -1,4 +1,4 @@
-namespace Whimbrel.Simulation.Uring;
+namespace Whimbrel.Simulation.Kernel;
 
 // How one end of a connection behaves.
 internal enum EndStyle

@@ -1,0 +1,138 @@
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation.Kernel;
+
+// A Linux engine on a simulated kernel, in one thread: whoever calls RunOne is all of its threads, the pool and the rest
+// of the process, in an order that the seed decides. What its loops wait with is the subclass's.
+internal abstract class KernelEngine : Engine
+{
+    private readonly SimKernel _kernel;
+    private readonly List<(Action<object?> Action, object? State)> _pool = [];
+    private readonly List<int> _choices = [];
+
+    private protected KernelEngine(SimKernel kernel, string name, Action<Notice> onNotice)
+        : base(name, "a simulated kernel", new EngineOptions { OnNotice = onNotice }) => _kernel = kernel;
+
+    // A real wait of that loop would end, or has not begun.
+    private protected abstract bool IsReady(int loop);
+
+    // What a failure prints of it.
+    internal abstract string Shape { get; }
+
+    // After the last turn.
+    internal abstract void Free();
+
+    // Longest time that may pass with nothing happening.
+    internal long MostMs { get; set; } = long.MaxValue;
+
+    internal List<KernelPeer> Peers { get; } = [];
+
+    // Listeners of raw peers, and what to do with who dials them.
+    internal List<MemoryListening> Listening { get; } = [];
+
+    internal Action<MemorySocket>? Accepted { get; set; }
+
+    internal List<Action> Elsewhere { get; } = [];
+
+    internal override long NowMs => _kernel.NowMs;
+
+    internal override long NextMs => _kernel.NowMs;
+
+    internal override long CoarseMs => _kernel.NowMs;
+
+    internal override DateTimeOffset UtcNow => DateTimeOffset.UnixEpoch.AddMilliseconds(_kernel.NowMs);
+
+    internal override bool CanSharePorts => false;
+
+    internal override double NextRandom() => _kernel.Dice.Next(1 << 20) / (double)(1 << 20);
+
+    internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
+
+    internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
+
+    private protected override void StartLoops()
+    {
+        // Nothing to start: whoever calls RunOne is the thread of all of them.
+    }
+
+    private bool IsRunnable(Loop loop) => !loop.IsStopped && (loop.HasWork || loop.Timers.NextDueMs <= NowMs || IsReady(loop.Index));
+
+    // One step. False when nothing is ready and no timer is armed: nothing can happen any more.
+    internal bool RunOne()
+    {
+        _choices.Clear();
+        for (int i = 0; i < Loops.Length; i++)
+        {
+            if (IsRunnable(Loops[i])) _choices.Add(i);
+        }
+
+        int loops = _choices.Count;
+        for (int i = 0; i < Peers.Count; i++)
+        {
+            if (Peers[i].CanAct) _choices.Add(i);
+        }
+
+        int peers = _choices.Count;
+        if (Listening.Count > 0 && AcceptRaw(mayWait: peers > 0)) return true;
+        int all = peers + (_pool.Count > 0 ? 1 : 0) + (Elsewhere.Count > 0 ? 1 : 0);
+        if (all == 0) return AdvanceToNextTimer();
+        // A loop as often as all peers together: else many peers would make every turn a full one.
+        int choice = loops > 0 && _kernel.Dice.Chance(500) ? _kernel.Dice.Next(loops) : _kernel.Dice.Next(all);
+        if (choice < loops) RunTurn(Loops[_choices[choice]]);
+        else if (choice < peers) Peers[_choices[choice]].Act();
+        else if (choice == peers && _pool.Count > 0) RunPool();
+        else RunElsewhere();
+        _kernel.ThrowIfViolated();
+        return true;
+    }
+
+    private bool AcceptRaw(bool mayWait)
+    {
+        foreach (MemoryListening listening in Listening)
+        {
+            if (listening.Waiting.Count == 0 || (mayWait && _kernel.Dice.Chance(700))) continue;
+            Accepted!(listening.Waiting.Dequeue());
+            return true;
+        }
+
+        return false;
+    }
+
+    private void RunTurn(Loop loop)
+    {
+        _kernel.Trace.Add("turn", loop.Index, 0);
+        loop.RunTurnHere();
+    }
+
+    private void RunPool()
+    {
+        int index = _kernel.Dice.Next(_pool.Count);
+        (Action<object?> action, object? state) = _pool[index];
+        _pool.RemoveAt(index);
+        _kernel.Trace.Add("pool", index, 0);
+        Loop.RunOffLoop(action, state);
+    }
+
+    private void RunElsewhere()
+    {
+        int index = _kernel.Dice.Next(Elsewhere.Count);
+        Action action = Elsewhere[index];
+        Elsewhere.RemoveAt(index);
+        _kernel.Trace.Add("elsewhere", index, 0);
+        Loop.RunOffLoop(static a => ((Action)a!)(), action);
+    }
+
+    private bool AdvanceToNextTimer()
+    {
+        long due = _kernel.NextDueMs;
+        foreach (Loop loop in Loops)
+        {
+            if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
+        }
+
+        if (due == long.MaxValue || due - _kernel.NowMs > MostMs) return false;
+        _kernel.Trace.Add("clock", 0, due - _kernel.NowMs);
+        _kernel.NowMs = Math.Max(_kernel.NowMs, due);
+        return true;
+    }
+}

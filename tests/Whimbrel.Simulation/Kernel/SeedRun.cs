@@ -1,0 +1,61 @@
+using System.Diagnostics;
+using System.Globalization;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Simulation.Kernel;
+
+// Many seeds on one platform. WHIMBREL_SEED=n runs one and prints all of it, WHIMBREL_SEEDS=n so many from the first on.
+internal static class SeedRun
+{
+    internal static bool IsDeep => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+
+    private static void Print(string line) => TestContext.Current.TestOutputHelper!.WriteLine(line);
+
+    internal static void NeedsPointers()
+    {
+        Assert.SkipUnless(KernelProbe.HasEpoll, "the structures of the simulated kernel are those of Linux on x64 or arm64");
+        SynchronizationContext.SetSynchronizationContext(null);
+    }
+
+    internal static void Run(SimPlatform platform, int seeds)
+    {
+        NeedsPointers();
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
+        {
+            Print(KernelScenario.Run(platform, one, Print).ToString());
+            return;
+        }
+
+        if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"), CultureInfo.InvariantCulture, out int some)) seeds = some;
+        long steps = 0;
+        long sessions = 0;
+        Dictionary<string, long> tally = [];
+        Stopwatch watch = Stopwatch.StartNew();
+        for (int seed = 0; seed < seeds; seed++)
+        {
+            KernelScenario.Outcome outcome = KernelScenario.Run(platform, seed, tally: tally);
+            steps += outcome.Steps;
+            sessions += outcome.Sessions;
+        }
+
+        Print($"{seeds} seeds, {sessions} sessions, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
+        // Each kind of fault, or the range says less than it seems to.
+        Assert.True(some > 0 || tally.Count == platform.KindsOfFaults, $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
+        foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal)) Print($"{count,12:n0} {what}");
+    }
+
+    internal static void RunTwice(SimPlatform platform)
+    {
+        NeedsPointers();
+        HashSet<ulong> hashes = [];
+        for (int seed = 0; seed < 1_000; seed++)
+        {
+            KernelScenario.Outcome first = KernelScenario.Run(platform, seed);
+            Assert.Equal(first, KernelScenario.Run(platform, seed));
+            hashes.Add(first.TraceHash);
+        }
+
+        // Different seeds do different things.
+        Assert.True(hashes.Count > 990, $"{hashes.Count} different runs of 1,000 seeds");
+    }
+}

@@ -1,0 +1,15 @@
+namespace Whimbrel.Simulation.Kernel;
+
+// Which engine a scenario runs on. The scenarios, their peers and what is judged are the same for all.
+internal abstract class SimPlatform
+{
+    // What a tally of many seeds must hold: see SimKernel.Chance.
+    internal abstract int KindsOfFaults { get; }
+
+    // A loop may be told of what is closed: then it does nothing.
+    internal abstract bool TellsOfTheClosed { get; }
+
+    internal abstract KernelFaults DrawFaults(Dice dice, bool isHarsh);
+
+    internal abstract KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice);
+}
