@@ -170,6 +170,23 @@ internal abstract unsafe class SocketCalls
     }
 
     /// <summary>
+    /// A send has failed. The end comes after what the peer still sent. After an error that is not the connection's own the socket may live
+    /// on: then its end must not wait for the peer, nor look to it like the end of all bytes.
+    /// </summary>
+    internal void SendBroke(int fd, int error)
+    {
+        if (error is Errno.EPIPE or Errno.ECONNRESET) return;
+        ResetOnClose(fd);
+        FinishReceive(fd);
+    }
+
+    /// <summary>A receive has failed. While the connection drains nobody else would notice: bytes that are still queued must not look like all of them.</summary>
+    internal void ReceiveBroke(int fd, int error)
+    {
+        if (error != Errno.ECONNRESET) ResetOnClose(fd);
+    }
+
+    /// <summary>
     /// Out of descriptors: gives up the reserve to take one connection off the queue of the listener, whose calls do not wait, and closes it;
     /// then takes the reserve back.
     /// </summary>

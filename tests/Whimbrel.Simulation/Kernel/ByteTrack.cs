@@ -9,6 +9,9 @@ internal sealed class ByteTrack(KernelWorld world, int key)
 
     private static readonly byte[] s_pattern = MakePattern();
 
+    // The pattern as a file: what was to be sent from memory may go from here, and must be the same.
+    private static readonly Lazy<FileSource> s_file = new(MakeFile);
+
     internal int Key { get; } = key;
 
     // Taken from the sender by a send that said Queued.
@@ -30,9 +33,22 @@ internal sealed class ByteTrack(KernelWorld world, int key)
         return pattern;
     }
 
-    private ReadOnlySpan<byte> At(long place, int length) => s_pattern.AsSpan((int)((place + (Key * 40_503L)) & (PatternBytes - 1)), length);
+    private static FileSource MakeFile()
+    {
+        string path = Path.GetTempFileName();
+        File.WriteAllBytes(path, s_pattern);
+        FileSource file = new(path);
+        File.Delete(path);
+        return file;
+    }
+
+    private int PlaceOf(long place) => (int)((place + (Key * 40_503L)) & (PatternBytes - 1));
+
+    private ReadOnlySpan<byte> At(long place, int length) => s_pattern.AsSpan(PlaceOf(place), length);
 
     internal ReadOnlySpan<byte> NextToSend(int length) => At(Sent, length);
+
+    internal SendResult SendFromFile(Session session, int length) => session.Send(s_file.Value, PlaceOf(Sent), length);
 
     internal void WasSent(int length) => Sent += length;
 

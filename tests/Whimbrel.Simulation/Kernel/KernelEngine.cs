@@ -22,6 +22,22 @@ internal abstract class KernelEngine : Engine
     // After the last turn.
     internal abstract void Free();
 
+    // What others do while a loop sleeps: what they post must wake it.
+    private protected void RunWhileAsleep()
+    {
+        for (int steps = 1 + _kernel.Dice.Next(3); steps > 0; steps--)
+        {
+            int peers = 0;
+            foreach (KernelPeer peer in Peers) peers += peer.CanAct ? 1 : 0;
+            int all = peers + (_pool.Count > 0 ? 1 : 0) + (Elsewhere.Count > 0 ? 1 : 0);
+            if (all == 0) return;
+            int choice = _kernel.Dice.Next(all);
+            if (choice < peers) Peers.Where(static p => p.CanAct).ElementAt(choice).Act();
+            else if (choice == peers && _pool.Count > 0) RunPool();
+            else RunElsewhere();
+        }
+    }
+
     // Longest time that may pass with nothing happening.
     internal long MostMs { get; set; } = long.MaxValue;
 
@@ -133,6 +149,7 @@ internal abstract class KernelEngine : Engine
         if (due == long.MaxValue || due - _kernel.NowMs > MostMs) return false;
         _kernel.Trace.Add("clock", 0, due - _kernel.NowMs);
         _kernel.NowMs = Math.Max(_kernel.NowMs, due);
+        _kernel.CloseDuplicates();
         return true;
     }
 }

@@ -3,7 +3,7 @@ namespace Whimbrel.Simulation.Kernel;
 // How unkind the simulated kernel is. Chances are per mille of what they concern.
 internal sealed record KernelFaults
 {
-    // An enter does nothing and says EINTR, EAGAIN, EBUSY or ENOMEM.
+    // A wait does nothing and says EINTR; of a ring, an enter, also EAGAIN, EBUSY or ENOMEM.
     public int EnterError { get; init; }
 
     // An enter takes a part of the operations.
@@ -12,10 +12,10 @@ internal sealed record KernelFaults
     // An operation that could go on does not yet.
     public int Delay { get; init; }
 
-    // A completion is told by a later enter than the one that had it.
+    // A completion is told by a later enter than the one that had it, an event by a later wait.
     public int Late { get; init; }
 
-    // Completions of different operations change places.
+    // Completions of different operations change places. (Events of epoll come in any order.)
     public int Reorder { get; init; }
 
     // A receive or send takes a part.
@@ -50,6 +50,18 @@ internal sealed record KernelFaults
 
     // The ring answers EBADR or EFAULT from one enter on.
     public int Break { get; init; }
+
+    // Epoll tells of what is not, or not any more.
+    public int Stray { get; init; }
+
+    // Epoll does not watch one descriptor more: ENOMEM or ENOSPC.
+    public int ControlError { get; init; }
+
+    // Somebody nobody knows of has a duplicate of what is closed, for a while: it stays in the set.
+    public int Duplicate { get; init; }
+
+    // Other threads and peers get on while a loop sleeps.
+    public int WhileAsleep { get; init; }
 
     // There is no other ring for now.
     public int NoRing { get; init; }

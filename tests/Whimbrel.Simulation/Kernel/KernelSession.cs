@@ -16,6 +16,7 @@ internal sealed class KernelSession : Session
     private Life _life;
     private int _left;
     private int _callbacks;
+    private long _receivedAtPause;
     private bool _isPaused;
     private bool _hasEnded;
     private bool _hasFinished;
@@ -96,6 +97,7 @@ internal sealed class KernelSession : Session
         else _incoming.Take(unread);
         // What was lent must still be the same.
         if (taken > 0 && !_hasEnded) _incoming.CheckTaken(unread[..taken]);
+        if (_world.EndOthersPerMille > 0 && _world.Dice.Chance(_world.EndOthersPerMille)) EndAnother();
         if (!_hasEnded && _plan.AbortAfter >= 0 && _callbacks > _plan.AbortAfter) EndNow();
         else if (!_hasEnded && !_isPaused && (taken < unread.Length || _world.Dice.Chance(_world.PausePerMille))) Pause();
         else if (!_hasEnded && !_isPaused && !_plan.SendsFromElsewhere && _world.Dice.Chance(_world.HandOverPerMille)) HandOverToNext();
@@ -151,6 +153,7 @@ internal sealed class KernelSession : Session
         if (_isPaused)
         {
             _isPaused = false;
+            if (_world.StopsAtOnce && BytesReceived != _receivedAtPause) _world.Fail($"{this}: {BytesReceived - _receivedAtPause} bytes were received while it was paused");
             ResumeReceiving();
         }
 
@@ -218,7 +221,8 @@ internal sealed class KernelSession : Session
         while (_left > 0 && _life == Life.Connected && !_hasEnded)
         {
             int length = Math.Min(_left, _world.Dice.Next(1, _plan.PieceBytes + 1));
-            SendResult result = Send(_outgoing.NextToSend(length));
+            bool isFile = _world.FilePerMille > 0 && _world.Dice.Chance(_world.FilePerMille);
+            SendResult result = isFile ? _outgoing.SendFromFile(this, length) : Send(_outgoing.NextToSend(length));
             if (_world.Prints) _world.Log($"{this} sends {length}: {result}");
             if (result == SendResult.Full) _plan.PieceBytes = Math.Min(_plan.PieceBytes, SmallPieceBytes);
             if (result != SendResult.Queued) return;
@@ -252,9 +256,20 @@ internal sealed class KernelSession : Session
         Abort();
     }
 
+    // One of the same loop, of which there may be something to tell in this very wait.
+    private void EndAnother()
+    {
+        KernelSession? other = _world.Sessions.Find(s => !ReferenceEquals(s, this) && s._life == Life.Connected && !s._hasEnded && s._next is null && ReferenceEquals(s.Loop, Loop));
+        if (other is null) return;
+        // Its connection is not one that must bring all of its bytes any more.
+        other._plan.AbortAfter = int.MaxValue;
+        other.EndNow();
+    }
+
     private void Pause()
     {
         _isPaused = true;
+        _receivedAtPause = BytesReceived;
         PauseReceiving();
         if (!_isTimed) SetTimer();
     }

@@ -31,10 +31,17 @@ internal sealed class KernelWorld
         PlannedLinks = isCrowd ? Dice.Next(10, 25) : Dice.Pick(1, 1, 2, 3);
         PausePerMille = Dice.Pick(0, 0, 100, 300);
         HandOverPerMille = Dice.Pick(0, 0, 0, 200);
+        StopsAtOnce = platform.StopsAtOnce;
+        if (platform.IsWide)
+        {
+            FilePerMille = Dice.Pick(0, 0, 300);
+            EndOthersPerMille = Dice.Pick(0, 0, 0, 20);
+        }
+
         Kernel = new SimKernel(Dice, Faults, WireBytes) { Tally = tally };
         if (isHarsh && Dice.Chance(100)) Kernel.DescriptorLimit = Dice.Next(6, 20);
         Engine = platform.MakeEngine(Kernel, isBulk, n => Log($"notice {n.Kind}: {n.Message}"));
-        MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.DialError > 0 || Faults.Break > 0 || Kernel.DescriptorLimit != int.MaxValue;
+        MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.DialError > 0 || Faults.Break > 0 || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
         Engine.Accepted = AcceptRaw;
         Server = new Server(
             new ServerOptions
@@ -79,6 +86,13 @@ internal sealed class KernelWorld
     internal int PausePerMille { get; }
 
     internal int HandOverPerMille { get; }
+
+    internal bool StopsAtOnce { get; }
+
+    // Of what is sent; and callbacks that abort another session of the loop.
+    internal int FilePerMille { get; }
+
+    internal int EndOthersPerMille { get; }
 
     // Connections may be broken off by what the seed put into the kernel, or by an end that does not wait.
     internal bool MayFail { get; set; }

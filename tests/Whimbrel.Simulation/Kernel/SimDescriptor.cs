@@ -13,6 +13,9 @@ internal sealed class SimDescriptor
 
     internal MemoryListening? Listening { get; init; }
 
+    // Nobody of ours has it; somebody may have a duplicate.
+    internal bool IsClosed { get; set; }
+
     // Of an eventfd.
     internal bool IsWake { get; init; }
 
@@ -23,10 +26,21 @@ internal sealed class SimDescriptor
 
     internal int DialError { get; init; }
 
+    // A dial or a fast open whose answer is to come.
+    internal bool IsAnsweredAt(long nowMs) => AnswerAtMs <= nowMs;
+
     // A fast open: the peer is asked with the first bytes.
     internal bool IsAsked { get; set; } = true;
 
     internal IPEndPoint? Local { get; init; }
+
+    // Calls made on it, and how many there had been when epoll told of it last.
+    internal int Calls { get; set; }
+
+    internal int CallsWhenTold { get; set; } = -1;
+
+    // So much that a kernel says so: a third, or a send that would fail.
+    internal bool HasRoom => IsWriteShut || Socket!.IsReset || Socket.Other.IsClosed || Socket.Other.Room > 0 && 3 * Socket.Other.Room >= Socket.Other.Available;
 
     // A receive would give something: bytes, the end or an error.
     internal bool IsReadable => IsReadShut || Socket!.IsReadable;

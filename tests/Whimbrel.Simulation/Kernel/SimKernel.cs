@@ -12,12 +12,14 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
 {
     private const int FirstNumber = 3;
     private const int FirstPort = 40_000;
+    private const int DuplicateMs = 50;
 
     private readonly List<SimDescriptor?> _table = [];
     private readonly List<MemoryListening> _listening = [];
     private OracleException? _violation;
     private int _nextPort = FirstPort;
     private int _nextSocket = 1;
+    private readonly List<(SimDescriptor Descriptor, long UntilMs)> _duplicates = [];
 
     internal Dice Dice { get; } = dice;
 
@@ -55,10 +57,10 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
 
     // ------------------------------------------------------------------ descriptors
 
-    // The number, or -EMFILE. A ring is made in any case: its loop has nothing to go on with else.
-    internal int Open(SimDescriptor descriptor, bool isRing = false)
+    // The number, or -EMFILE. What a loop waits with is made in any case: it has nothing to go on with else.
+    internal int Open(SimDescriptor descriptor, bool isOwn = false)
     {
-        if (OpenCount >= DescriptorLimit && !isRing) return -Errno.EMFILE;
+        if (OpenCount >= DescriptorLimit && !isOwn) return -Errno.EMFILE;
         int index = _table.IndexOf(null);
         if (index < 0)
         {
@@ -84,8 +86,30 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
         _table[number - FirstNumber] = null;
         OpenCount--;
         Trace.Add("close", number, descriptor.ResetsOnClose ? 1 : 0);
+        descriptor.IsClosed = true;
         if (descriptor.Listening is { } listening) StopListening(listening);
+        if (descriptor.Socket is { } socket && !descriptor.ResetsOnClose && Chance(Faults.Duplicate, "duplicate of what was closed")) _duplicates.Add((descriptor, NowMs + Dice.Next(DuplicateMs)));
+        else Forget(descriptor);
+    }
+
+    // Nobody has it any more.
+    private void Forget(SimDescriptor descriptor)
+    {
+        foreach (SimDescriptor? set in _table) set?.Set?.RemoveAll(i => ReferenceEquals(i.Descriptor, descriptor));
         descriptor.Socket?.Close(descriptor.ResetsOnClose);
+    }
+
+    // Time has passed: whoever had duplicates has ended.
+    internal void CloseDuplicates()
+    {
+        for (int i = _duplicates.Count - 1; i >= 0; i--)
+        {
+            if (_duplicates[i].UntilMs > NowMs) continue;
+            SimDescriptor descriptor = _duplicates[i].Descriptor;
+            _duplicates.RemoveAt(i);
+            Trace.Add("duplicate-closes", descriptor.Number, 0);
+            Forget(descriptor);
+        }
     }
 
     // The next moment at which something happens by itself.
@@ -99,6 +123,7 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
                 if (descriptor is not null && descriptor.AnswerAtMs > NowMs) due = Math.Min(due, descriptor.AnswerAtMs);
             }
 
+            foreach ((_, long untilMs) in _duplicates) due = Math.Min(due, untilMs);
             return due;
         }
     }

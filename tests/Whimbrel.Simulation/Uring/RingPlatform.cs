@@ -11,6 +11,10 @@ internal sealed class RingPlatform : SimPlatform
 
     internal override bool TellsOfTheClosed => false;
 
+    internal override bool StopsAtOnce => false;
+
+    internal override bool IsWide => false;
+
     internal override KernelFaults DrawFaults(Dice dice, bool isHarsh)
     {
         int passing = dice.Pick(0, 0, 20, 100);

@@ -36,7 +36,7 @@ internal sealed unsafe partial class SimRing : PlainRing
         _bufferBytes = bufferBytes;
         _isOurs = new bool[bufferCount];
         CanLimitReceive = canLimitReceive;
-        _kernel.Open(_wake, isRing: true);
+        _kernel.Open(_wake, isOwn: true);
         if (kernel.Chance(kernel.Faults.Break, "ring that breaks")) _breaksIn = kernel.Dice.Next(1, 40);
     }
 

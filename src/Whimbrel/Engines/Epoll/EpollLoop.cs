@@ -111,8 +111,16 @@ internal sealed unsafe partial class EpollLoop : Loop
             }
         }
 
-        if (Counters.StaleCompletions == strays) _strayTurns = 0;
-        else if (++_strayTurns >= MostStrayTurns) RenewSet();
+        if (Counters.StaleCompletions != strays)
+        {
+            if (++_strayTurns >= MostStrayTurns) RenewSet();
+        }
+        else if (count is >= 0 and < EventCount)
+        {
+            // A wait that was interrupted, or had more to tell than there is room for, does not show that there is none.
+            _strayTurns = 0;
+        }
+
         return delivered;
     }
 
@@ -218,7 +226,13 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
 
         if (count is -Errno.ENOMEM or -Errno.ENOBUFS) RestReceive(connection);
-        else if (count is not (-Errno.EAGAIN or -Errno.EINTR)) connection.CompleteReceiveError(-count);
+        else if (count is not (-Errno.EAGAIN or -Errno.EINTR)) FailReceive(connection, -count);
+    }
+
+    private void FailReceive(Connection connection, int error)
+    {
+        _sockets.ReceiveBroke(_slots[connection.Slot].Fd, error);
+        connection.CompleteReceiveError(error);
     }
 
     // ------------------------------------------------------------------ registering
@@ -237,7 +251,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         switch (resident)
         {
             case Connection connection:
-                connection.CompleteReceiveError(error);
+                FailReceive(connection, error);
                 break;
             case Listener listener:
                 listener.CompleteAcceptError(error, shed: false);
@@ -430,7 +444,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     private void AcceptSome(Listener listener, int slot)
     {
         ref EpollSlot s = ref _slots[slot];
-        s.Accepts = s.AcceptTurn == Counters.Turns - 1 ? Math.Min(2 * s.Accepts, AcceptsPerTurn) : 1;
+        s.Accepts = s.AcceptTurn == Counters.Turns - 1 ? Math.Clamp(2 * s.Accepts, 1, AcceptsPerTurn) : 1;
         s.AcceptTurn = Counters.Turns;
         Accept(listener, s.Accepts);
     }
@@ -506,7 +520,7 @@ internal sealed unsafe partial class EpollLoop : Loop
                 // EINPROGRESS: a fast open that turned into a plain one and took no bytes.
                 if (sent is not (-Errno.EAGAIN or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS))
                 {
-                    connection.FailSend(-sent);
+                    FailSend(connection, -sent);
                     return;
                 }
 
@@ -526,8 +540,14 @@ internal sealed unsafe partial class EpollLoop : Loop
     {
         long result = _sockets.SendFile(fd, file);
         if (FileTransfer.MustWait(result)) SetWanted(connection.Slot, _slots[connection.Slot].Wanted | EpollAbi.EPOLLOUT);
-        else if (FileTransfer.IsOfSocket(result)) connection.FailSend((int)-result);
+        else if (FileTransfer.IsOfSocket(result)) FailSend(connection, (int)-result);
         else connection.CompleteFile(result);
+    }
+
+    private void FailSend(Connection connection, int error)
+    {
+        _sockets.SendBroke(_slots[connection.Slot].Fd, error);
+        connection.FailSend(error);
     }
 
     private int SendVectors(int fd, Block head, out long offered)
@@ -556,7 +576,7 @@ internal sealed unsafe partial class EpollLoop : Loop
                 ? _sockets.Send(fd, vectors->Base, (int)vectors->Length)
                 : _sockets.Send(fd, vectors, pieces.Length);
             if (sent >= 0) return sent;
-            if (sent is not (-Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS)) connection.FailSend(-sent);
+            if (sent is not (-Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM or -Errno.EINPROGRESS)) FailSend(connection, -sent);
             return 0;
         }
     }

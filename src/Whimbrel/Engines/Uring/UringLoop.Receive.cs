@@ -284,8 +284,7 @@ internal sealed unsafe partial class UringLoop
             case Errno.ECANCELED or Errno.EINTR or Errno.ENOMEM:
                 break;
             default:
-                // While it drains nobody else would: bytes that are still queued must not look like all of them.
-                if (error != Errno.ECONNRESET) _sockets.ResetOnClose(_slots[slot].Fd);
+                _sockets.ReceiveBroke(_slots[slot].Fd, error);
                 // What the connection has not looked at yet must not go before it: told when it reads again (contract 10).
                 _slots[slot].HeldError = error;
                 if (!_slots[slot].IsWanted) return;

@@ -59,7 +59,7 @@ internal sealed unsafe partial class UringLoop
         }
         else if (FileTransfer.IsOfSocket(result))
         {
-            SendBroke(slot, (int)-result);
+            _sockets.SendBroke(_slots[slot].Fd, (int)-result);
             connection.FailSend((int)-result);
         }
         else
@@ -102,7 +102,7 @@ internal sealed unsafe partial class UringLoop
         slot.WasShort = result < length;
         if (result >= 0) return result;
         if (SaysNothing(result)) return 0;
-        SendBroke(connection.Slot, -result);
+        _sockets.SendBroke(slot.Fd, -result);
         connection.FailSend(-result);
         return 0;
     }
@@ -129,7 +129,7 @@ internal sealed unsafe partial class UringLoop
             int result = _sockets.Send(_slots[slot].Fd, head.Memory + head.Start, length);
             if (result < 0 && !SaysNothing(result))
             {
-                SendBroke(slot, -result);
+                _sockets.SendBroke(_slots[slot].Fd, -result);
                 connection.FailSend(-result);
                 return;
             }
@@ -220,7 +220,7 @@ internal sealed unsafe partial class UringLoop
                 case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
                     break;
                 default:
-                    SendBroke(slot, -result);
+                    _sockets.SendBroke(_slots[slot].Fd, -result);
                     connection.FailSend(-result);
                     return;
             }
@@ -232,17 +232,6 @@ internal sealed unsafe partial class UringLoop
 
         // What is left goes with what was queued meanwhile, at the next flush.
         connection.CompleteSend();
-    }
-
-    /// <summary>
-    /// The end comes after what the peer still sent. After an error that is not the connection's own the socket may live on:
-    /// then its end must not wait for the peer, nor look to it like the end of all bytes.
-    /// </summary>
-    private void SendBroke(int slot, int error)
-    {
-        if (error is Errno.EPIPE or Errno.ECONNRESET) return;
-        _sockets.ResetOnClose(_slots[slot].Fd);
-        _sockets.FinishReceive(_slots[slot].Fd);
     }
 
     internal override void FinishSend(Connection connection)
