@@ -216,6 +216,20 @@ public sealed partial class HttpRequest
     /// <summary>It has not been answered yet.</summary>
     internal bool IsThere => _head is not null;
 
+    /// <summary>What a route that ends in <c>{*name}</c>, and has no other name, has taken.</summary>
+    internal ReadOnlySpan<byte> RouteRest => Path.Slice(Places.Starts[0], Places.Lengths[0]);
+
+    /// <summary>It is GET, and asks for parts by the one Range that it has.</summary>
+    internal bool IsPartial => Reader.Verb == HttpVerb.Get && Reader.IndexOf(HttpField.Range) is >= 0 and int index && Reader.IndexOf(HttpField.Range, index + 1) < 0;
+
+    internal RangeWish ReadRanges(long length, Span<HttpRange> parts, out int count) => HttpRanges.Read(this[HttpField.Range], length, parts, out count);
+
+    internal ConditionVerdict Judge(ReadOnlySpan<byte> tag, long modified) => HttpConditions.Judge(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
+
+    internal bool MaySendParts(ReadOnlySpan<byte> tag, long modified) => HttpConditions.MaySendParts(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
+
+    internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli) => HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli);
+
     private HttpHead Head => _head ?? throw new InvalidOperationException("The request was answered: nothing can be read of it any more.");
 
     internal HttpReader Reader => Head.Reader;

@@ -54,6 +54,7 @@ public sealed partial class HttpResponse
         BeginWriting();
         if (_framing == HttpFraming.Length && (_left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {_announced}.");
         if (_isHead) return;
+        if (_framing == HttpFraming.Length) data = PartOf(data);
         BodyBytes += data.Length;
         while (true)
         {
@@ -153,10 +154,12 @@ public sealed partial class HttpResponse
         _framing = _announced >= 0 ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
         _left = _announced;
         if (_framing == HttpFraming.UntilClose) _wantsClose = true;
+        Span<byte> line = stackalloc byte[RangeLine];
+        BeginPart(line, out int lineLength);
         bool isPersistent = Decide();
-        int room = HeadRoom + _fieldBytes;
+        int room = HeadRoom + _fieldBytes + lineLength;
         _buffer = ArrayPool<byte>.Shared.Rent(Math.Max(BufferBytes, room + ChunkLine + LineEnd + 1));
-        _length = WriteHead(_buffer, _framing, _announced, isPersistent, default);
+        _length = WriteHead(_buffer, _framing, _framing == HttpFraming.Length ? _partEnd - _partStart : -1, isPersistent, default, default, line[..lineLength]);
         _progress = Progress.Writing;
         BeginChunk();
         if (_length > BufferBytes - LineEnd - 1) throw new InvalidOperationException("The fields of the answer are too large to be written piece by piece.");
@@ -255,6 +258,12 @@ public sealed partial class HttpResponse
 
     private async ValueTask SendLaterAsync()
     {
+        if (_file is { } file)
+        {
+            await SendFileLaterAsync(file).ConfigureAwait(false);
+            return;
+        }
+
         for (int at = 0; at < _laterLength; at += WholeBytes)
         {
             _session.WatchSending();

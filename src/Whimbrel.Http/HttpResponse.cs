@@ -166,6 +166,7 @@ public sealed partial class HttpResponse
         bool canHave = CanHaveBody;
         if (!canHave && !body.IsEmpty) throw new InvalidOperationException($"An answer with status {_status} has no body.");
         HttpWriter.CheckValue(contentType, nameof(contentType));
+        if (_mayDivide && TryDivide(body, contentType)) return;
         bool isPersistent = Decide();
         int room = HeadRoom + _fieldBytes + contentType.Length;
         byte[]? rented = null;
@@ -249,6 +250,7 @@ public sealed partial class HttpResponse
         _progress = Progress.Open;
         _wantsClose = _hasContentType = IsEventStream = Closes = false;
         BeginPieces();
+        BeginFiles();
     }
 
     /// <summary>Its memory goes back.</summary>
@@ -278,12 +280,14 @@ public sealed partial class HttpResponse
         return isPersistent;
     }
 
-    private int WriteHead(Span<byte> room, HttpFraming framing, long length, bool isPersistent, ReadOnlySpan<byte> contentType)
+    private int WriteHead(Span<byte> room, HttpFraming framing, long length, bool isPersistent, ReadOnlySpan<byte> contentType, ReadOnlySpan<byte> lines = default, ReadOnlySpan<byte> line = default)
     {
         HttpWriter writer = new(room);
         writer.StatusLine(_status);
         if (_session.Options.SendDate) writer.CheckedFields(HttpDate.Line);
         if (_fieldBytes > 0) writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
+        if (!lines.IsEmpty) writer.CheckedFields(lines);
+        if (!line.IsEmpty) writer.CheckedFields(line);
         if (!contentType.IsEmpty && !_hasContentType) writer.Field(HttpField.ContentType, contentType);
         if (!isPersistent) writer.CheckedFields("Connection: close\r\n"u8);
         else if (_isOld) writer.CheckedFields("Connection: keep-alive\r\n"u8);

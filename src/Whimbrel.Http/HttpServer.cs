@@ -1,4 +1,5 @@
 using System.Text;
+using Whimbrel.Http.Files;
 
 namespace Whimbrel.Http;
 
@@ -16,6 +17,7 @@ public sealed partial class HttpServer : Server
     private const string ApplicationProtocol = "http/1.1";
 
     private readonly RouteTable _routes = new();
+    private readonly List<FileSite> _sites = [];
 
     /// <summary>A server for one address.</summary>
     /// <param name="address"><c>http://127.0.0.1:8080</c>, <c>http://*:80</c>, <c>https://...</c> with TLS options, or <c>unix:/path</c>. Port 0 takes a free one.</param>
@@ -98,6 +100,38 @@ public sealed partial class HttpServer : Server
     {
         ArgumentNullException.ThrowIfNull(handler);
         _routes.Add(verb, pattern, null, handler);
+    }
+
+    /// <summary>
+    /// Serves the files of a folder, and never one outside of it, to GET and HEAD. Routes with a longer pattern go before. Small files are kept
+    /// in memory and large ones open, within limits; what changes on disk is seen after <see cref="HttpFileOptions.Freshness"/>.
+    /// </summary>
+    /// <param name="prefix">Where in the paths of requests the folder begins: <c>/</c>, or <c>/static</c>.</param>
+    /// <param name="folder">The folder. It need not exist yet, and may be replaced while it is served.</param>
+    /// <param name="options">What is served, and how much is kept; null for the defaults.</param>
+    /// <exception cref="ArgumentException">The prefix is none or has a handler already, or the options have mistakes.</exception>
+    /// <exception cref="InvalidOperationException">There was a connection.</exception>
+    public void Files(string prefix, string folder, HttpFileOptions? options = null)
+    {
+        ArgumentNullException.ThrowIfNull(prefix);
+        if (!prefix.StartsWith('/') || prefix.Contains('{', StringComparison.Ordinal)) throw new ArgumentException($"A prefix begins with a slash and has no names: {prefix}", nameof(prefix));
+        FileSite site = new(folder, options ?? new HttpFileOptions());
+        prefix = prefix.TrimEnd('/');
+        _routes.Add(HttpVerb.Get, prefix + "/{*file}", null, null, site);
+        if (prefix.Length > 0) Get(prefix, static (request, response) => FileSite.Redirect(request, response));
+        _sites.Add(site);
+    }
+
+    /// <inheritdoc/>
+    protected override void OnStarting()
+    {
+        foreach (FileSite site in _sites) site.Cache.Open();
+    }
+
+    /// <inheritdoc/>
+    protected override void OnStopped(StopReport report)
+    {
+        foreach (FileSite site in _sites) site.Cache.Clear();
     }
 
     /// <summary>The address of the core for one of HTTP.</summary>

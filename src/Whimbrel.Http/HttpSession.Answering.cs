@@ -95,6 +95,12 @@ public partial class HttpSession
             return;
         }
 
+        if (route.Site is { } site)
+        {
+            if (!site.TryAnswer(_request!, response)) FinishLater(site.AnswerAsync(_request!, response));
+            return;
+        }
+
         if (route.OnLoop is { } handler)
         {
             handler(_request!, response);

@@ -85,6 +85,8 @@ public partial class HttpSession : Session
 
     internal HttpOptions Options => _options;
 
+    internal HttpRequest CurrentRequest => _request!;
+
     // ------------------------------------------------------------------ overrides
 
     /// <summary>

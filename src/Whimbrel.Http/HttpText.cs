@@ -10,10 +10,11 @@ internal static class HttpText
     private const int SmallText = 256;
 
     /// <summary>Takes percent signs away, which the reader has checked.</summary>
-    internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text)
+    internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text) => text.Contains((byte)'%') ? Decode(text, new byte[text.Length]) : text;
+
+    /// <summary>The same, into memory of the caller's, as long as the text.</summary>
+    internal static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text, Span<byte> plain)
     {
-        if (!text.Contains((byte)'%')) return text;
-        byte[] plain = new byte[text.Length];
         int length = 0;
         for (int at = 0; at < text.Length; at++)
         {
@@ -25,7 +26,7 @@ internal static class HttpText
             }
         }
 
-        return plain.AsSpan(0, length);
+        return plain[..length];
     }
 
     // ------------------------------------------------------------------ queries and forms

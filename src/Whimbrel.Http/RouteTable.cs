@@ -1,4 +1,5 @@
 using System.Text;
+using Whimbrel.Http.Files;
 
 namespace Whimbrel.Http;
 
@@ -9,18 +10,20 @@ namespace Whimbrel.Http;
 /// </summary>
 internal sealed class RouteTable
 {
+    private const int LongestText = 256;
+
     private readonly Node _root = new();
     private volatile bool _isFrozen;
 
-    /// <summary>A handler, either of the two kinds.</summary>
-    internal sealed record Route(Action<HttpRequest, HttpResponse>? OnLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? Awaitable, string[] Names);
+    /// <summary>A handler, either of the two kinds, or a folder of files.</summary>
+    internal sealed record Route(Action<HttpRequest, HttpResponse>? OnLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? Awaitable, FileSite? Site, string[] Names);
 
     /// <summary>What was found for a request.</summary>
     internal readonly record struct Found(Route? Route, HttpVerb Verb, int Allowed)
     {
         internal HttpBodyMode Mode => Route switch
         {
-            null => HttpBodyMode.Skip,
+            null or { Site: not null } => HttpBodyMode.Skip,
             { OnLoop: null } => HttpBodyMode.Stream,
             _ => HttpBodyMode.Buffer,
         };
@@ -48,7 +51,7 @@ internal sealed class RouteTable
 
     // ------------------------------------------------------------------ building
 
-    internal void Add(HttpVerb verb, string pattern, Action<HttpRequest, HttpResponse>? onLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? awaitable)
+    internal void Add(HttpVerb verb, string pattern, Action<HttpRequest, HttpResponse>? onLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? awaitable, FileSite? site = null)
     {
         ArgumentNullException.ThrowIfNull(pattern);
         if (_isFrozen) throw new InvalidOperationException("Routes are added before the first connection.");
@@ -62,7 +65,7 @@ internal sealed class RouteTable
         if (names.Distinct().Count() < names.Count) throw new ArgumentException($"A name stands twice in a pattern: {pattern}", nameof(pattern));
         node.Routes ??= new Route?[(int)HttpVerb.Patch + 1];
         if (node.Routes[(int)verb] is not null) throw new ArgumentException($"There is a route for {verb} {pattern} already.", nameof(pattern));
-        node.Routes[(int)verb] = new Route(onLoop, awaitable, [.. names]);
+        node.Routes[(int)verb] = new Route(onLoop, awaitable, site, [.. names]);
     }
 
     private static Node ChildFor(Node node, string segment, bool isLast, List<string> names, string pattern)
@@ -155,7 +158,9 @@ internal sealed class RouteTable
         internal Node? Find(ReadOnlySpan<byte> segment)
         {
             // Percent signs stand for what they stand for, but a slash that is written so divides nothing.
-            ReadOnlySpan<byte> plain = HttpText.Decode(segment);
+            bool isShort = segment.Length <= LongestText && segment.Contains((byte)'%');
+            Span<byte> room = stackalloc byte[isShort ? segment.Length : 0];
+            ReadOnlySpan<byte> plain = isShort ? HttpText.Decode(segment, room) : HttpText.Decode(segment);
             foreach ((byte[] text, Node node) in _texts)
             {
                 if (plain.SequenceEqual(text)) return node;

@@ -49,6 +49,14 @@ internal sealed class HttpTestSite
         return site.Server;
     }
 
+    /// <summary><c>--files</c>: a folder, and nothing else.</summary>
+    internal static HttpServer CreateFor(string folder, ServerOptions options)
+    {
+        HttpServer server = new(options);
+        server.Files("/", folder);
+        return server;
+    }
+
     private static bool TryNumber(HttpRequest request, HttpResponse response, string name, long least, long most, out long number)
     {
         if (long.TryParse(request.Route[name], NumberStyles.None, CultureInfo.InvariantCulture, out number) && number >= least && number <= most) return true;

@@ -11,7 +11,8 @@ namespace Whimbrel.Tool;
 /// <param name="Duration">End by itself after this time, or null.</param>
 /// <param name="Tls">What the command line says about TLS, or null for none.</param>
 /// <param name="Push">What to push, for <see cref="ServeKind.Push"/>.</param>
-internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push);
+/// <param name="Files">The folder to serve, for <see cref="ServeKind.Http"/>, or null.</param>
+internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push, string? Files = null);
 
 /// <summary>What <c>whimbrel serve push</c> sends.</summary>
 /// <param name="Rate">Messages a second, or 0 for as many as go.</param>

@@ -27,7 +27,7 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
             case ServeKind.Groups:
                 return new Service(new Server(Options(), context => new GroupsSession(receives.Of(context.Loop))), "messages", () => receives.Total);
             case ServeKind.Http:
-                HttpServer http = HttpTestSite.Create(Options());
+                HttpServer http = settings.Files is { } folder ? HttpTestSite.CreateFor(folder, Options()) : HttpTestSite.Create(Options());
                 return new Service(http, "requests", () => http.Http.ReadCounters().Requests);
             default:
                 PushProducer producer = new(settings.Push);

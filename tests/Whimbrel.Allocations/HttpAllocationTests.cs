@@ -11,7 +11,7 @@ namespace Whimbrel.Allocations;
 public sealed class HttpAllocationTests
 {
     private const int Rounds = 400;
-    private const int SmallAnswer = 500;
+    private const int LargestAnswer = 400_000;
 
     public static TheoryData<string> Engines => Rig.Engines;
 
@@ -59,6 +59,39 @@ public sealed class HttpAllocationTests
         }
     }
 
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_file_that_is_known_allocates_nothing(string engine)
+    {
+        DirectoryInfo folder = Directory.CreateTempSubdirectory("whimbrel-");
+        try
+        {
+            foreach (int length in (int[])[200, 100_000, 300_000]) File.WriteAllBytes(Path.Combine(folder.FullName, $"{length}.txt"), new byte[length]);
+            File.WriteAllText(Path.Combine(folder.FullName, "200.txt.gz"), "gzipped");
+            using Rig rig = new(engine, static () => new Api());
+            HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, new HttpOptions { RequestLimit = int.MaxValue });
+            server.Files("/", folder.FullName, new HttpFileOptions { Freshness = TimeSpan.FromDays(1) });
+            Rig.Wait(server.StartAsync().AsTask());
+            try
+            {
+                const string Fields = " HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=0.9, br\r\n";
+                Measure(rig, server.EndPoint!, "small file", $"GET /20%30.txt{Fields}\r\n");
+                Measure(rig, server.EndPoint!, "file without a copy", $"GET /100000.txt{Fields}\r\n");
+                Measure(rig, server.EndPoint!, "file by the system", $"GET /300000.txt{Fields}\r\n");
+                Measure(rig, server.EndPoint!, "part of a file", $"GET /300000.txt{Fields}Range: bytes=5-300\r\nIf-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n");
+                Measure(rig, server.EndPoint!, "file that was changed since", $"GET /200.txt{Fields}If-None-Match: \"x\", W/\"y\"\r\n\r\n");
+            }
+            finally
+            {
+                Rig.Wait(server.StopAsync(TimeSpan.Zero).AsTask());
+            }
+        }
+        finally
+        {
+            folder.Delete(recursive: true);
+        }
+    }
+
     // Waits for the loop's next step, and writes its answer in pieces.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private static async ValueTask Later(HttpRequest request, HttpResponse response)
@@ -93,7 +126,7 @@ public sealed class HttpAllocationTests
     {
         using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
         client.Connect(server);
-        byte[] message = Encoding.ASCII.GetBytes(request), answer = new byte[SmallAnswer];
+        byte[] message = Encoding.ASCII.GetBytes(request), answer = new byte[LargestAnswer];
         client.Send(message);
         int length = ReadFirst(client, answer);
         rig.Meter.ExpectNone(what, Rounds, () =>

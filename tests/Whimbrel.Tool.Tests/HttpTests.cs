@@ -49,6 +49,35 @@ public class HttpTests
     }
 
     [Fact]
+    public async Task A_folder_is_served_whole_in_parts_and_over_TLS()
+    {
+        OtherProgram.Needs("curl");
+        using var folder = new TemporaryFolder();
+        var bytes = new byte[2_000_000];
+        new Random(4).NextBytes(bytes);
+        Directory.CreateDirectory(folder["root"]);
+        await File.WriteAllBytesAsync(folder["root/large.bin"], bytes, TestContext.Current.CancellationToken);
+        await File.WriteAllTextAsync(folder["root/index.html"], "home", TestContext.Current.CancellationToken);
+        await File.WriteAllTextAsync(folder["secret"], "secret", TestContext.Current.CancellationToken);
+        foreach (var isTls in (bool[])[false, true])
+        {
+            await using var tool = await RunningTool.Serve("http", ["--files", folder["root"], .. isTls ? (string[])["--tls"] : []]);
+            var site = $"{(isTls ? "https" : "http")}://{tool.Address}";
+            Assert.Equal("home", await CurlAsync("--insecure", site));
+            Assert.Equal("404", await CurlAsync("--insecure", "--path-as-is", "-o", "/dev/null", "-w", "%{http_code}", $"{site}/../secret"));
+            await CurlAsync("--insecure", "-o", folder["whole"], $"{site}/large.bin");
+            Assert.Equal(bytes, await File.ReadAllBytesAsync(folder["whole"], TestContext.Current.CancellationToken));
+            Assert.Equal("206 1000", await CurlAsync("--insecure", "-r", "500000-500999", "-o", folder["part"], "-w", "%{http_code} %{size_download}", $"{site}/large.bin"));
+            Assert.Equal(bytes[500_000..501_000], await File.ReadAllBytesAsync(folder["part"], TestContext.Current.CancellationToken));
+            await File.WriteAllBytesAsync(folder["begun"], bytes[..1_234_567], TestContext.Current.CancellationToken);
+            Assert.Equal("206", await CurlAsync("--insecure", "-C", "-", "-o", folder["begun"], "-w", "%{http_code}", $"{site}/large.bin"));
+            Assert.Equal(bytes, await File.ReadAllBytesAsync(folder["begun"], TestContext.Current.CancellationToken));
+            await CurlAsync("--insecure", "--etag-save", folder["tag"], "-o", "/dev/null", $"{site}/large.bin");
+            Assert.Equal("304 0", await CurlAsync("--insecure", "--etag-compare", folder["tag"], "-o", folder["none"], "-w", "%{http_code} %{size_download}", $"{site}/large.bin"));
+        }
+    }
+
+    [Fact]
     public async Task One_connection_serves_many_requests_also_over_TLS()
     {
         OtherProgram.Needs("curl");

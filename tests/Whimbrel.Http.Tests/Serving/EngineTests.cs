@@ -1,8 +1,6 @@
 using System.Globalization;
 using System.Net;
-using System.Net.Security;
 using System.Net.Sockets;
-using System.Security.Cryptography.X509Certificates;
 using System.Text;
 using Whimbrel.Conformance;
 
@@ -12,7 +10,7 @@ namespace Whimbrel.Http.Tests.Serving;
 // raw socket.
 public sealed class EngineTests
 {
-    private static readonly TimeSpan _patience = TimeSpan.FromSeconds(30);
+    private static readonly TimeSpan _patience = EngineSite.Patience;
 
     public static TheoryData<EngineKind, bool, Scheduling> Kinds()
     {
@@ -28,62 +26,10 @@ public sealed class EngineTests
         return kinds;
     }
 
-    /// <summary>A server, and a client of .NET's.</summary>
-    private sealed class Site : IAsyncDisposable
-    {
-        private readonly Engine _engine;
-        private readonly bool _isTls;
-
-        internal Site(EngineKind kind, bool isTls, Scheduling scheduling, HttpOptions? options = null, int loops = 2)
-        {
-            EngineSupport support = Engine.SupportFor(kind);
-            Assert.SkipUnless(support.IsAvailable, support.Reason);
-            _isTls = isTls;
-            _engine = new Engine(new EngineOptions { Kind = kind, Loops = loops, OnNotice = static _ => { } });
-            TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server), ApplicationProtocols = ["http/1.1"] } : null;
-            Server = new HttpServer(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls }, options);
-            SocketsHttpHandler handler = new() { MaxConnectionsPerServer = 16, UseProxy = false, Expect100ContinueTimeout = _patience };
-            handler.SslOptions.RemoteCertificateValidationCallback = IsOurs;
-            handler.SslOptions.ApplicationProtocols = [SslApplicationProtocol.Http2, SslApplicationProtocol.Http11];
-            Client = new HttpClient(handler) { Timeout = _patience };
-        }
-
-        internal HttpServer Server { get; }
-
-        internal HttpClient Client { get; }
-
-        internal async Task StartAsync()
-        {
-            await Server.StartAsync();
-            Client.BaseAddress = new Uri($"{(_isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}");
-        }
-
-        internal async Task<Stream> DialAsync()
-        {
-            Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
-            await socket.ConnectAsync(Server.EndPoint!);
-            NetworkStream stream = new(socket, ownsSocket: true);
-            if (!_isTls) return stream;
-            SslStream tls = new(stream, false, IsOurs);
-            await tls.AuthenticateAsClientAsync("chat.test");
-            return tls;
-        }
-
-        private static bool IsOurs(object sender, X509Certificate? certificate, X509Chain? chain, SslPolicyErrors errors) =>
-            certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
-
-        public async ValueTask DisposeAsync()
-        {
-            Client.Dispose();
-            await Server.DisposeAsync();
-            await _engine.DisposeAsync();
-        }
-    }
-
     [Theory, MemberData(nameof(Kinds))]
     public async Task Requests_of_many_clients_are_answered_each_with_its_own(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling);
+        await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/sync/{x}", static (request, response) => response.Text(request.Route["x"]));
         site.Server.Get("/async/{x}", static async (request, response, stop) =>
         {
@@ -119,7 +65,7 @@ public sealed class EngineTests
         const int Length = 4_000_000;
         byte[] body = new byte[Length];
         new Random(7).NextBytes(body);
-        await using Site site = new(kind, isTls, scheduling);
+        await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Post("/stream", static async (request, response, stop) =>
         {
             response.BodyLength = request.BodyLength;
@@ -151,7 +97,7 @@ public sealed class EngineTests
     public async Task Requests_sent_ahead_are_answered_in_their_order(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         const int Count = 2000;
-        await using Site site = new(kind, isTls, scheduling);
+        await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/{x}", static (request, response) => response.Text(request.Route["x"]));
         site.Server.Get("/a/{x}", static async (request, response, _) => { string x = request.Route["x"]; await Task.Yield(); response.Text(x); });
         await site.StartAsync();
@@ -167,7 +113,7 @@ public sealed class EngineTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_client_that_gives_up_cancels_its_handler(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling);
+        await using EngineSite site = new(kind, isTls, scheduling);
         TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
         site.Server.Get("/", async (_, _, stop) =>
         {
@@ -187,7 +133,7 @@ public sealed class EngineTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_client_that_sends_too_much_reads_why(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling, new HttpOptions { BufferedBodyLimitBytes = 1000 });
+        await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { BufferedBodyLimitBytes = 1000 });
         site.Server.Post("/", static (_, response) => response.Text("taken"));
         await site.StartAsync();
         await using Stream stream = await site.DialAsync();
@@ -200,7 +146,7 @@ public sealed class EngineTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_client_that_sends_on_after_an_answer_that_closes_reads_it_and_is_not_reset(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling);
+        await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/", static (_, response) => response.Bytes(new byte[100_000]));
         await site.StartAsync();
         await using Stream stream = await site.DialAsync();
@@ -218,7 +164,7 @@ public sealed class EngineTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task The_word_to_go_on_is_never_sent_behind_the_answer(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        await using Site site = new(kind, isTls, scheduling);
+        await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Post("/kept", static (request, response) =>
         {
             // Another thread answers, while the callback that took the body still runs.
@@ -251,7 +197,7 @@ public sealed class EngineTests
     public async Task A_stop_lets_answers_end_and_closes_who_waits(EngineKind kind, bool isTls, Scheduling scheduling)
     {
         // One loop tells all its sessions before it closes the first; on the pool each hears of it in its own time.
-        await using Site site = new(kind, isTls, scheduling, loops: 1);
+        await using EngineSite site = new(kind, isTls, scheduling, loops: 1);
         TaskCompletionSource begun = new(TaskCreationOptions.RunContinuationsAsynchronously), go = new(TaskCreationOptions.RunContinuationsAsynchronously);
         site.Server.Get("/", async (_, response, _) => { begun.SetResult(); await go.Task; response.Text("late"); });
         await site.StartAsync();

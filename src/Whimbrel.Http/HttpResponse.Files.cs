@@ -1,0 +1,339 @@
+using System.Buffers;
+using System.Buffers.Text;
+using System.Security.Cryptography;
+using System.Text;
+using Microsoft.Win32.SafeHandles;
+using Whimbrel.Http.Files;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+// Answers that a client may have already, or want in part: files, and what a handler gives a tag. Conditions are judged before anything
+// is sent, parts are cut where the body is known.
+public sealed partial class HttpResponse
+{
+    private const int CopiedBytes = 16 * 1024;
+    private const int RangeLine = 96;
+    private const int PartHead = 256;
+
+    // Nobody who makes a file can know it, so no file has it in it but by mistake.
+    private static readonly string s_boundary = RandomNumberGenerator.GetHexString(24, lowercase: true);
+    private static readonly byte[] s_partsType = Encoding.ASCII.GetBytes($"multipart/byteranges; boundary={s_boundary}");
+    private static readonly byte[] s_partStart = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}\r\n");
+    private static readonly byte[] s_partsEnd = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}--\r\n");
+
+    private string? _file;
+    private string? _fileType;
+    private bool _mayDivide;
+    private long _partStart;
+    private long _partEnd;
+
+    /// <summary>
+    /// Answers with a file, or with 404 when there is none: as a whole, in parts, or not at all, as the request asks. It is opened on the thread
+    /// pool and sent by the system. The path is taken as it is: where it comes from a request, use <see cref="HttpServer.Files"/>.
+    /// </summary>
+    /// <param name="path">The file.</param>
+    /// <param name="contentType">Content-Type, unless one was added; null for that of its ending.</param>
+    /// <exception cref="InvalidOperationException">There is an answer already, or the status has no body.</exception>
+    public void File(string path, string? contentType = null)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(path);
+        MustBeOpen();
+        if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
+        if (contentType is not null) HttpWriter.CheckValue(Encoding.UTF8.GetBytes(contentType), nameof(contentType));
+        _file = path;
+        _fileType = contentType;
+        _progress = Progress.Ending;
+        _session.AnswerDone();
+    }
+
+    /// <summary>
+    /// Says which version the answer is, as ETag and Last-Modified, and judges the conditions of the request by it. False: it has got its answer,
+    /// 304 or 412, and there is nothing more to do, nor to be changed. True: go on; an answer to GET with status 200 whose length is known may be asked for in parts then, too.
+    /// </summary>
+    /// <param name="entityTag">In quotes, after <c>W/</c> where equal means only alike; null for none. It changes with the body.</param>
+    /// <param name="lastModified">When the body changed last; null for unknown.</param>
+    /// <exception cref="ArgumentException">The tag is none.</exception>
+    /// <exception cref="InvalidOperationException">There is an answer already.</exception>
+    public bool MeetsConditions(string? entityTag, DateTimeOffset? lastModified = null)
+    {
+        MustBeOpen();
+        if (entityTag is not null)
+        {
+            CheckTag(entityTag);
+            Add("ETag", entityTag);
+        }
+
+        long modified = lastModified?.ToUnixTimeSeconds() ?? HttpConditions.NoDate;
+        if (lastModified is not null) Add("Last-Modified", HttpTime.TextOf(modified));
+        Span<byte> tag = stackalloc byte[entityTag is { Length: < 256 } ? entityTag.Length : 0];
+        if (entityTag is { Length: >= 256 }) tag = new byte[entityTag.Length];
+        if (entityTag is not null) Encoding.ASCII.GetBytes(entityTag, tag);
+        HttpRequest request = _session.CurrentRequest;
+        switch (request.Judge(tag, modified))
+        {
+            case ConditionVerdict.NotModified:
+                Empty(304);
+                return false;
+            case ConditionVerdict.Failed:
+                Fail(412);
+                return false;
+        }
+
+        if (request.Verb is not (HttpVerb.Get or HttpVerb.Head)) return true;
+        Add("Accept-Ranges", "bytes");
+        _mayDivide = request.MaySendParts(tag, modified);
+        return true;
+    }
+
+    private static void CheckTag(string tag)
+    {
+        ReadOnlySpan<char> quoted = tag.StartsWith("W/", StringComparison.Ordinal) ? tag.AsSpan(2) : tag;
+        bool isTag = quoted.Length >= 2 && quoted[0] == '"' && quoted[^1] == '"' && quoted[1..^1].IndexOfAnyExceptInRange('!', '~') < 0 && !quoted[1..^1].Contains('"');
+        if (!isTag) throw new ArgumentException($"An entity tag stands in quotes, with visible ASCII between them: {tag}", nameof(tag));
+    }
+
+    // ------------------------------------------------------------------ files
+
+    /// <summary>Answers with a variant of a file. It is in use by the caller until this returns.</summary>
+    internal void SendVariant(FileVariant variant)
+    {
+        MustBeOpen();
+        HttpRequest request = _session.CurrentRequest;
+        if (_status != 200)
+        {
+            SendVariant(variant, 0, variant.Length);
+            return;
+        }
+
+        switch (request.Judge(variant.Tag, variant.ModifiedSeconds))
+        {
+            case ConditionVerdict.NotModified:
+                _status = 304;
+                SendHead(HttpFraming.None, 0, variant.Lines, default, default);
+                Done();
+                return;
+            case ConditionVerdict.Failed:
+                Fail(412);
+                return;
+        }
+
+        Span<HttpRange> parts = stackalloc HttpRange[HttpRanges.Most];
+        int count = 0;
+        bool isAsked = request.IsPartial && request.MaySendParts(variant.Tag, variant.ModifiedSeconds);
+        switch (isAsked ? request.ReadRanges(variant.Length, parts, out count) : RangeWish.Whole)
+        {
+            case RangeWish.Unsatisfiable:
+                RefuseRange(variant.Length);
+                return;
+            case RangeWish.Parts when count == 1:
+                _status = 206;
+                SendVariant(variant, parts[0].Start, parts[0].Length);
+                return;
+            case RangeWish.Parts:
+                _status = 206;
+                SendVariant(variant, parts[..count]);
+                return;
+            default:
+                SendVariant(variant, 0, variant.Length);
+                return;
+        }
+    }
+
+    private void SendVariant(FileVariant variant, long start, long length)
+    {
+        Span<byte> line = stackalloc byte[RangeLine];
+        line = _status == 206 ? line[..WriteRangeLine(line, start, length, variant.Length)] : default;
+        SendHead(HttpFraming.Length, length, variant.BodyLines, line, variant.Type, variant, start);
+        Done();
+    }
+
+    private void SendVariant(FileVariant variant, ReadOnlySpan<HttpRange> parts)
+    {
+        Span<byte> head = variant.Type.Length + 2 * RangeLine <= PartHead ? stackalloc byte[PartHead] : new byte[variant.Type.Length + 2 * RangeLine];
+        long total = s_partsEnd.Length;
+        foreach (HttpRange part in parts) total += WritePartHead(head, variant.Type, part, variant.Length) + part.Length;
+        SendHead(HttpFraming.Length, total, variant.BodyLines, default, s_partsType);
+        foreach (HttpRange part in parts) SendBody(head[..WritePartHead(head, variant.Type, part, variant.Length)], variant, part.Start, part.Length);
+        _session.Send(s_partsEnd);
+        Done();
+    }
+
+    private void SendHead(HttpFraming framing, long length, ReadOnlySpan<byte> lines, ReadOnlySpan<byte> line, ReadOnlySpan<byte> type, FileVariant? variant = null, long start = 0)
+    {
+        bool isPersistent = Decide();
+        BodyBytes = _isHead ? 0 : length;
+        int room = HeadRoom + _fieldBytes + lines.Length + line.Length + type.Length;
+        byte[]? rented = null;
+        Span<byte> head = room <= 2 * SmallHead ? stackalloc byte[2 * SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
+        head = head[..WriteHead(head, framing, length, isPersistent, type, lines, line)];
+        if (variant is null || _isHead || length == 0) _session.Send(head);
+        else SendBody(head, variant, start, length);
+        if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+    }
+
+    private void SendBody(ReadOnlySpan<byte> head, FileVariant variant, long start, long length)
+    {
+        if (variant.Source is { } file) _session.Send(head, file, start, length);
+        else if (length < CopiedBytes) _session.Send(head, variant.Bytes!.Memory.Span.Slice((int)start, (int)length));
+        else _session.Send(head, variant.Bytes!, (int)start, (int)length);
+    }
+
+    private void Done()
+    {
+        _progress = Progress.Done;
+        _session.AnswerDone();
+    }
+
+    private void RefuseRange(long length)
+    {
+        Add("Content-Range", $"bytes */{length}");
+        Fail(416);
+    }
+
+    private static int WriteRangeLine(Span<byte> into, long start, long length, long of)
+    {
+        "Content-Range: bytes "u8.CopyTo(into);
+        int at = 21;
+        at += Number(into[at..], start, (byte)'-');
+        at += Number(into[at..], start + length - 1, (byte)'/');
+        at += Number(into[at..], of, (byte)'\r');
+        into[at] = (byte)'\n';
+        return at + 1;
+    }
+
+    private static int Number(Span<byte> into, long number, byte behind)
+    {
+        Utf8Formatter.TryFormat(number, into, out int digits);
+        into[digits] = behind;
+        return digits + 1;
+    }
+
+    private static int WritePartHead(Span<byte> into, ReadOnlySpan<byte> type, HttpRange part, long of)
+    {
+        int at = Copy(into, 0, s_partStart);
+        if (!type.IsEmpty)
+        {
+            at = Copy(into, at, "Content-Type: "u8);
+            at = Copy(into, at, type);
+            at = Copy(into, at, "\r\n"u8);
+        }
+
+        at += WriteRangeLine(into[at..], part.Start, part.Length, of);
+        return Copy(into, at, "\r\n"u8);
+    }
+
+    private static int Copy(Span<byte> into, int at, ReadOnlySpan<byte> bytes)
+    {
+        bytes.CopyTo(into[at..]);
+        return at + bytes.Length;
+    }
+
+    private async ValueTask SendFileLaterAsync(string path)
+    {
+        string? type = _fileType;
+        (SafeFileHandle? handle, FileStamp stamp) = await Task.Run(() => OpenFile(path)).ConfigureAwait(false);
+        _progress = Progress.Open;
+        if (handle is null)
+        {
+            Fail(404);
+            return;
+        }
+
+        FileVariant variant = FileVariant.Open(handle, stamp, type ?? s_types.Of(path), default);
+        try
+        {
+            SendVariant(variant);
+        }
+        finally
+        {
+            variant.EndUse();
+        }
+    }
+
+    private static readonly ContentTypes s_types = new();
+
+    private static (SafeFileHandle? Handle, FileStamp Stamp) OpenFile(string path)
+    {
+        try
+        {
+            SafeFileHandle handle = System.IO.File.OpenHandle(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite | FileShare.Delete);
+            return (handle, FileRoot.StampOf(handle));
+        }
+        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException or UnauthorizedAccessException or PathTooLongException)
+        {
+            return default;
+        }
+    }
+
+    // ------------------------------------------------------------------ bodies of handlers
+
+    /// <summary>Answers with the parts of a body that the request wants. False: it wants all of it.</summary>
+    private bool TryDivide(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
+    {
+        HttpRequest request = _session.CurrentRequest;
+        if (!_mayDivide || _status != 200 || !request.IsPartial) return false;
+        _mayDivide = false;
+        Span<HttpRange> parts = stackalloc HttpRange[HttpRanges.Most];
+        switch (request.ReadRanges(body.Length, parts, out int count))
+        {
+            case RangeWish.Whole:
+                return false;
+            case RangeWish.Unsatisfiable:
+                RefuseRange(body.Length);
+                return true;
+            case RangeWish.Parts when count > 1 && _hasContentType:
+                return false; // the type of the parts would have to be taken out of the fields
+        }
+
+        _status = 206;
+        if (count == 1)
+        {
+            Add("Content-Range", $"bytes {parts[0].Start}-{parts[0].Start + parts[0].Length - 1}/{body.Length}");
+            Bytes(body.Slice((int)parts[0].Start, (int)parts[0].Length), contentType);
+            return true;
+        }
+
+        byte[] all = ArrayPool<byte>.Shared.Rent(body.Length + HttpRanges.Most * (contentType.Length + 2 * RangeLine) + s_partsEnd.Length);
+        int length = 0;
+        foreach (HttpRange part in parts[..count])
+        {
+            length += WritePartHead(all.AsSpan(length), contentType, part, body.Length);
+            length = Copy(all, length, body.Slice((int)part.Start, (int)part.Length));
+        }
+
+        length = Copy(all, length, s_partsEnd);
+        Bytes(all.AsSpan(0, length), s_partsType);
+        ArrayPool<byte>.Shared.Return(all);
+        return true;
+    }
+
+    /// <summary>A body that is written in pieces has one part at most: what is outside of it is not sent.</summary>
+    private void BeginPart(Span<byte> line, out int lineLength)
+    {
+        lineLength = 0;
+        _partStart = 0;
+        _partEnd = _announced;
+        if (!_mayDivide || _status != 200 || !_session.CurrentRequest.IsPartial) return;
+        Span<HttpRange> parts = stackalloc HttpRange[HttpRanges.Most];
+        if (_session.CurrentRequest.ReadRanges(_announced, parts, out int count) != RangeWish.Parts || count != 1) return;
+        _status = 206;
+        _partStart = parts[0].Start;
+        _partEnd = parts[0].Start + parts[0].Length;
+        lineLength = WriteRangeLine(line, _partStart, parts[0].Length, _announced);
+    }
+
+    /// <summary>What of a piece is to be sent, of a body with a length.</summary>
+    private ReadOnlyMemory<byte> PartOf(ReadOnlyMemory<byte> data)
+    {
+        long at = _announced - _left - data.Length; // the piece is counted already
+        int from = (int)Math.Clamp(_partStart - at, 0, data.Length), to = (int)Math.Clamp(_partEnd - at, from, data.Length);
+        return data[from..to];
+    }
+
+    private void BeginFiles()
+    {
+        _file = _fileType = null;
+        _mayDivide = false;
+    }
+}
