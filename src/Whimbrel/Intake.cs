@@ -15,6 +15,9 @@ internal abstract class Intake
     /// <summary>What is unread will come again.</summary>
     internal abstract void OffersAgain();
 
+    /// <summary>The peer has finished, behind all that was taken. False: that is for the session.</summary>
+    internal virtual bool TakesFinish(Session session) => false;
+
     /// <summary>The session has no more to receive: its end has begun, or it handed over.</summary>
     internal abstract void End(CloseReason reason);
 }

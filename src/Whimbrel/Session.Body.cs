@@ -74,7 +74,7 @@ public abstract partial class Session
         }
 
         if (_isEnding) Throw.State("The session is ending, or has ended: nothing more is received.");
-        if (_intake is not null) Throw.State("The session has a body that has not ended.");
+        if (_intake is not null) Throw.State("The session has a body or a pipe that has not ended.");
     }
 
     /// <summary>A hand-over that is watched: <paramref name="until"/> hears of the end, also of the one that is not the hand-over's.</summary>

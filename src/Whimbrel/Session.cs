@@ -69,6 +69,8 @@ namespace Whimbrel;
 /// cannot be sent to its end the connection ends, with <see cref="CloseCause.FileFailed"/> and a reset.</item>
 /// <item>What a <see cref="MessageWriter"/> holds belongs to no session. <see cref="Send(MessageWriter)"/> takes it as one message, and with any result but
 /// <c>Queued</c> leaves it in the writer, whatever became of the session meanwhile. Memory of the writer never lies in what another one sends.</item>
+/// <item>A pipe (<see cref="PipeTo"/>) gives every byte of one session to another, in order, and keeps none: while the target has more pending than its back-pressure mark
+/// the source's peer waits, and nobody is judged slow. The peer's end is passed on, any other end of one ends the other, and the result says who ended and why.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>
@@ -938,7 +940,10 @@ public abstract partial class Session : IConnection
         OnConnectFailed(reason);
     }
 
-    internal void CallPeerFinished() => OnPeerFinished();
+    internal void CallPeerFinished()
+    {
+        if (_intake?.TakesFinish(this) != true) OnPeerFinished();
+    }
 
     internal void CallDisconnecting(CloseReason reason)
     {
@@ -1046,7 +1051,11 @@ public abstract partial class Session : IConnection
         HostState = old.HostState;
     }
 
-    internal void DetachForHandOver() => DetachForGood(BytesReceived, BytesSent);
+    internal void DetachForHandOver()
+    {
+        Volatile.Write(ref _wasHandedOver, true);
+        DetachForGood(BytesReceived, BytesSent);
+    }
 
     internal void DetachForGood(long received, long sent)
     {

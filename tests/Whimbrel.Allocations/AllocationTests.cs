@@ -173,6 +173,42 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void Bytes_that_are_piped_allocate_nothing(string engine)
+    {
+        ScriptedSession? source = null;
+        using ManualResetEventSlim isPiped = new();
+        using Rig rig = new(
+            engine,
+            () => new ScriptedSession(static (_, unread) => All(unread), session =>
+            {
+                if (source is null)
+                {
+                    source = session;
+                    return;
+                }
+
+                source.Pipe(session);
+                isPiped.Set();
+            }),
+            sendLimitBytes: 64 * 1024);
+        Socket from = rig.Connect();
+        Assert.True(SpinWait.SpinUntil(() => Volatile.Read(ref source) is not null, LoopMeter.Patience));
+        Socket to = rig.Connect();
+        Assert.True(isPiped.Wait(LoopMeter.Patience));
+        byte[] small = new byte[100];
+        byte[] large = new byte[100_000];
+        rig.Meter.ExpectNone("100 bytes through a pipe, and 100,000", Rounds, () =>
+        {
+            from.Send(small);
+            rig.Read(to, small.Length);
+            // More than the mark of so small a queue: it waits, and goes on.
+            from.Send(large);
+            rig.Read(to, large.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void A_post_to_a_session_from_another_thread_allocates_nothing(string engine)
     {
         ScriptedSession? session = null;

@@ -9,6 +9,8 @@ internal sealed class ScriptedSession(ScriptedSession.Unread onUnread, Action<Sc
 
     internal void Gate(BroadcastGate gate) => BroadcastGate = gate;
 
+    internal void Pipe(Session target) => _ = PipeTo(target);
+
     internal BodyStream Begin() => StartBody();
 
     internal int Offer(ReadOnlySpan<byte> data) => OfferBody(data);

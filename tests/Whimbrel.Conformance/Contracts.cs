@@ -31,6 +31,7 @@ internal static class Contracts
         (19, "Time limits are never early and count nothing against the peer that the session is to blame for; what has passed is told to OnTimeout, which ends the connection."),
         (20, "A part of a file is a message like any other, and is not in memory; the file is given back, and one that cannot be sent to its end ends the connection."),
         (21, "What a MessageWriter holds is one message, of no session until a send has taken it; with any other result it stays with its writer."),
+        (22, "A pipe gives every byte of one session to another, in order, with back-pressure and without judging anybody slow; ends are passed on, and the result says who ended and why."),
     ];
 
     internal static readonly string[] Engines = ["Uring", "Epoll", "Portable", "Memory"];

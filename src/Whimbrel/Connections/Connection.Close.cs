@@ -264,6 +264,7 @@ internal sealed partial class Connection
         FreeTls();
         DiscardQueue();
         EndOperations();
+        EndFeeds(Reason);
         LeaveGroups();
         Session session = Session;
         ConnectionHost host = Shard.Host;

@@ -252,7 +252,7 @@ internal sealed partial class Connection
     private void TakeBackForeign(int length, uint generation)
     {
         _queue.Foreign.Release(length, generation);
-        if (Volatile.Read(ref _operationCount) == 0 && !_queue.Foreign.IsClosed) return;
+        if (Volatile.Read(ref _operationCount) == 0 && Volatile.Read(ref _tenancy.WaitingFeeds) == 0 && !_queue.Foreign.IsClosed) return;
         Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
     }
 
@@ -294,7 +294,7 @@ internal sealed partial class Connection
     {
         if (generation != Generation) return;
         if (_tenancy.FirstOperation is not null && TakesQueued) PumpOperations();
-        if (State == ConnectionState.Draining || IsFinishing || _tenancy.DrainOwed || WaitsForQueue) Loop.Schedule(this);
+        if (State == ConnectionState.Draining || IsFinishing || _tenancy.DrainOwed || WaitsForQueue || _tenancy.WaitingFeeds > 0) Loop.Schedule(this);
     }
 
     private SendResult OverLimitForeign(uint generation)
@@ -497,6 +497,7 @@ internal sealed partial class Connection
 
         // While one waits nobody may use the room that is open: Send looks at nothing else.
         if (_tenancy.FirstOperation is not null) _queue.CloseFill();
+        else if (_tenancy.WaitingFeeds > 0) Loop.Schedule(this);
     }
 
     /// <summary>The memory of a SendAsync is the user's, and may throw: then that send has failed. In the middle of a message the connection cannot go on.</summary>

@@ -356,7 +356,7 @@ internal sealed unsafe partial class Connection
         }
 
         // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
-        if (_tenancy.FirstOperation is not null || WaitsForQueue) Loop.Schedule(this);
+        if (NeedsRoom) Loop.Schedule(this);
     }
 
     private void CountSent(long count)
@@ -387,6 +387,7 @@ internal sealed unsafe partial class Connection
     {
         if (_tenancy.FirstOperation is not null) PumpOperations();
         if (WaitsForQueue && PendingHere <= _tenancy.GoesOnAt && _tenancy.FirstOperation is null) EndBackPressure();
+        if (HasRoomForFeeds) WakeFeeds();
     }
 
     /// <summary>The send failed. Noted; the session hears of it in the completion phase, after what the peer still sent.</summary>

@@ -64,6 +64,7 @@ internal sealed partial class Connection
         Session old = Session;
         CancelSessionTimers();
         old.DetachForHandOver();
+        EndFeeds(new CloseReason(CloseCause.HandedOver));
         next.AttachByHandOver(this, old);
         _tenancy.Session = next;
         ChangeHooks(next);

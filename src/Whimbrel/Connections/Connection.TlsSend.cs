@@ -131,7 +131,7 @@ internal sealed unsafe partial class Connection
         long ofFiles = tls.TakeFilePlain(plain);
         _queue.Count(ofFiles - plain);
         _queue.CountFiles(-ofFiles);
-        if (_tenancy.FirstOperation is not null || WaitsForQueue) Loop.Schedule(this);
+        if (NeedsRoom) Loop.Schedule(this);
     }
 
     private void DiscardWire(TlsLink tls)

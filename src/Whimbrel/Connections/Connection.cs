@@ -270,6 +270,7 @@ internal sealed partial class Connection : Resident
         // First, so that whatever the old session does in its last callback does not reach the connection any more: it
         // has its end, and must not get a second one (contract 1).
         old.DetachForHandOver();
+        EndFeeds(new CloseReason(CloseCause.HandedOver));
         next.AttachByHandOver(this, old);
         _tenancy.Session = next;
         if (WasConnected) next.StartPosts();

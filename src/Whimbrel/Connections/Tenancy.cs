@@ -58,5 +58,7 @@ internal struct Tenancy
     internal SendOperation? FirstOperation;
     internal SendOperation? LastOperation;
     internal FileRead? FileRead;
+    internal Pipe? FirstFeed; // of those that send here
+    internal int WaitingFeeds;
     internal BroadcastGate BroadcastGate;
 }

@@ -210,6 +210,8 @@ public sealed class RecordingSession : Session
 
     public int CallOfferBody(ReadOnlySpan<byte> data) => OfferBody(data);
 
+    public ValueTask<PipeResult> CallPipeTo(Session target, CancellationToken token = default) => PipeTo(target, token);
+
     public void CallEndBody(Exception? failure = null) => EndBody(failure);
 
     /// <summary>For what is posted: an event, "posted NAME", and checked as a callback is.</summary>

@@ -12,7 +12,7 @@ internal static class Layers
 
     private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "Undertaking", "RawSocket", "TlsException"];
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
-    private static readonly string[] _sessions = ["Session", "IConnection", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive"];
+    private static readonly string[] _sessions = ["Session", "IConnection", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "Client", "SessionContext", "Arrival", "Dialler", "DialAttempt"];
 
@@ -30,8 +30,8 @@ internal static class Layers
         ("Engines/UserCode", ["Session"], "names the class of a session in notices"),
         ("LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
         ("Connections/Resident", ["SocketShare"], "the one owner of a descriptor knows that it was shared"),
-        ("Connections/Connection", ["Session", "Strand", "Newcomer", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, and is the member of groups"),
-        ("Connections/Tenancy", ["Session", "Strand"], "what the connection has of one tenancy: its fields"),
+        ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the member of groups"),
+        ("Connections/Tenancy", ["Session", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
         ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"], "what a connection needs of the server or client above it, handed through"),
         ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"], "the host's members and their hooks on one loop"),
         ("Connections/Dial", ["Session"], "brings the session its end points"),
