@@ -1,3 +1,4 @@
+using System.Text;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -18,6 +19,50 @@ internal sealed class HttpHead
     internal HttpReader Reader { get; } = new();
 
     internal ReadOnlySpan<byte> Bytes => _bytes.AsSpan(0, Reader.HeadLength);
+
+    internal ReadOnlySpan<byte> NameAt(int index)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThanOrEqual((uint)index, (uint)Reader.Count, nameof(index));
+        ref readonly HttpFieldPlace place = ref Reader[index];
+        return Bytes.Slice(place.NameStart, place.NameLength);
+    }
+
+    internal ReadOnlySpan<byte> ValueAt(int index)
+    {
+        ArgumentOutOfRangeException.ThrowIfGreaterThanOrEqual((uint)index, (uint)Reader.Count, nameof(index));
+        ref readonly HttpFieldPlace place = ref Reader[index];
+        return Bytes.Slice(place.ValueStart, place.ValueLength);
+    }
+
+    internal bool TryGet(HttpField field, out ReadOnlySpan<byte> value)
+    {
+        int index = Reader.IndexOf(field);
+        value = index < 0 ? default : ValueAt(index);
+        return index >= 0;
+    }
+
+    internal bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
+    {
+        for (int index = 0; index < Reader.Count; index++)
+        {
+            if (!Ascii.EqualsIgnoreCase(NameAt(index), name)) continue;
+            value = ValueAt(index);
+            return true;
+        }
+
+        value = default;
+        return false;
+    }
+
+    /// <summary>The value of the first field with this name as text, or null.</summary>
+    internal string? TextOf(string name)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        Span<byte> bytes = stackalloc byte[64];
+        if (name.Length > bytes.Length || !Ascii.IsValid(name)) return null;
+        Encoding.ASCII.GetBytes(name, bytes);
+        return TryGet(bytes[..name.Length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
+    }
 
     internal static HttpHead Take() => t_free is { Count: > 0 } free ? free.Pop() : new HttpHead();
 

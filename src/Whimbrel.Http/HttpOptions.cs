@@ -147,12 +147,12 @@ public sealed class HttpOptions
         _isChecked = true;
     }
 
-    private static void Within(List<string> mistakes, string name, long value, long least, long most)
+    internal static void Within(List<string> mistakes, string name, long value, long least, long most)
     {
         if (value < least || value > most) mistakes.Add($"{name} is {value}: {least} up to {most} is possible.");
     }
 
-    private static void Within(List<string> mistakes, string name, TimeSpan value)
+    internal static void Within(List<string> mistakes, string name, TimeSpan value)
     {
         if (value < TimeSpan.FromMilliseconds(10) || value > s_longest) mistakes.Add($"{name} is {value}: 10 ms up to 7 days is possible.");
     }

@@ -14,7 +14,7 @@ namespace Whimbrel.Http;
 /// </remarks>
 public sealed partial class HttpServer : Server
 {
-    private const string ApplicationProtocol = "http/1.1";
+    internal const string ApplicationProtocol = "http/1.1";
 
     private readonly RouteTable _routes = new();
     private readonly List<FileSite> _sites = [];

@@ -92,6 +92,58 @@ public sealed class HttpAllocationTests
         }
     }
 
+    /// <summary>Asks again when it has its answer, until it has so many.</summary>
+    private sealed class Asker() : HttpClientSession("a.test")
+    {
+        private readonly HttpClientRequest _made = Made();
+        private int _left;
+
+        internal SemaphoreSlim Done { get; } = new(0);
+
+        private static HttpClientRequest Made()
+        {
+            HttpClientRequest request = new(HttpVerb.Post, "http://a.test/b");
+            request.Add("X-One", "1");
+            request.SetBody("hello"u8.ToArray(), "text/plain");
+            return request;
+        }
+
+        internal void Begin(int count)
+        {
+            _left = count;
+            Post(static session => ((Asker)session!).Ask(), this);
+        }
+
+        private void Ask()
+        {
+            if (_left % 2 == 0) Request(HttpVerb.Get, "/a?b=c"u8);
+            else Request(_made);
+        }
+
+        protected override void OnResponseEnd(HttpResponseHead head)
+        {
+            if (--_left > 0) Ask();
+            else Done.Release();
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_request_by_callbacks_allocates_nothing_on_the_side_of_the_client(string engine)
+    {
+        const int AtATime = 10;
+        using Rig rig = new(engine, static () => new Api());
+        Asker asker = new();
+        Client client = new(new ClientOptions { Engine = rig.Engine, EndPoint = rig.Server.EndPoint }, () => asker);
+        Rig.Wait(client.ConnectAsync().AsTask());
+        rig.Meter.ExpectNone("request of a client", Rounds / AtATime, () =>
+        {
+            asker.Begin(AtATime);
+            Assert.True(asker.Done.Wait(LoopMeter.Patience));
+        });
+        Rig.Wait(client.DisconnectAsync().AsTask());
+    }
+
     // Waits for the loop's next step, and writes its answer in pieces.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private static async ValueTask Later(HttpRequest request, HttpResponse response)

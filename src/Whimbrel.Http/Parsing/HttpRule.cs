@@ -122,4 +122,13 @@ internal enum HttpRule
 
     /// <summary>The sender ended in the middle.</summary>
     Truncated,
+
+    /// <summary>More interim answers (1xx) to one request than their limit.</summary>
+    TooManyInterims,
+
+    /// <summary>A 101 that names no protocol, or that nobody has asked for.</summary>
+    BadSwitch,
+
+    /// <summary>Bytes that belong to no answer: behind the last one, or before there was a request.</summary>
+    Unasked,
 }

@@ -59,6 +59,9 @@ internal static class HttpRules
         HttpRule.ForbiddenTrailer => "A field that may not be a trailer is one",
         HttpRule.ForbiddenBody => "A response that cannot have a body announces one",
         HttpRule.Truncated => "The message was not finished",
+        HttpRule.TooManyInterims => "There are too many interim answers (1xx)",
+        HttpRule.BadSwitch => "The protocol was switched without being asked for, or to none",
+        HttpRule.Unasked => "Bytes came that belong to no answer",
         _ => "Nothing is wrong",
     };
 }

@@ -81,6 +81,19 @@ internal ref struct HttpWriter
         AddField(name, value);
     }
 
+    /// <summary>A field whose value is text.</summary>
+    internal void Field(HttpField field, string value)
+    {
+        CheckNotFraming(field);
+        CheckText(value);
+        Enter(Written.StartLine);
+        Add(KnownFields.NameOf(field));
+        Add(": "u8);
+        if (!IsFull && Encoding.ASCII.TryGetBytes(value, _room[Length..], out int written)) Length += written;
+        else IsFull = true;
+        Add("\r\n"u8);
+    }
+
     /// <summary>Fields that <see cref="TryWriteField"/> has written, with their line ends.</summary>
     internal void CheckedFields(ReadOnlySpan<byte> lines)
     {
@@ -158,7 +171,8 @@ internal ref struct HttpWriter
         if (!value.IsEmpty && (value[0] is (byte)' ' or (byte)'\t' || value[^1] is (byte)' ' or (byte)'\t')) RefuseSpace(name);
     }
 
-    private static void CheckText(ReadOnlySpan<char> value)
+    /// <summary>As <see cref="CheckValue"/>, and nothing but ASCII.</summary>
+    internal static void CheckText(ReadOnlySpan<char> value)
     {
         foreach (char c in value)
         {

@@ -1,0 +1,186 @@
+using System.Text;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// A request to send: method, URL, fields, and a body from memory, from a stream, or written by a function. One without a body, or with one
+/// from memory, can be sent any number of times, also at once, once it is made; its members are not for several threads.
+/// </summary>
+public sealed class HttpClientRequest
+{
+    private const int HeadRoom = 160; // version, framing, Accept-Encoding, Expect, Connection, names of fields and line ends
+
+    private readonly byte[] _method;
+    private readonly byte[] _target;
+    private List<KeyValuePair<string, string>>? _list;
+    private byte[] _host;
+    private byte[] _fields = [];
+    private int _fieldBytes;
+    private string? _contentType;
+    private bool _hasAcceptEncoding;
+    private bool _isUpgrade;
+
+    /// <summary>Makes a request.</summary>
+    /// <param name="verb">Its method: any that has a number but CONNECT.</param>
+    /// <param name="url">Where to: <c>http://</c> or <c>https://</c>, with a host.</param>
+    /// <exception cref="ArgumentException">They are not that.</exception>
+    /// <exception cref="UriFormatException">The URL is none.</exception>
+    public HttpClientRequest(HttpVerb verb, string url)
+        : this(Encoding.ASCII.GetString(HttpReader.NameOf(verb)), new Uri(url))
+    {
+    }
+
+    /// <summary>Makes a request.</summary>
+    /// <param name="method">A token, in capitals mostly; not CONNECT.</param>
+    /// <param name="uri">Where to: absolute, http or https. A fragment is not sent, nor is a user name in front of the host: that goes into Authorization.</param>
+    /// <exception cref="ArgumentException">They are not that.</exception>
+    public HttpClientRequest(string method, Uri uri)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(method);
+        ArgumentNullException.ThrowIfNull(uri);
+        if (!HttpBytes.IsToken(method)) throw new ArgumentException("A method is a token.", nameof(method));
+        if (method == "CONNECT") throw new ArgumentException("CONNECT makes a tunnel, which is not offered here.", nameof(method));
+        if (!uri.IsAbsoluteUri || (uri.Scheme != Uri.UriSchemeHttp && uri.Scheme != Uri.UriSchemeHttps)) throw new ArgumentException($"{uri} is no http or https URL.", nameof(uri));
+        Method = method;
+        Uri = uri;
+        _method = Encoding.ASCII.GetBytes(method);
+        _target = Encoding.UTF8.GetBytes(method == "OPTIONS" && uri.OriginalString.EndsWith("/*", StringComparison.Ordinal) && uri.PathAndQuery == "/*" ? "*" : uri.PathAndQuery);
+        _host = Encoding.ASCII.GetBytes(HostOf(uri));
+        if (_target.AsSpan().ContainsAnyExcept(HttpBytes.Query)) throw new ArgumentException($"{uri} has bytes that may not stand in a request: encode them by percent signs.", nameof(uri));
+        if (!HttpBytes.IsAuthority(_host)) throw new ArgumentException($"{uri} has no host that can be asked for.", nameof(uri));
+    }
+
+    /// <summary>Its method.</summary>
+    public string Method { get; }
+
+    /// <summary>Where it goes.</summary>
+    public Uri Uri { get; }
+
+    /// <summary>Asks the server whether it wants the body before it is sent (<c>Expect: 100-continue</c>). Of a pool, and with a body.</summary>
+    public bool ExpectContinue { get; set; }
+
+    /// <summary>The connection is closed behind the answer.</summary>
+    public bool CloseAfter { get; set; }
+
+    /// <summary>Adds a field. Another one with the same name stays, but for Host, which follows from the URL and is replaced.</summary>
+    /// <param name="name">A token; not one that says where the body ends, and not Connection or Expect, which have properties.</param>
+    /// <param name="value">ASCII without control characters.</param>
+    /// <exception cref="ArgumentException">They are not that: with a line end in it, a value could become a field or a second request.</exception>
+    public void Add(string name, string value)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        ArgumentNullException.ThrowIfNull(value);
+        if (Is(name, "Connection") || Is(name, "Expect")) throw new ArgumentException("Connection and Expect follow from the rest: see CloseAfter and ExpectContinue.", nameof(name));
+        int written;
+        while (!HttpWriter.TryWriteField(_fields.AsSpan(_fieldBytes), name, value, out written)) Array.Resize(ref _fields, (_fieldBytes + written) * 2);
+        if (Is(name, "Host"))
+        {
+            byte[] host = Encoding.ASCII.GetBytes(value);
+            if (!HttpBytes.IsAuthority(host)) throw new ArgumentException($"{value} is no host with or without a port.", nameof(value));
+            _host = host;
+            return;
+        }
+
+        _fieldBytes += written;
+        (_list ??= []).Add(new(name, value));
+        if (Is(name, "Accept-Encoding")) _hasAcceptEncoding = true;
+        else if (Is(name, "Content-Type")) _contentType = null;
+        else if (Is(name, "Upgrade")) _isUpgrade = true;
+    }
+
+    /// <summary>Its body lies in memory.</summary>
+    /// <param name="bytes">Not copied: not to be changed while the request is sent.</param>
+    /// <param name="contentType">Content-Type; null for none.</param>
+    public void SetBody(ReadOnlyMemory<byte> bytes, string? contentType = null) => SetBody(bytes, null, contentType, bytes.Length);
+
+    /// <summary>Its body is read from a stream, on the thread pool, as fast as the server takes it. Such a request can be sent once.</summary>
+    /// <param name="stream">Read from where it stands. Not disposed.</param>
+    /// <param name="contentType">Content-Type; null for none.</param>
+    /// <param name="length">How long the body is; -1 (the default): not known, so it is sent in chunks.</param>
+    public void SetBody(Stream stream, string? contentType = null, long length = -1)
+    {
+        ArgumentNullException.ThrowIfNull(stream);
+        SetBody((to, stop) => stream.CopyToAsync(to, stop), contentType, length);
+    }
+
+    /// <summary>Its body is written by a function, on the thread pool; its writes wait while the server takes nothing. Such a request can be sent once.</summary>
+    /// <param name="write">Writes the body. The token is cancelled when nobody wants it any more.</param>
+    /// <param name="contentType">Content-Type; null for none.</param>
+    /// <param name="length">How long the body will be; -1 (the default): not known, so it is sent in chunks.</param>
+    public void SetBody(Func<Stream, CancellationToken, Task> write, string? contentType = null, long length = -1)
+    {
+        ArgumentNullException.ThrowIfNull(write);
+        SetBody(default, write, contentType, length);
+    }
+
+    private void SetBody(ReadOnlyMemory<byte> bytes, Func<Stream, CancellationToken, Task>? write, string? contentType, long length)
+    {
+        ArgumentOutOfRangeException.ThrowIfLessThan(length, -1);
+        if (Method == "TRACE") throw new InvalidOperationException("TRACE has no body.");
+        if (contentType is not null) HttpWriter.CheckText(contentType);
+        Body = bytes;
+        Write = write;
+        BodyLength = length;
+        _contentType = contentType;
+    }
+
+    /// <summary>Method and URL, for logs.</summary>
+    public override string ToString() => $"{Method} {Uri}";
+
+    // ------------------------------------------------------------------ for sessions and pools
+
+    internal ReadOnlyMemory<byte> Body { get; private set; }
+
+    internal Func<Stream, CancellationToken, Task>? Write { get; private set; }
+
+    /// <summary>Of the body; -1 when it is not known, and 0 without one.</summary>
+    internal long BodyLength { get; private set; }
+
+    internal bool IsHead => Method == "HEAD";
+
+    /// <summary><see cref="Write"/> may be called a second time, for another place: it throws if it cannot.</summary>
+    internal bool CanWriteAgain { get; set; }
+
+    /// <summary>May be sent again when nobody knows what became of it, and can be.</summary>
+    internal bool IsRepeatable => Write is null && Method is "GET" or "HEAD" or "OPTIONS" or "TRACE" or "PUT" or "DELETE";
+
+    internal IReadOnlyList<KeyValuePair<string, string>> Fields => _list ?? (IReadOnlyList<KeyValuePair<string, string>>)[];
+
+    internal string? ContentType => _contentType;
+
+    /// <summary>A bound for <see cref="WriteHead"/>.</summary>
+    internal int HeadBytes(string? cookies) => HeadRoom + _method.Length + _target.Length + _host.Length + _fieldBytes + (_contentType?.Length ?? 0) + (cookies?.Length ?? 0);
+
+    /// <summary>Writes the head. Returns how long it is.</summary>
+    /// <param name="room">Of <see cref="HeadBytes"/> or more.</param>
+    /// <param name="asksForCoding">Accept-Encoding, unless there is one.</param>
+    /// <param name="cookies">The value of Cookie, in ASCII without control characters, or null.</param>
+    internal int WriteHead(Span<byte> room, bool asksForCoding, string? cookies)
+    {
+        HttpWriter writer = new(room);
+        writer.RequestLine(_method, _target);
+        writer.Field(HttpField.Host, _host);
+        writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
+        if (asksForCoding && !_hasAcceptEncoding) writer.CheckedFields("Accept-Encoding: gzip, br, deflate\r\n"u8);
+        if (cookies is not null) writer.Field(HttpField.Cookie, cookies);
+        if (_contentType is not null) writer.Field(HttpField.ContentType, _contentType);
+        if (ExpectContinue && BodyLength != 0) writer.CheckedFields("Expect: 100-continue\r\n"u8);
+        if (CloseAfter) writer.CheckedFields("Connection: close\r\n"u8);
+        else if (_isUpgrade) writer.CheckedFields("Connection: Upgrade\r\n"u8);
+        if (BodyLength < 0) writer.Chunked();
+        else if (BodyLength > 0 || Write is not null || Method is not ("GET" or "HEAD" or "DELETE" or "OPTIONS" or "TRACE")) writer.ContentLength(BodyLength);
+        writer.EndHead();
+        System.Diagnostics.Debug.Assert(!writer.IsFull, "the room was counted");
+        return writer.Length;
+    }
+
+    /// <summary>Host and port as Host has them.</summary>
+    internal static string HostOf(Uri uri)
+    {
+        string host = uri.HostNameType == UriHostNameType.IPv6 ? uri.Host : uri.IdnHost;
+        return uri.IsDefaultPort ? host : $"{host}:{uri.Port}";
+    }
+
+    private static bool Is(string name, string other) => name.Equals(other, StringComparison.OrdinalIgnoreCase);
+}

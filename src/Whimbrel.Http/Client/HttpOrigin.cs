@@ -1,0 +1,33 @@
+using System.Net;
+
+namespace Whimbrel.Http;
+
+/// <summary>Scheme, host and port, and a pool's connections to it. All but the dialler under the pool's gate.</summary>
+internal sealed class HttpOrigin
+{
+    internal HttpOrigin(HttpPool pool, Uri uri)
+    {
+        Text = HttpClientRequest.HostOf(uri);
+        HttpClientOptions options = pool.Options;
+        string host = uri.IdnHost;
+        EndPoint target = options.EndPoint ?? (IPAddress.TryParse(host, out IPAddress? address) ? new IPEndPoint(address, uri.Port) : new DnsEndPoint(host, uri.Port));
+        TlsOptions? tls = uri.Scheme == Uri.UriSchemeHttps ? options.Tls ?? new TlsOptions { ApplicationProtocols = [HttpServer.ApplicationProtocol], HostName = options.EndPoint is null ? null : host } : null;
+        Dialler = new Dialler(new ClientOptions { Engine = options.Engine, EndPoint = target, Tls = tls, ConnectTimeout = options.ConnectTimeout, SendTimeout = options.SendTimeout });
+    }
+
+    internal Dialler Dialler { get; }
+
+    /// <summary>Host and port, for messages.</summary>
+    internal string Text { get; }
+
+    /// <summary>Connections without a request, the one used last on top.</summary>
+    internal List<PooledSession> Idle { get; } = [];
+
+    /// <summary>Those who wait for a connection, or for the right to dial: null.</summary>
+    internal LinkedList<TaskCompletionSource<PooledSession?>> Waiters { get; } = [];
+
+    /// <summary>Connections, and dials under way.</summary>
+    internal int Connections { get; set; }
+
+    internal bool IsEmpty => Connections == 0 && Waiters.Count == 0;
+}

@@ -1,0 +1,188 @@
+namespace Whimbrel.Http;
+
+// Who gets which connection. One gate for all origins: it is held for a few steps each time, and nothing is awaited under it.
+public sealed partial class HttpPool
+{
+    private const int MostEmptyOrigins = 256; // their dialler, with what TLS has prepared, is kept for the next time
+    private const int MostRepeats = 3;
+
+    private readonly Lock _gate = new();
+    private readonly Dictionary<string, HttpOrigin> _origins = [];
+    private int _idle;
+    private bool _isDisposed;
+
+    /// <summary>A connection that waits, or a new one, or the next that becomes free.</summary>
+    private async ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustDial, CancellationToken stop)
+    {
+        LinkedListNode<TaskCompletionSource<PooledSession?>>? waiter = null;
+        HttpSlot slot = new();
+        HttpOrigin origin;
+        lock (_gate)
+        {
+            if (_isDisposed) throw new HttpClientException(HttpClientFailure.Closed, "The pool was disposed.");
+            origin = OriginOf(uri);
+            while (!mustDial && origin.Idle.Count > 0)
+            {
+                PooledSession kept = origin.Idle[^1];
+                TakeOut(kept);
+                if (kept.IsConnected) return (kept, true);
+            }
+
+            if (origin.Connections < Options.ConnectionLimit) origin.Connections++;
+            else if (origin.Waiters.Count >= Options.WaitingLimit) throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"{origin.Waiters.Count} requests to {origin.Text} wait for a connection already (WaitingLimit), and {origin.Connections} connections are busy (ConnectionLimit).");
+            else waiter = origin.Waiters.AddLast(new TaskCompletionSource<PooledSession?>(TaskCreationOptions.RunContinuationsAsynchronously));
+        }
+
+        if (waiter is not null && await WaitAsync(origin, waiter, stop).ConfigureAwait(false) is { } freed) return (freed, true);
+        Interlocked.Increment(ref _dials);
+        try
+        {
+            Session session = await origin.Dialler.ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);
+            return ((PooledSession)session, false);
+        }
+        catch (Exception e)
+        {
+            Free(origin, slot);
+            if (e is NetworkException failed) throw HttpClientException.OfDial(failed);
+            if (e is ObjectDisposedException) throw new HttpClientException(HttpClientFailure.Closed, "The pool was disposed.", e);
+            throw;
+        }
+    }
+
+    private async ValueTask<PooledSession?> WaitAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
+    {
+        await using CancellationTokenRegistration registration = stop.UnsafeRegister(static (w, token) => ((TaskCompletionSource<PooledSession?>)w!).TrySetCanceled(token), waiter.Value);
+        try
+        {
+            return await waiter.Value.Task.ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            lock (_gate)
+            {
+                if (waiter.List is not null) origin.Waiters.Remove(waiter);
+            }
+
+            throw;
+        }
+    }
+
+    private HttpOrigin OriginOf(Uri uri)
+    {
+        string key = uri.GetComponents(UriComponents.SchemeAndServer | UriComponents.StrongPort, UriFormat.UriEscaped);
+        if (_origins.TryGetValue(key, out HttpOrigin? origin)) return origin;
+        if (_origins.Count >= MostEmptyOrigins) ForgetEmptyOrigins();
+        _origins.Add(key, origin = new HttpOrigin(this, uri));
+        return origin;
+    }
+
+    private void ForgetEmptyOrigins()
+    {
+        foreach ((string key, HttpOrigin origin) in _origins)
+        {
+            if (!origin.IsEmpty) continue;
+            _origins.Remove(key);
+            _ = origin.Dialler.DisposeAsync().AsTask(); // has nothing to wait for
+        }
+    }
+
+    /// <summary>A request is over, and its connection can serve another. On its loop.</summary>
+    internal void Return(PooledSession session)
+    {
+        lock (_gate)
+        {
+            if (!_isDisposed && session.IsConnected && !session.IsOld)
+            {
+                if (TryGive(session.Origin, session)) return;
+                if (_idle < Options.IdleLimit)
+                {
+                    session.Origin.Idle.Add(session);
+                    session.IsIdle = true;
+                    _idle++;
+                    session.Rest();
+                    return;
+                }
+            }
+        }
+
+        session.Retire();
+    }
+
+    /// <summary>Gives a connection, or the right to dial, to the first who still waits.</summary>
+    private static bool TryGive(HttpOrigin origin, PooledSession? session)
+    {
+        while (origin.Waiters.First is { } waiter)
+        {
+            origin.Waiters.RemoveFirst();
+            if (waiter.Value.TrySetResult(session)) return true;
+        }
+
+        return false;
+    }
+
+    /// <summary>It does not lie in the pool any more. False: somebody has taken it before.</summary>
+    internal bool MayDrop(PooledSession session)
+    {
+        lock (_gate)
+        {
+            if (!session.IsIdle) return false;
+            TakeOut(session);
+            return true;
+        }
+    }
+
+    private void TakeOut(PooledSession session)
+    {
+        session.Origin.Idle.Remove(session);
+        session.IsIdle = false;
+        _idle--;
+    }
+
+    internal void Ended(PooledSession session) => Free(session.Origin, session.Slot);
+
+    private void Free(HttpOrigin origin, HttpSlot slot)
+    {
+        lock (_gate)
+        {
+            if (slot.IsFree) return;
+            slot.IsFree = true;
+            // The right goes on to whoever waits.
+            if (!TryGive(origin, null)) origin.Connections--;
+        }
+    }
+
+    /// <summary>What it has done, and has now. Any thread.</summary>
+    public HttpPoolCounters ReadCounters()
+    {
+        int connections = 0, waiting = 0;
+        lock (_gate)
+        {
+            foreach (HttpOrigin origin in _origins.Values)
+            {
+                connections += origin.Connections;
+                waiting += origin.Waiters.Count;
+            }
+
+            return new HttpPoolCounters(Interlocked.Read(ref _requests), Interlocked.Read(ref _failures), Interlocked.Read(ref _dials), Interlocked.Read(ref _repeats), Interlocked.Read(ref _redirects), connections, _idle, waiting);
+        }
+    }
+
+    /// <summary>Closes its connections and ends what waits, both with category <see cref="HttpClientFailure.Closed"/> for requests under way. Completes when all have ended.</summary>
+    /// <exception cref="NetworkException">(To who awaits.) With category Timeout: somebody's callback holds a loop up.</exception>
+    public async ValueTask DisposeAsync()
+    {
+        HttpOrigin[] origins;
+        lock (_gate)
+        {
+            _isDisposed = true;
+            origins = [.. _origins.Values];
+            foreach (HttpOrigin origin in origins)
+            {
+                foreach (TaskCompletionSource<PooledSession?> waiter in origin.Waiters) waiter.TrySetException(new HttpClientException(HttpClientFailure.Closed, "The pool was disposed."));
+                origin.Waiters.Clear();
+            }
+        }
+
+        foreach (HttpOrigin origin in origins) await origin.Dialler.DisposeAsync().ConfigureAwait(false);
+    }
+}

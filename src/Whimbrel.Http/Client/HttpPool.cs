@@ -1,0 +1,142 @@
+using System.Text;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// An awaitable client: sends requests and keeps the connections for the next ones, some for each origin. Follows redirects, takes compression
+/// away and keeps cookies, as its options say. Make one and keep it. All members may be called from any thread.
+/// </summary>
+/// <remarks>
+/// <list type="number">
+/// <item>Each request completes once: with the head of its answer, with an <see cref="HttpClientException"/> that says which kind of failure it was, or
+/// with <see cref="OperationCanceledException"/>. After that failures of the body are thrown by its reader.</item>
+/// <item>A connection is used again only when the answer is whole, the request has left, and not a byte is unread. Bytes that come without a request end it.</item>
+/// <item>A request is sent twice only when a connection that was kept turns out to have ended: if nothing of it was sent, or if nothing of an answer has come
+/// and the method may be repeated (GET, HEAD, OPTIONS, TRACE, PUT, DELETE) with a body that can be.</item>
+/// <item>A token cancels at any moment, until the head is there; behind it the reads of the body have tokens of their own.</item>
+/// <item>What awaits goes on on the thread pool, also when it has begun on a loop.</item>
+/// </list>
+/// </remarks>
+public sealed partial class HttpPool : IAsyncDisposable
+{
+    private long _requests;
+    private long _failures;
+    private long _dials;
+    private long _repeats;
+    private long _redirects;
+
+    /// <summary>Makes a pool; nothing is opened before the first request.</summary>
+    /// <param name="options">Limits and habits; null for the defaults.</param>
+    /// <exception cref="ArgumentException">With all mistakes in the options.</exception>
+    public HttpPool(HttpClientOptions? options = null)
+    {
+        Options = options ?? new HttpClientOptions();
+        Options.Check();
+    }
+
+    /// <summary>The options it was made with.</summary>
+    public HttpClientOptions Options { get; }
+
+    /// <summary>Sends a request, and completes with the head of the answer.</summary>
+    /// <param name="request">Not to be changed meanwhile.</param>
+    /// <param name="cancellationToken">Gives up, whatever is under way, up to the head.</param>
+    /// <returns>To be disposed.</returns>
+    /// <exception cref="HttpClientException">There is no answer, and why.</exception>
+    public async ValueTask<HttpClientResponse> SendAsync(HttpClientRequest request, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        cancellationToken.ThrowIfCancellationRequested();
+        Interlocked.Increment(ref _requests);
+        CancellationTokenSource? whole = null;
+        if (Options.RequestTimeout != Timeout.InfiniteTimeSpan)
+        {
+            whole = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
+            whole.CancelAfter(Options.RequestTimeout);
+        }
+
+        try
+        {
+            for (int followed = 0; ; followed++)
+            {
+                HttpClientResponse response = await SendOnceAsync(request, whole?.Token ?? cancellationToken).ConfigureAwait(false);
+                if (followed >= Options.RedirectLimit || HttpRedirect.Next(request, response) is not { } next) return response.Final(whole);
+                response.Dispose();
+                request = next;
+                Interlocked.Increment(ref _redirects);
+            }
+        }
+        catch (Exception e)
+        {
+            Interlocked.Increment(ref _failures);
+            bool isTimeout = e is OperationCanceledException && whole is { IsCancellationRequested: true } && !cancellationToken.IsCancellationRequested;
+            whole?.Dispose();
+            if (isTimeout) throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within {Options.RequestTimeout} (RequestTimeout).", e);
+            if (e is OperationCanceledException && cancellationToken.IsCancellationRequested) throw new OperationCanceledException(e.Message, e, cancellationToken);
+            throw;
+        }
+    }
+
+    /// <summary>GET, and completes with the head of the answer, whatever its status.</summary>
+    /// <param name="url">Where to.</param>
+    /// <param name="cancellationToken">Gives up, up to the head.</param>
+    /// <returns>To be disposed.</returns>
+    /// <exception cref="HttpClientException">There is no answer, and why.</exception>
+    public ValueTask<HttpClientResponse> GetAsync(string url, CancellationToken cancellationToken = default) => SendAsync(new HttpClientRequest(HttpVerb.Get, url), cancellationToken);
+
+    /// <summary>Sends a request and reads the whole body of the answer, whatever its status.</summary>
+    /// <param name="request">Not to be changed meanwhile.</param>
+    /// <param name="cancellationToken">Gives up, to the last byte.</param>
+    /// <returns>Status and body.</returns>
+    /// <exception cref="HttpClientException">There is no whole answer, or it is larger than <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>.</exception>
+    public async ValueTask<(int Status, byte[] Body)> FetchAsync(HttpClientRequest request, CancellationToken cancellationToken = default)
+    {
+        using HttpClientResponse response = await SendAsync(request, cancellationToken).ConfigureAwait(false);
+        return (response.Status, await response.ReadBytesAsync(cancellationToken).ConfigureAwait(false));
+    }
+
+    private async ValueTask<HttpClientResponse> SendOnceAsync(HttpClientRequest request, CancellationToken stop)
+    {
+        string? cookies = CookiesFor(request);
+        for (int repeats = 0; ; repeats++)
+        {
+            (PooledSession session, bool isReused) = await RentAsync(request.Uri, repeats == MostRepeats, stop).ConfigureAwait(false);
+            HttpExchange exchange = new(this, session, request, cookies, stop);
+            try
+            {
+                HttpClientResponse response = await exchange.SendAsync().ConfigureAwait(false);
+                KeepCookies(request, response);
+                return response;
+            }
+            catch (HttpClientException e) when (isReused && e.Failure == HttpClientFailure.ConnectionLost && (!exchange.WasSent || (request.IsRepeatable && !exchange.WasAnswered)))
+            {
+                Interlocked.Increment(ref _repeats);
+            }
+        }
+    }
+
+    // ------------------------------------------------------------------ cookies
+
+    private string? CookiesFor(HttpClientRequest request)
+    {
+        if (Options.Cookies is not { } jar) return null;
+        string cookies = jar.GetCookieHeader(request.Uri);
+        return cookies.Length > 0 && !cookies.AsSpan().ContainsAnyExceptInRange(' ', '~') ? cookies : null;
+    }
+
+    private void KeepCookies(HttpClientRequest request, HttpClientResponse response)
+    {
+        if (Options.Cookies is not { } jar) return;
+        HttpResponseHead head = response.Head;
+        for (int index = head.Head.Reader.IndexOf(HttpField.SetCookie); index >= 0; index = head.Head.Reader.IndexOf(HttpField.SetCookie, index + 1))
+        {
+            try
+            {
+                jar.SetCookies(request.Uri, Encoding.UTF8.GetString(head.ValueAt(index)));
+            }
+            catch (System.Net.CookieException)
+            {
+                // One that the jar does not take is not kept; the answer is none the worse.
+            }
+        }
+    }
+}

@@ -1,0 +1,355 @@
+using System.Buffers;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// A connection of an <see cref="HttpPool"/>: one request at a time, its answer read on the loop, its body offered to whoever reads it. Goes back to
+/// the pool when the answer is whole, the request has left, and nothing is unread; else it is closed.
+/// </summary>
+internal sealed class PooledSession : Session
+{
+    // What comes with the head is copied, so that the connection of a small answer is free before anybody has read it.
+    private const int PrefixBytes = 64 * 1024;
+    private const int SmallHead = 1024;
+
+    private readonly HttpPool _pool;
+    private readonly HttpAnswerReader _reader;
+    private HttpExchange? _exchange;
+    private HttpExchange? _joining; // its answer is whole, and its last bytes are just leaving
+    private HttpResponseHead? _response;
+    private Phase _phase;
+    private long _connectedMs;
+
+    internal PooledSession(HttpPool pool, HttpOrigin origin, HttpSlot slot)
+    {
+        _pool = pool;
+        Origin = origin;
+        Slot = slot;
+        _reader = new HttpAnswerReader(pool.Options.ReaderLimits, pool.Options.InterimLimit);
+    }
+
+    private enum Phase
+    {
+        /// <summary>No request: whatever comes ends the connection.</summary>
+        Idle,
+
+        /// <summary>The head of an answer.</summary>
+        Head,
+
+        /// <summary>A body that somebody reads as a stream.</summary>
+        Body,
+
+        /// <summary>It serves no further request.</summary>
+        Over,
+    }
+
+    internal HttpOrigin Origin { get; }
+
+    internal HttpSlot Slot { get; }
+
+    /// <summary>It lies in the pool. Under the pool's gate.</summary>
+    internal bool IsIdle { get; set; }
+
+    internal string Peer => Origin.Text;
+
+    internal bool IsOld => Loop.TimeMs - _connectedMs >= (long)_pool.Options.ConnectionLifetime.TotalMilliseconds;
+
+    // ------------------------------------------------------------------ the request, on the loop
+
+    internal void Begin(HttpExchange exchange)
+    {
+        if (exchange.IsClaimed)
+        {
+            // Given up before a byte of it was sent.
+            if (_phase == Phase.Idle && IsConnected) _pool.Return(this);
+            return;
+        }
+
+        if (_phase != Phase.Idle || !IsConnected)
+        {
+            exchange.TryFail(exchange.Lost());
+            return;
+        }
+
+        _exchange = exchange;
+        _phase = Phase.Head;
+        _reader.Begin(exchange.Request.IsHead);
+        exchange.WasSent = true;
+        SendRequest(exchange);
+    }
+
+    private void SendRequest(HttpExchange exchange)
+    {
+        HttpClientRequest request = exchange.Request;
+        int room = request.HeadBytes(exchange.Cookies);
+        byte[]? rented = null;
+        Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
+        head = head[..request.WriteHead(head, _pool.Options.Decompress, exchange.Cookies)];
+        bool isSmall = exchange.IsSmall;
+        SendResult result = Send(head, isSmall ? request.Body.Span : default);
+        if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        if (result == SendResult.Full)
+        {
+            exchange.TryFail(new HttpClientException(HttpClientFailure.TooLarge, $"The head of {request.Method} to {Peer} is larger than what may be queued."));
+            Finish(isAbort: true);
+        }
+        else if (isSmall)
+        {
+            exchange.IsPumped = true;
+            BeginPhase(_pool.Options.HeadPhase);
+        }
+        else
+        {
+            EndPhase(); // the server's time begins behind the body
+            exchange.StartPump();
+        }
+    }
+
+    /// <summary>The body of the request has left.</summary>
+    internal void Pumped(HttpExchange exchange)
+    {
+        exchange.IsPumped = true;
+        if (_exchange == exchange && _phase == Phase.Head) BeginPhase(_pool.Options.HeadPhase);
+        if (_joining != exchange) return;
+        _joining = null;
+        if (_phase == Phase.Idle) _pool.Return(this);
+    }
+
+    /// <summary>Nobody wants the answer any more, or the request cannot be finished.</summary>
+    internal void GiveUp(HttpExchange exchange)
+    {
+        if (_exchange == exchange || _joining == exchange) Finish(isAbort: true);
+    }
+
+    /// <summary>Nobody waits for this body any longer.</summary>
+    internal void GiveUp(HttpClientBody body)
+    {
+        if (_exchange?.Body == body) Fail(body.Failure ?? HttpClientException.OfEnd(new CloseReason(CloseCause.LocalAbort), isInBody: true, Peer));
+    }
+
+    // ------------------------------------------------------------------ the answer
+
+    protected override void OnConnected() => _connectedMs = Loop.TimeMs;
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        int taken = 0;
+        while (true)
+        {
+            switch (_phase)
+            {
+                case Phase.Head:
+                    if (!ReadHead(unread, ref taken)) return taken;
+                    break;
+                case Phase.Body:
+                    if (!ReadBody(unread, ref taken)) return taken;
+                    break;
+                default:
+                    // Nobody asked for it: whoever gets the connection next would take it for its answer.
+                    if (taken == unread.Length || _phase == Phase.Over) return unread.Length;
+                    _pool.MayDrop(this);
+                    Finish(isAbort: true);
+                    return unread.Length;
+            }
+        }
+    }
+
+    private bool ReadHead(ReadOnlySpan<byte> unread, ref int taken)
+    {
+        HttpExchange exchange = _exchange!;
+        if (taken < unread.Length) exchange.WasAnswered = true;
+        HttpAnswerPart part = _reader.Read(unread[taken..], out int count);
+        taken += count;
+        switch (part)
+        {
+            case HttpAnswerPart.NeedMore:
+                return false;
+            case HttpAnswerPart.Interim:
+                if (_reader.Head.Reader.Status == 100) exchange.Continue(isWanted: true);
+                return true;
+            case HttpAnswerPart.Head:
+                exchange.Continue(isWanted: false);
+                if (exchange.TryClaim()) return TakeHead(exchange, unread, ref taken);
+                _phase = Phase.Over; // cancelled in this moment, which ends the connection
+                return true;
+            case HttpAnswerPart.Switched:
+                Break(HttpRule.BadSwitch);
+                return true;
+            default:
+                Break(_reader.Rule);
+                return true;
+        }
+    }
+
+    /// <summary>The exchange is claimed: its answer is given here.</summary>
+    private bool TakeHead(HttpExchange exchange, ReadOnlySpan<byte> unread, ref int taken)
+    {
+        HttpReader head = _reader.Head.Reader;
+        long wanted = head.Framing switch { HttpFraming.None => 0, HttpFraming.Length => head.ContentLength, _ => PrefixBytes };
+        byte[] prefix = [];
+        int most = (int)Math.Min(Math.Min(wanted, PrefixBytes), unread.Length - taken);
+        if (most > 0) prefix = new byte[most];
+        _response = new HttpResponseHead(_reader.TakeHead());
+        int length = 0;
+        HttpAnswerPart part;
+        while (true)
+        {
+            part = _reader.Read(unread[taken..], out int count, most - length);
+            ReadOnlySpan<byte> piece = part is HttpAnswerPart.Data or HttpAnswerPart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
+            taken += count;
+            if (part == HttpAnswerPart.Done) _response.SetTrailers(piece);
+            if (part != HttpAnswerPart.Data || piece.IsEmpty) break;
+            piece.CopyTo(prefix.AsSpan(length));
+            length += piece.Length;
+        }
+
+        HttpClientBody body = new(this, prefix.AsMemory(0, length));
+        HttpClientResponse response = new(_pool, exchange.Request, _response, body);
+        if (part == HttpAnswerPart.Broken)
+        {
+            body.Fail(new HttpClientException(_reader.Rule, Peer));
+            Finish(isAbort: true);
+        }
+        else if (part == HttpAnswerPart.Done)
+        {
+            AnswerIsWhole(taken < unread.Length);
+        }
+        else
+        {
+            _phase = Phase.Body;
+            exchange.Body = body;
+            body.GoesOn(StartBody(_pool.Options.SkipLimitBytes));
+            BeginPhase(_pool.Options.BodyPhase);
+        }
+
+        // Behind the way back to the pool: who asks again at once finds this connection.
+        exchange.Complete(response);
+        return true;
+    }
+
+    /// <summary>Offers the reader what it wants, and leaves the rest unread. False: that is all for now.</summary>
+    private bool ReadBody(ReadOnlySpan<byte> unread, ref int taken)
+    {
+        HttpBodyReader mark = _reader.Mark();
+        ReadOnlySpan<byte> rest = unread[taken..];
+        HttpAnswerPart part = _reader.Read(rest, out int count);
+        switch (part)
+        {
+            case HttpAnswerPart.Data:
+                int length = _reader.Length, wanted = OfferBody(rest.Slice(_reader.Start, length));
+                if (wanted < length)
+                {
+                    _reader.GoBack(mark);
+                    count = 0;
+                    if (wanted > 0) _reader.Read(rest, out count, wanted);
+                }
+
+                taken += count;
+                return wanted == length;
+            case HttpAnswerPart.NeedMore:
+                taken += count;
+                return false;
+            case HttpAnswerPart.Done:
+                taken += count;
+                _response!.SetTrailers(rest.Slice(_reader.Start, _reader.Length));
+                AnswerIsWhole(taken < unread.Length);
+                return true;
+            default:
+                Break(_reader.Rule);
+                return true;
+        }
+    }
+
+    private void AnswerIsWhole(bool hasMore)
+    {
+        HttpExchange exchange = _exchange!;
+        bool isStreamed = _phase == Phase.Body;
+        _exchange = null;
+        _response = null;
+        exchange.Body = null;
+        // Bytes that nobody asked for; or an answer to a request that was not heard to its end.
+        bool isBroken = hasMore || (!exchange.IsPumped && !exchange.IsAllGiven);
+        if (isBroken || !_reader.IsReusable || exchange.Request.CloseAfter)
+        {
+            if (isStreamed) EndBody();
+            exchange.StopPump();
+            Finish(isBroken);
+            return;
+        }
+
+        _phase = Phase.Idle;
+        EndPhase();
+        if (exchange.IsPumped) _pool.Return(this);
+        else _joining = exchange;
+        // Behind the way back to the pool: who has read to the end and asks again finds this connection.
+        if (isStreamed) EndBody();
+    }
+
+    /// <summary>It lies in the pool now.</summary>
+    internal void Rest() => BeginPhase(_pool.Options.IdlePhase);
+
+    /// <summary>The pool does not want it any more.</summary>
+    internal void Retire() => Finish(isAbort: false);
+
+    // ------------------------------------------------------------------ the end
+
+    protected override void OnPeerFinished()
+    {
+        if (_phase == Phase.Idle)
+        {
+            _pool.MayDrop(this);
+            Finish(isAbort: false);
+        }
+        else if (_phase == Phase.Over)
+        {
+            Close();
+        }
+        else if (_phase == Phase.Body && _reader.Finish() == HttpAnswerPart.Done)
+        {
+            AnswerIsWhole(hasMore: false);
+        }
+        else
+        {
+            Fail(HttpClientException.OfEnd(new CloseReason(CloseCause.PeerClosed), _phase == Phase.Body, Peer));
+        }
+    }
+
+    protected override void OnTimeout(CloseReason reason)
+    {
+        if (reason.Cause != CloseCause.PhaseTimeout) base.OnTimeout(reason);
+        else if (_phase != Phase.Idle) Fail(HttpClientException.OfEnd(reason, _phase == Phase.Body, Peer));
+        else if (_pool.MayDrop(this)) Finish(isAbort: false);
+    }
+
+    protected override void OnConnectFailed(CloseReason reason) => _pool.Ended(this);
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        Phase phase = _phase;
+        _phase = Phase.Over;
+        _pool.MayDrop(this);
+        _pool.Ended(this);
+        _exchange?.StopPump();
+        _exchange?.TryFail(HttpClientException.OfEnd(reason, phase == Phase.Body, Peer));
+        _exchange = _joining = null;
+    }
+
+    private void Break(HttpRule rule) => Fail(new HttpClientException(rule, Peer));
+
+    private void Fail(HttpClientException failure)
+    {
+        if (_phase == Phase.Body) EndBody(failure);
+        _exchange!.TryFail(failure);
+        Finish(isAbort: true);
+    }
+
+    private void Finish(bool isAbort)
+    {
+        _phase = Phase.Over;
+        _exchange?.StopPump();
+        _exchange = _joining = null;
+        if (isAbort) Abort();
+        else Close();
+    }
+}
