@@ -151,7 +151,7 @@ public sealed class BenchTests
         // Longer than a second in all, which is how finely the names of the files tell two runs apart.
         string[] measure = ["pingpong-1", "--peers", "c-epoll", "--rounds", "2", "--seconds", "0.5", "--warmup", "0.1", "--cpus", "free", "--save"];
 
-        (int exitCode, string output) = await BenchInAsync(tree.Path, measure);
+        (int exitCode, string output) = await BenchInAsync(tree.Path, "run", measure);
         Assert.True(exitCode == 0, output);
         string first = Assert.Single(StoredIn(tree, "results"));
         string row = Assert.Single(File.ReadLines(first), static l => l.Contains("\"scenario\"", StringComparison.Ordinal));
@@ -160,13 +160,13 @@ public sealed class BenchTests
         Assert.Contains("\"load\": {", File.ReadAllText(Assert.Single(StoredIn(tree, "out"))), StringComparison.Ordinal);
 
         // Of the two runs the newer is kept. The stored file itself is no change that counts.
-        (exitCode, output) = await BenchInAsync(tree.Path, measure);
+        (exitCode, output) = await BenchInAsync(tree.Path, "run", measure);
         Assert.True(exitCode == 0, output);
         Assert.NotEqual(first, Assert.Single(StoredIn(tree, "results")));
         Assert.Equal(2, StoredIn(tree, "out").Length);
 
         File.AppendAllText(tree["bench/load/load.c"], "\n");
-        (exitCode, output) = await BenchInAsync(tree.Path, measure);
+        (exitCode, output) = await BenchInAsync(tree.Path, "run", measure);
         Assert.Equal(2, exitCode);
         Assert.Contains("--save stores figures of a commit, and the tree has uncommitted changes (bench/load/load.c)", output, StringComparison.Ordinal);
     }
@@ -197,6 +197,18 @@ public sealed class BenchTests
             File.WriteAllText(tree["README.md"], text);
             return OtherProgram.RunAsync("python3", tree["bench/readme"], "--check");
         }
+    }
+
+    [Fact]
+    public async Task A_tree_is_set_against_another_one_window_by_window()
+    {
+        NeedsUring();
+        (int exitCode, string output) = await BenchInAsync(Root, "against", "--tree", Root, "pingpong-1", "--rounds", "1", "--windows", "2", "--seconds", "0.2", "--warmup", "0.1", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.Matches(@"pingpong-1 +whimbrel-epoll +server \d\.\d{3} \[\d\.\d{3} - \d\.\d{3}\]  server\+client \d\.\d{3}", output);
+        (exitCode, output) = await BenchInAsync(Root, "against");
+        Assert.Equal(2, exitCode);
+        Assert.Contains("name a commit", output, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -282,9 +294,9 @@ public sealed class BenchTests
         }
     }
 
-    private static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) => BenchInAsync(Root, arguments);
+    private static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) => BenchInAsync(Root, "run", arguments);
 
-    private static async Task<(int ExitCode, string Output)> BenchInAsync(string root, params string[] arguments)
+    private static async Task<(int ExitCode, string Output)> BenchInAsync(string root, string program, params string[] arguments)
     {
         foreach (string needed in (string[])["python3", "gcc"])
         {
@@ -292,7 +304,7 @@ public sealed class BenchTests
             Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"the load program needs {needed}");
         }
 
-        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", "run"), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
+        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", program), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
         using Process process = Process.Start(start)!;
         using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
         Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
