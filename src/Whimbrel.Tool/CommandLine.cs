@@ -29,6 +29,7 @@ internal static class CommandLine
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 1024", static text => Number(text, 1, 1024));
     private static readonly Option<string?> s_files = Value<string?>("--files", "DIR", "Serve the files of this folder instead.", "a folder that exists", static text => Directory.Exists(text) ? text : null);
+    private static readonly Option<bool> s_deflate = new("--deflate") { Description = "Compress messages for clients that offer it (permessage-deflate)." };
     private static readonly Option<string?> s_out = Value<string?>("--out", "DIR", $"The folder. Default {CertsSettings.DefaultFolder}.", "a folder", static text => text.Length > 0 ? text : null);
     private static readonly Option<string[]?> s_san = Several(["--san", "--host"], "NAME,...", "What the server is called: DNS names, *.example.org, IP addresses; as often as needed. Default localhost, 127.0.0.1, ::1.", static text => SubjectName.Read(text, out string? mistake) is null ? mistake : null);
     private static readonly Option<string?> s_server = Value("--server", "FILE", $"Name of the server's files, without an ending. Default {CertsSettings.DefaultServer}.", FileNameForm, static text => IsFileName(text) ? text : null);
@@ -121,6 +122,7 @@ internal static class CommandLine
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
+        "ws" => $"whimbrel serve ws {CommonUsage} [--deflate]",
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
         "explain" => "whimbrel explain [PAGE] (without one: the pages that there are)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
@@ -140,6 +142,7 @@ internal static class CommandLine
         ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
         ServeOne(ServeKind.Groups, "For measurements: clients join groups and broadcast to them, in messages of 32 bytes."),
         ServeOne(ServeKind.Http, "An HTTP server to try clients with. GET / lists what it answers.", s_files),
+        ServeOne(ServeKind.Ws, "A WebSocket server that sends messages back.", s_deflate),
         DatagramCommandLine.ServeUdp(),
         DatagramCommandLine.ServeMulticast(),
     };
@@ -171,7 +174,7 @@ internal static class CommandLine
             ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
             : default;
         TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push, kind == ServeKind.Http ? parsed.GetValue(s_files) : null);
+        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push, kind == ServeKind.Http ? parsed.GetValue(s_files) : null) { Deflates = kind == ServeKind.Ws && parsed.GetValue(s_deflate) };
     }
 
     private static Command Connect()

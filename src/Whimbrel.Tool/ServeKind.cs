@@ -9,4 +9,5 @@ internal enum ServeKind
     Push,
     Groups,
     Http,
+    Ws,
 }

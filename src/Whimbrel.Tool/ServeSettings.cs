@@ -12,7 +12,11 @@ namespace Whimbrel.Tool;
 /// <param name="Tls">What the command line says about TLS, or null for none.</param>
 /// <param name="Push">What to push, for <see cref="ServeKind.Push"/>.</param>
 /// <param name="Files">The folder to serve, for <see cref="ServeKind.Http"/>, or null.</param>
-internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push, string? Files = null);
+internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push, string? Files = null)
+{
+    /// <summary>Compress messages, for <see cref="ServeKind.Ws"/>.</summary>
+    internal bool Deflates { get; init; }
+}
 
 /// <summary>What <c>whimbrel serve push</c> sends.</summary>
 /// <param name="Rate">Messages a second, or 0 for as many as go.</param>

@@ -29,12 +29,14 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
             case ServeKind.Http:
                 HttpServer http = settings.Files is { } folder ? HttpTestSite.CreateFor(folder, Options()) : HttpTestSite.Create(Options());
                 return new Service(http, "requests", () => http.Http.ReadCounters().Requests);
+            case ServeKind.Ws:
+                return new Service(WebSocketEcho.Create(Options(allowsLarge: true), settings.Deflates, receives), "messages", () => receives.Total);
             default:
                 PushProducer producer = new(settings.Push);
                 return new Service(new Server(Options(SlowConsumer.DropNewest), () => new PushSession(producer)), "messages", () => producer.Sent, producer);
         }
 
-        ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect) =>
-            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling, Tls = tls };
+        ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect, bool allowsLarge = false) =>
+            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling, Tls = tls, AllowLargeMessages = allowsLarge };
     }
 }
