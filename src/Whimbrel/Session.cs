@@ -964,7 +964,7 @@ public abstract partial class Session : IConnection
 
     internal bool CallSending(long bytes) => OnSending(bytes);
 
-    internal void CallSent(long sent, long pending) => OnSent(sent, pending);
+    internal void CallSent() => OnSent(RunningStrand?.TakeSent() ?? _connection!.TakeSent(), PendingBytes);
 
     internal void CallDrained() => OnDrained();
 

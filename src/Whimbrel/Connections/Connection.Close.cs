@@ -144,14 +144,7 @@ internal sealed partial class Connection
     private void SayDisconnecting()
     {
         _tenancy.Life.Hears(Heard.Disconnecting);
-        if (Strand is { } strand)
-        {
-            strand.PostDisconnecting(Reason);
-            return;
-        }
-
-        Call("OnDisconnecting", static session => session.CallDisconnecting(session.Connection!.Reason));
-        Shard.Host.SessionDisconnecting(Session, Reason);
+        Tell(SessionCallback.Disconnecting, Strand is null ? null : Reason);
     }
 
     /// <summary>The server stops; once. Outside of any callback. Who takes the connection over later hears of it as well.</summary>
@@ -159,14 +152,7 @@ internal sealed partial class Connection
     {
         if (State != ConnectionState.Open || _tenancy.Life.Heard != Heard.Connected) return;
         _tenancy.Life.Hears(Heard.ServerStopping);
-        if (Strand is { } strand)
-        {
-            strand.PostServerStopping();
-            return;
-        }
-
-        Call("OnServerStopping", static session => session.CallServerStopping());
-        AfterCallback();
+        if (Tell(SessionCallback.ServerStopping)) AfterCallback();
     }
 
     // ------------------------------------------------------------------ at once

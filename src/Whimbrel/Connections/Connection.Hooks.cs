@@ -53,27 +53,21 @@ internal sealed partial class Connection
         }
         else if (_tenancy.SentUntold > 0)
         {
-            Call("OnSent", static session => session.Connection!.CallSent(session));
+            Call(SessionCallback.Sent);
             AfterCallback();
         }
 
         if (State != ConnectionState.Open || !_tenancy.DrainOwed || PendingHere > Session.DrainMarkBytes || _tenancy.FirstOperation is not null) return;
         _tenancy.DrainOwed = false;
         if ((_tenancy.Hooks & SessionHooks.Drained) == 0) return;
-        if (Strand is { } pool)
-        {
-            pool.PostDrained();
-            return;
-        }
-
-        Call("OnDrained", static session => session.CallDrained());
-        AfterCallback();
+        if (Tell(SessionCallback.Drained)) AfterCallback();
     }
 
-    private void CallSent(Session session)
+    /// <summary>What OnSent tells now.</summary>
+    internal long TakeSent()
     {
         long sent = _tenancy.SentUntold;
         _tenancy.SentUntold = 0;
-        session.CallSent(sent, PendingHere);
+        return sent;
     }
 }

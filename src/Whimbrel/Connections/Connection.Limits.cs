@@ -52,26 +52,7 @@ internal sealed partial class Connection
 
     private void TellTimeout(TimeLimits limits, CloseReason reason)
     {
-        if (Strand is { } strand)
-        {
-            strand.PostTimeout(limits, reason);
-            return;
-        }
-
-        Loop.EnterCallback(this, "OnTimeout");
-        try
-        {
-            Session.CallTimeout(reason);
-        }
-        catch (Exception e)
-        {
-            Loop.LeaveCallback();
-            FailWith(e, "OnTimeout");
-            return;
-        }
-
-        Loop.LeaveCallback();
-        AfterCallback();
+        if (Tell(SessionCallback.TimeoutOf(reason.Cause), new PassedLimit(limits, reason))) AfterCallback();
     }
 
     /// <summary>The gate is about to be shut, or was just opened.</summary>

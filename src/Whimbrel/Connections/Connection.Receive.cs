@@ -226,7 +226,7 @@ internal sealed partial class Connection
             return;
         }
 
-        Call("OnPeerFinished", static session => session.CallPeerFinished());
+        Call(SessionCallback.PeerFinished);
         _tenancy.Life.PeersEndWasTold();
         AfterCallback();
         if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));

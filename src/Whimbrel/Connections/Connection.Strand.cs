@@ -4,9 +4,9 @@ namespace Whimbrel.Connections;
 internal sealed partial class Connection
 {
     /// <summary>OnConnecting has returned.</summary>
-    internal void StrandConnecting(uint generation, bool hasEnded)
+    internal void StrandConnecting(bool hasEnded)
     {
-        if (generation != Generation || State is not (ConnectionState.Connecting or ConnectionState.Handshaking)) return;
+        if (State is not (ConnectionState.Connecting or ConnectionState.Handshaking)) return;
         bool isShaken = State == ConnectionState.Handshaking; // its session was made after the handshake
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
         if (!isShaken) ConnectingReturned();
@@ -14,18 +14,18 @@ internal sealed partial class Connection
     }
 
     /// <summary>OnHandshaking has returned.</summary>
-    internal void StrandHandshaking(uint generation, bool hasEnded)
+    internal void StrandHandshaking(bool hasEnded)
     {
-        if (generation != Generation || _tenancy.Tls is not { IsCounted: true, HasBegun: false } tls) return;
+        if (_tenancy.Tls is not { IsCounted: true, HasBegun: false } tls) return;
         // In an upgrade its Close goes behind what it has sent.
         if (hasEnded && State == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
         BeginShaking(tls);
     }
 
     /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
-    internal void StrandHandshaked(uint generation, bool hasEnded)
+    internal void StrandHandshaked(bool hasEnded)
     {
-        if (generation != Generation || State != ConnectionState.Open || WasConnected) return;
+        if (State != ConnectionState.Open || WasConnected) return;
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
         if (State != ConnectionState.Open) return;
         LeaveHandshake(_tenancy.Tls!);
@@ -35,9 +35,8 @@ internal sealed partial class Connection
     }
 
     /// <summary>OnPeerFinished has returned, and all bytes before it were delivered.</summary>
-    internal void StrandFinished(uint generation)
+    internal void StrandFinished()
     {
-        if (generation != Generation) return;
         _tenancy.Life.PeersEndWasTold();
         if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
     }
@@ -71,7 +70,7 @@ internal sealed partial class Connection
         Shard.Host.SessionReplaced(old, next);
         Strand!.PostHandedOver(next, WasConnected);
         LookInNextTurn();
-        if (_tenancy.Life.Heard == Heard.ServerStopping) Strand.PostServerStopping();
+        if (_tenancy.Life.Heard == Heard.ServerStopping) Strand.Tell(SessionCallback.ServerStopping);
     }
 
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)

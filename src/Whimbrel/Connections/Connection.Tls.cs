@@ -61,13 +61,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private bool TellHandshaking()
     {
         if (State == ConnectionState.Concluding) return true;
-        if (Strand is { } strand)
-        {
-            strand.PostHandshaking();
-            return false;
-        }
-
-        Call("OnHandshaking", static session => session.CallHandshaking());
+        if (!Tell(SessionCallback.Handshaking)) return false;
         AfterCallback();
         return true;
     }
@@ -431,7 +425,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void Greet()
     {
         TakeSends();
-        TellHandshaked(Session.Tls!);
+        Tell(SessionCallback.Handshaked, Session.Tls);
         // On the pool the answer comes later (StrandHandshaked): until then nothing is delivered.
         if (Strand is not null) return;
         AfterCallback();
@@ -444,7 +438,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         _tenancy.Upgrade = null;
         if (!_queue.Blocks.IsEmpty) MarkDirty();
         // A strand tells whoever waits by itself, when its session has heard of it.
-        if (Strand is not null) TellHandshaked(info);
+        if (Strand is not null) Tell(SessionCallback.Handshaked, info);
         if (State == ConnectionState.Concluding)
         {
             if (Strand is null) upgrade?.Done(info);
@@ -455,18 +449,12 @@ internal sealed unsafe partial class Connection : IPlainSink
         LookInNextTurn();
         if (Strand is null)
         {
-            TellHandshaked(info);
+            Tell(SessionCallback.Handshaked, info);
             upgrade?.Done(info);
             AfterCallback();
         }
 
         if (IsFinishing && State == ConnectionState.Open) Loop.Schedule(this);
-    }
-
-    private void TellHandshaked(TlsInfo info)
-    {
-        if (Strand is { } strand) strand.PostHandshaked(info);
-        else Call("OnHandshaked", static session => session.CallHandshaked());
     }
 
     private void LeaveHandshake(TlsLink tls)

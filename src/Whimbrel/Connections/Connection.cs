@@ -120,14 +120,7 @@ internal sealed partial class Connection : Resident
     /// <summary>OnConnecting. False on the pool: <see cref="StrandConnecting"/> goes on when it has returned.</summary>
     private bool SayConnecting()
     {
-        if (Strand is { } strand)
-        {
-            strand.PostConnecting();
-            return false;
-        }
-
-        Call("OnConnecting", static session => session.CallConnecting());
-        if (State is ConnectionState.Connecting or ConnectionState.Handshaking) Shard.Host.SessionBegan(Session);
+        if (!Tell(SessionCallback.Connecting)) return false;
         AfterCallback();
         return true;
     }
@@ -193,8 +186,7 @@ internal sealed partial class Connection : Resident
         else
         {
             Session.StartPosts();
-            Call("OnConnected", static session => session.CallConnected());
-            Shard.Host.SessionConnected(Session);
+            Call(SessionCallback.Connected);
         }
 
         if (_tenancy.Timers is not null) ReleaseHeldTimers();
@@ -205,22 +197,36 @@ internal sealed partial class Connection : Resident
 
     // ------------------------------------------------------------------ callbacks
 
-    /// <summary>Runs one override, fenced: what it throws goes to OnError and ends this connection only (contract 4).</summary>
-    private void Call(string name, Action<Session> callback)
+    /// <summary>Calls the session here, and is true when it has returned; or gives the callback to its strand.</summary>
+    internal bool Tell(SessionCallback callback, object? argument = null)
     {
-        Loop.EnterCallback(this, name);
+        if (Strand is { } strand)
+        {
+            strand.Tell(callback, argument);
+            return false;
+        }
+
+        Call(callback, argument);
+        return true;
+    }
+
+    /// <summary>Runs one override, fenced: what it throws goes to OnError and ends this connection only (contract 4).</summary>
+    private void Call(SessionCallback callback, object? argument = null)
+    {
+        Exception? thrown = null;
+        Loop.EnterCallback(this, callback.Name);
         try
         {
-            callback(Session);
+            callback.Call(Session, argument);
         }
         catch (Exception e)
         {
-            Loop.LeaveCallback();
-            FailWith(e, name);
-            return;
+            thrown = e;
         }
 
         Loop.LeaveCallback();
+        if (thrown is not null) FailWith(thrown, callback.Name);
+        callback.Behind?.Invoke(Host, Session, argument, State > ConnectionState.Open);
     }
 
     /// <summary>The session threw: tell it, then end the connection. The call to OnError is fenced as well.</summary>
@@ -279,11 +285,11 @@ internal sealed partial class Connection : Resident
         Exception? thrown = TellHandedOver(old);
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning. Before the connection is
         // open that is still to come, and the next session gets it.
-        if (WasConnected) Call("OnConnected", static session => session.CallConnected());
+        if (WasConnected) Call(SessionCallback.ConnectedByHandOver);
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!WasConnected) return;
         LookInNextTurn();
-        if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open) Call("OnServerStopping", static session => session.CallServerStopping());
+        if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open) Call(SessionCallback.ServerStopping);
         if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || _tenancy.Upgrade is not null) return;
         if (_tenancy.Next is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _tenancy.OfferPending = true;
@@ -343,26 +349,9 @@ internal sealed partial class Connection : Resident
 
         if (timer.PeriodMs == 0) ForgetSessionTimer(timer);
         if (State != ConnectionState.Open || timer.IsCancelled) return;
-        if (Strand is { } strand)
-        {
-            strand.PostTimer(timer);
-            return;
-        }
-
-        Loop.EnterCallback(this, "OnTimer");
-        try
-        {
-            Session.CallTimer(timer);
-        }
-        catch (Exception e)
-        {
-            Loop.LeaveCallback();
-            FailWith(e, "OnTimer");
-            return;
-        }
-
-        Loop.LeaveCallback();
-        AfterCallback();
+        if (timer.IsQueued) return; // its last firing waits on the pool
+        timer.IsQueued = Strand is not null;
+        if (Tell(SessionCallback.Timer, timer)) AfterCallback();
     }
 
     internal void ForgetSessionTimer(LoopTimer timer)

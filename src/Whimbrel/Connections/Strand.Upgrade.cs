@@ -51,12 +51,12 @@ internal sealed partial class Strand
     }
 
     /// <summary>OnHandshaked has returned.</summary>
-    private void HandshakedReturned(TlsInfo info)
+    internal void HandshakedReturned(TlsInfo info)
     {
         if (_upgrade is not { } upgrade)
         {
             // TLS from the start: the session may have refused. Its Close is in the data lane, and the control lane is quicker.
-            _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandHandshaked((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
+            GoOn(static (connection, hasEnded) => connection.StrandHandshaked(hasEnded));
             return;
         }
 

@@ -61,11 +61,10 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private bool _knowsOfQueue;
     private bool _finishWasTold;
     private bool _isSwitching;
-    private bool _saidDisconnecting;
     private CloseCause _firstEnd;
     private volatile string? _running;
     private volatile bool _isOffering;
-    private int _timeoutsUntold; // a bit for each cause; both sides, interlocked
+    private int _untold; // the bits of callbacks that wait once; both sides, interlocked
 
     internal Strand(Connection connection, Session session)
     {
@@ -122,6 +121,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>The session ended the connection: nothing but the last callback follows. Any thread.</summary>
     internal bool IsEnded => _isEnded;
 
+    internal bool SaidDisconnecting { get; set; }
+
     internal int UnreadCount => _unread.Length;
 
     internal Engine Engine => _loop.Engine;
@@ -153,41 +154,18 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ what the loop puts in
 
-    internal void PostConnecting() => Post(new StrandEvent(StrandEventKind.Connecting, null, null));
+    /// <summary>A callback takes its turn. Loop's thread.</summary>
+    internal void Tell(SessionCallback callback, object? argument = null)
+    {
+        if (callback.Bit == 0 || (Interlocked.Or(ref _untold, callback.Bit) & callback.Bit) == 0) Post(new StrandEvent(StrandEventKind.Callback, callback, argument));
+    }
 
-    internal void PostConnected(Session session) => Post(new StrandEvent(StrandEventKind.Connected, null, null), session);
-
-    internal void PostHandshaking() => Post(new StrandEvent(StrandEventKind.Handshaking, null, null));
-
-    internal void PostHandshaked(TlsInfo info) => Post(new StrandEvent(StrandEventKind.Handshaked, info, null));
+    internal void PostConnected(Session session) => Post(new StrandEvent(StrandEventKind.Callback, SessionCallback.Connected, null), session);
 
     /// <summary>The loop takes what it receives for cipher text from now on.</summary>
     internal void PostUpgrading(TlsUpgrade upgrade) => Post(new StrandEvent(StrandEventKind.Upgrading, upgrade, null));
 
     internal void PostHandedOver(Session next, bool wasConnected) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null), wasConnected ? next : null);
-
-    internal void PostServerStopping() => Post(new StrandEvent(StrandEventKind.ServerStopping, null, null));
-
-    /// <summary>The end has begun, and what is queued still drains.</summary>
-    internal void PostDisconnecting(CloseReason reason) => Post(new StrandEvent(StrandEventKind.Disconnecting, reason, null));
-
-    /// <summary>
-    /// A time limit has passed; one of a phase is told unless its session has moved on by then. While a callback blocks, a silence passes again and
-    /// again: it is told once. Loop's thread.
-    /// </summary>
-    internal void PostTimeout(TimeLimits limits, CloseReason reason)
-    {
-        int bit = 1 << (int)reason.Cause;
-        if ((Interlocked.Or(ref _timeoutsUntold, bit) & bit) == 0) Post(new StrandEvent(StrandEventKind.Timeout, reason, limits));
-    }
-
-    /// <summary>A timer that still waits for its last firing to be told is not queued again.</summary>
-    internal void PostTimer(LoopTimer timer)
-    {
-        if (timer.IsQueued) return;
-        timer.IsQueued = true;
-        Post(new StrandEvent(StrandEventKind.Timer, timer, null));
-    }
 
     /// <summary>Something awaited in a callback goes on. Any thread.</summary>
     internal void PostContinuation(Action<object?> continuation, object? state) => Post(new StrandEvent(StrandEventKind.Continuation, continuation, state));
@@ -459,29 +437,21 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         if (open) _loop.PostControl(static (_, c, _, g) => ((Connection)c!).ReleaseStrandHold((uint)g), _connection, null, _generation);
-        _running = NameOf(step, item.Kind);
+        _running = NameOf(step, item);
         Run(step, item, block);
         _running = null;
         return true;
     }
 
     /// <summary>The callback that a step runs, for messages.</summary>
-    private string NameOf(Step step, StrandEventKind kind) => step switch
+    private string NameOf(Step step, in StrandEvent item) => step switch
     {
         Step.Finish => "OnPeerFinished",
         Step.Last => _wasConnected ? "OnDisconnected" : "OnConnectFailed",
-        Step.Event => kind switch
+        Step.Event => item.Kind switch
         {
-            StrandEventKind.Connecting => "OnConnecting",
-            StrandEventKind.Connected or StrandEventKind.HandedOver => "OnConnected",
-            StrandEventKind.Handshaking => "OnHandshaking",
-            StrandEventKind.Handshaked => "OnHandshaked",
-            StrandEventKind.Timer => "OnTimer",
-            StrandEventKind.ServerStopping => "OnServerStopping",
-            StrandEventKind.Disconnecting => "OnDisconnecting",
-            StrandEventKind.Timeout => "OnTimeout",
-            StrandEventKind.Sent => "OnSent",
-            StrandEventKind.Drained => "OnDrained",
+            StrandEventKind.Callback => ((SessionCallback)item.First!).Name,
+            StrandEventKind.HandedOver => "OnConnected",
             StrandEventKind.Call => "a posted action",
             _ => "a continuation",
         },
@@ -549,53 +519,16 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     {
         switch (item.Kind)
         {
-            case StrandEventKind.Connecting:
-                Call(static (s, _) => s.CallConnecting());
-                if (!_isEnded) _host.SessionBegan(_session);
-                // With what the callback asked for: its Close is in the data lane, and the control lane is quicker.
-                _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandConnecting((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
-                break;
-            case StrandEventKind.Connected:
-                Exception? thrown = Try(static (s, _) => s.CallConnected(), null);
-                // Before a hand-over that it asked for: the host must not hear of the next session first.
-                _host.SessionConnected(_session);
-                if (thrown is not null) FailWith(thrown);
-                else CallReturned();
-                break;
-            case StrandEventKind.Handshaking:
-                if (!_isEnded) Call(static (s, _) => s.CallHandshaking());
-                _loop.PostControl(static (_, c, ended, g) => ((Connection)c!).StrandHandshaking((uint)g, ended is not null), _connection, _isEnded ? this : null, _generation);
-                break;
-            case StrandEventKind.Handshaked:
-                if (!_isEnded) Call(static (s, _) => s.CallHandshaked());
-                HandshakedReturned((TlsInfo)item.First!);
+            case StrandEventKind.Callback:
+                SessionCallback callback = (SessionCallback)item.First!;
+                if (callback.Bit != 0) Interlocked.And(ref _untold, ~callback.Bit);
+                Call(callback, item.Second);
                 break;
             case StrandEventKind.Upgrading:
                 GiveUnread((TlsUpgrade)item.First!);
                 break;
-            case StrandEventKind.Timer:
-                LoopTimer timer = (LoopTimer)item.First!;
-                bool isDue = timer.IsQueued;
-                timer.IsQueued = false;
-                if (isDue && !_isEnded && !_isSwitching && !timer.IsCancelled) Call(static (s, t) => s.CallTimer((LoopTimer)t!), timer);
-                break;
             case StrandEventKind.HandedOver:
                 RunHandedOver((Session)item.First!);
-                break;
-            case StrandEventKind.ServerStopping:
-                if (!_isEnded) Call(static (s, _) => s.CallServerStopping());
-                break;
-            case StrandEventKind.Timeout:
-                RunTimeout((TimeLimits)item.Second!, (CloseReason)item.First!);
-                break;
-            case StrandEventKind.Sent:
-                RunSent();
-                break;
-            case StrandEventKind.Drained:
-                RunDrained();
-                break;
-            case StrandEventKind.Disconnecting:
-                SayDisconnecting((CloseReason)item.First!);
                 break;
             case StrandEventKind.Continuation:
                 RunContinuation((Action<object?>)item.First!, item.Second);
@@ -606,14 +539,6 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 else CallReturned();
                 break;
         }
-    }
-
-    private void RunTimeout(TimeLimits limits, CloseReason reason)
-    {
-        Interlocked.And(ref _timeoutsUntold, ~(1 << (int)reason.Cause));
-        if (_isEnded || _isSwitching || !ReferenceEquals(_session.Limits, limits)) return;
-        if (reason.Cause == CloseCause.PhaseTimeout && limits.HasMovedOn) return;
-        Call(static (s, r) => s.CallTimeout((CloseReason)r!), reason);
     }
 
     private void RunContinuation(Action<object?> continuation, object? state)
@@ -632,24 +557,40 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     // ------------------------------------------------------------------ callbacks
 
-    private void Call(Action<Session, object?> callback, object? argument = null)
+    private void Call(SessionCallback callback, object? argument = null)
     {
-        if (Try(callback, argument) is { } thrown) FailWith(thrown);
-        else CallReturned();
+        if (callback.IsDue?.Invoke(this, argument) ?? !_isEnded) CallNow(callback, argument);
+        callback.Returned?.Invoke(this, argument);
     }
 
-    private Exception? Try(Action<Session, object?> callback, object? argument)
+    private void CallNow(SessionCallback callback, object? argument)
     {
+        Exception? thrown = null;
         try
         {
-            callback(_session, argument);
-            return null;
+            callback.Call(_session, argument);
         }
         catch (Exception e)
         {
-            return e;
+            thrown = e;
         }
+
+        callback.Behind?.Invoke(_host, _session, argument, thrown is not null || _isEnded);
+        if (thrown is not null) FailWith(thrown);
+        else CallReturned();
     }
+
+    /// <summary>The callback has returned, and the loop goes on: it learns whether the session has ended the connection, whatever lane its Close is in.</summary>
+    internal void GoOn(Action<Connection, bool> step) =>
+        _loop.PostControl(
+            static (_, c, s, n) =>
+            {
+                Connection connection = (Connection)c!;
+                if (connection.Generation == (uint)n) ((Action<Connection, bool>)s!)(connection, n >> 32 != 0);
+            },
+            _connection,
+            step,
+            _generation | (_isEnded ? 1L << 32 : 0));
 
     /// <summary>What the callback sent leaves; what it asked for and must not happen inside it happens.</summary>
     private void CallReturned()
@@ -804,8 +745,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         _finishWasTold = true;
-        Call(static (s, _) => s.CallPeerFinished());
-        _loop.PostControl(static (_, c, _, g) => ((Connection)c!).StrandFinished((uint)g), _connection, null, _generation);
+        Call(SessionCallback.PeerFinished);
     }
 
     // ------------------------------------------------------------------ hand-over and end
@@ -843,24 +783,17 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
         old.TellEnded(new CloseReason(CloseCause.HandedOver));
         _running = "OnConnected";
-        if (wasConnected) Call(static (s, _) => s.CallConnected());
+        if (wasConnected) Call(SessionCallback.ConnectedByHandOver);
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
         if (!_isSwitching) Release(Holds.HandOver | Holds.Reader | Holds.Callback);
-    }
-
-    private void SayDisconnecting(CloseReason reason)
-    {
-        _saidDisconnecting = true;
-        Call(static (s, r) => s.CallDisconnecting((CloseReason)r!), reason);
-        _host.SessionDisconnecting(_session, reason);
     }
 
     private void RunLast()
     {
         _isEnded = true;
         _isLast = true;
-        if (_wasConnected && !_saidDisconnecting) SayDisconnecting(_reason);
+        if (_wasConnected && !SaidDisconnecting) CallNow(SessionCallback.Disconnecting, _reason);
         Session session = _session;
         _upgrade?.Failed(_reason);
         _host.SessionEnding(session);

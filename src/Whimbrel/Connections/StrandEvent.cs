@@ -3,20 +3,12 @@ namespace Whimbrel.Connections;
 /// <summary>What waits for a strand besides received bytes.</summary>
 internal enum StrandEventKind : byte
 {
-    Connecting,
-    Connected,
-    Handshaking,
-    Handshaked,
+    /// <summary>A <see cref="SessionCallback"/>, with its argument.</summary>
+    Callback,
     Upgrading,
-    Timer,
     HandedOver,
-    ServerStopping,
-    Disconnecting,
-    Timeout,
     Continuation,
     Call,
-    Sent,
-    Drained,
 }
 
 /// <summary>One thing that waits for a strand besides received bytes.</summary>

@@ -31,6 +31,7 @@ internal static class Layers
         ("LoopTimer", ["Session", "Connection"], "a timer of a session is one class with a timer of a loop, and ends with the session"),
         ("Connections/Resident", ["SocketShare"], "the one owner of a descriptor knows that it was shared"),
         ("Connections/Connection", ["Session", "Strand", "Newcomer", "Pipe", "GroupShard", "SessionGroup"], "who calls the overrides of the session, itself or by a strand, wakes the pipes that end here, and is the member of groups"),
+        ("Connections/SessionCallback", ["Session", "Strand"], "the table of what is called, and what goes with it on the pool"),
         ("Connections/Tenancy", ["Session", "Strand", "Pipe"], "what the connection has of one tenancy: its fields"),
         ("Connections/ConnectionHost", ["Session", "Newcomer", "SessionGroup"], "what a connection needs of the server or client above it, handed through"),
         ("Connections/HostShard", ["Session", "SessionGroup", "GroupShard"], "the host's members and their hooks on one loop"),

@@ -1,0 +1,93 @@
+using Whimbrel.Connections;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// A callback that neither Connection nor Strand has ever heard of, told on the loop and on the pool: what they need to know of one stands in its entry.
+public sealed class SessionCallbackTests
+{
+    private static readonly MemoryEndPoint s_here = new("here");
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_callback_is_its_entry_and_runs_in_order_on_loop_and_pool(Scheduling scheduling)
+    {
+        SessionCallback news = new("OnNews", static (session, what) => ((Reader)session).Hears((string)what!));
+        Reader reader = new();
+        (MemoryEngine engine, Connection connection) = Connect(reader, scheduling);
+        reader.Loop.Post(() =>
+        {
+            bool wasHere = connection.Tell(news, "one");
+            Assert.Equal(scheduling == Scheduling.Inline, wasHere);
+            connection.Tell(news, "two");
+        });
+        engine.RunUntilIdle();
+        Assert.Equal(["connected", "one", "two"], reader.Calls);
+        engine.Run(engine.DisposeAsync());
+    }
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void What_it_throws_is_told_by_its_name_and_ends_the_connection_and_the_host_hears_behind_it(Scheduling scheduling)
+    {
+        List<(Session, bool)> behind = [];
+        SessionCallback news = new("OnNews", static (_, _) => throw new FormatException("odd"))
+        {
+            Behind = (_, session, _, isOver) => behind.Add((session, isOver)),
+        };
+        List<string> notices = [];
+        Reader reader = new();
+        (MemoryEngine engine, Connection connection) = Connect(reader, scheduling, notices);
+        reader.Loop.Post(() => connection.Tell(news));
+        engine.RunUntilIdle();
+        Assert.Equal(["connected", "disconnected UserException"], reader.Calls);
+        Assert.Equal([(reader, true)], behind);
+        Assert.Contains(notices, static text => text.Contains("OnNews", StringComparison.Ordinal));
+        engine.Run(engine.DisposeAsync());
+    }
+
+    [Fact]
+    public void On_the_pool_one_that_is_not_due_when_its_turn_comes_is_left_out_and_the_loop_goes_on_all_the_same()
+    {
+        bool wentOn = false;
+        SessionCallback news = new("OnNews", static (session, what) => ((Reader)session).Hears((string)what!))
+        {
+            IsDue = static (_, what) => (string)what! != "stale",
+            Returned = (strand, what) => strand.GoOn((_, hasEnded) => wentOn |= (string)what! == "stale" && !hasEnded),
+        };
+        Reader reader = new();
+        (MemoryEngine engine, Connection connection) = Connect(reader, Scheduling.ThreadPool);
+        reader.Loop.Post(() =>
+        {
+            connection.Tell(news, "stale");
+            connection.Tell(news, "fresh");
+        });
+        engine.RunUntilIdle();
+        Assert.Equal(["connected", "fresh"], reader.Calls);
+        Assert.True(wentOn);
+        engine.Run(engine.DisposeAsync());
+    }
+
+    private static (MemoryEngine Engine, Connection Connection) Connect(Reader reader, Scheduling scheduling, List<string>? notices = null)
+    {
+        MemoryEngine engine = new(1, onNotice: notice => notices?.Add(notice.ToString()), faults: MemoryFaults.None);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Scheduling = scheduling }, () => reader);
+        engine.Run(server.StartAsync());
+        engine.Dial(s_here);
+        engine.RunUntilIdle();
+        return (engine, reader.Connection!);
+    }
+
+    private sealed class Reader : Session
+    {
+        internal List<string> Calls { get; } = [];
+
+        internal void Hears(string what) => Calls.Add(what);
+
+        protected override void OnConnected() => Calls.Add("connected");
+
+        protected override void OnDisconnected(CloseReason reason) => Calls.Add($"disconnected {reason.Cause}");
+    }
+}
