@@ -44,7 +44,8 @@ namespace Whimbrel;
 /// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. <see cref="Abort"/> discards and resets. When its server stops with a
 /// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
 /// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what still runs.</item>
-/// <item>A span given to a callback is valid during the call only, memory given to OnReceivedAsync until its task has completed.</item>
+/// <item>A span given to a callback is valid during the call only, memory given to OnReceivedAsync until its task has completed. Received bytes are
+/// the session's alone: it may change them where they lie (<see cref="Writable"/>), and what it leaves unread comes again as changed.</item>
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 64 KiB wait before reading stops, all sends of one callback leave together when it
@@ -656,6 +657,20 @@ public abstract partial class Session : IConnection
         if (_connection is not { } connection) return;
         StrandHere(connection, nameof(NeedBytes));
         connection.NeedBytes(count);
+    }
+
+    /// <summary>
+    /// What the running <see cref="OnReceived"/> or <see cref="OnUnread"/> was given, or a part of it, as memory to write to: for protocols that decode in place.
+    /// Nobody else sees the change. What is left unread comes again as it was left, also to the next session of a hand-over, so remember how far it is
+    /// decoded. Costs a comparison. Valid during the call only.
+    /// </summary>
+    /// <param name="received">The span of the callback, or a slice of it.</param>
+    /// <returns>The same bytes.</returns>
+    /// <exception cref="InvalidOperationException">Other bytes, or no such callback of the session runs on this thread.</exception>
+    protected Span<byte> Writable(ReadOnlySpan<byte> received)
+    {
+        if (RunningStrand is { } strand) return strand.Writable(received);
+        return _loop is { IsCurrent: true } loop ? loop.Offered.Writable(received) : default(OfferedBytes).Writable(received);
     }
 
     /// <summary>Bytes received and not taken yet. The session's thread.</summary>

@@ -127,6 +127,7 @@ internal sealed partial class Connection
         Shard.MessagesReceived++;
         int taken;
         Loop.EnterCallback(this, "OnReceived");
+        Loop.Offered.Begin(ref data);
         try
         {
             taken = Session.CallUnread(data);
@@ -134,11 +135,13 @@ internal sealed partial class Connection
         }
         catch (Exception e)
         {
+            Loop.Offered.End();
             Loop.LeaveCallback();
             FailWith(e, "OnReceived");
             return 0;
         }
 
+        Loop.Offered.End();
         Loop.LeaveCallback();
         long after = _queue.Queued;
         if (after > HoldMark && after + (_tenancy.BytesSent - sentBefore) > before && Shard.Host.BackPressure) HoldBack(untilEmpty: false);

@@ -57,6 +57,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private Session _session;
     private Session? _next;
     private UnreadStore _unread;
+    private OfferedBytes _offered;
     private int _atLeast;
     private bool _knowsOfQueue;
     private bool _finishWasTold;
@@ -124,6 +125,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal bool SaidDisconnecting { get; set; }
 
     internal int UnreadCount => _unread.Length;
+
+    /// <summary>Of bytes that the running callback was given. The thread that runs it.</summary>
+    internal Span<byte> Writable(ReadOnlySpan<byte> received) => _offered.Writable(received);
 
     internal Engine Engine => _loop.Engine;
 
@@ -671,6 +675,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         Interlocked.Increment(ref _shard.MessagesReceived); // of several threads, here
         int taken;
         _isOffering = true;
+        _offered.Begin(ref data);
         try
         {
             taken = _session.CallUnread(data);
@@ -683,6 +688,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
         finally
         {
+            _offered.End();
             _isOffering = false;
         }
 

@@ -118,6 +118,9 @@ public abstract partial class Loop
     /// <summary>Changes whenever a piece of user code begins or ends here: room that was lent under one number is not written into under another.</summary>
     internal long UserCalls { get; private set; } = 1;
 
+    /// <summary>What the session that is in OnReceived now was given.</summary>
+    internal OfferedBytes Offered;
+
     /// <summary>The connection whose session is in a callback now.</summary>
     internal Connection? ActiveConnection { get; private set; }
 

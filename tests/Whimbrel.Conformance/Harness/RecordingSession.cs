@@ -191,6 +191,8 @@ public sealed class RecordingSession : Session
 
     public int CallUnreadCount => UnreadCount;
 
+    public Span<byte> CallWritable(ReadOnlySpan<byte> received) => Writable(received);
+
     public void CallHandOver(Session next) => HandOver(next);
 
     public void CallBeginPhase(SessionPhase phase) => BeginPhase(phase);

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Runtime.InteropServices;
 
 namespace Whimbrel.Conformance;
 
@@ -388,6 +389,128 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Assert.True(same);
         Assert.Equal(server.Session().Received, answer[..server.Session().ReceivedCount]);
     });
+
+    // ------------------------------------------------------------------ writing to what was received
+
+    private static void Raise(RecordingSession session, ReadOnlySpan<byte> received)
+    {
+        foreach (ref byte letter in session.CallWritable(received)) letter -= 32;
+    }
+
+    [Fact, Contract(3, 13)]
+    public void What_a_session_writes_into_received_bytes_comes_again_as_written() => Run(rig =>
+    {
+        List<string> offers = [];
+        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        {
+            // Each is raised once: the first where it was received, the others where they wait behind it.
+            int done = x.Tag as int? ?? 0;
+            Raise(x, unread[done..]);
+            x.Tag = unread.Length;
+            lock (offers) offers.Add(Text(unread));
+            return unread.Length < 6 ? 0 : unread.Length;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int arrived = 2; arrived <= 6; arrived += 2)
+        {
+            peer.Write("abcdef".Substring(arrived - 2, 2));
+            rig.Until(() => session.Tag is int done && done >= arrived, $"{arrived} bytes to be offered");
+        }
+
+        session.UntilReceived(6);
+        Assert.Equal("ABCDEF", session.ReceivedText);
+        Assert.All(offers, offer => Assert.Equal("ABCDEF"[..offer.Length], offer));
+    });
+
+    [Fact, Contract(13, 15)]
+    public void What_a_session_wrote_goes_to_the_next_one() => Run(rig =>
+    {
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        {
+            if (unread.Length < 3) return 0;
+            Raise(x, unread);
+            x.CallHandOver(next);
+            return 1;
+        });
+        rig.Dial(server.EndPoint!).Write("abc");
+        next.UntilReceived(2);
+        Assert.Equal("BC", next.ReceivedText);
+    });
+
+    [Fact, Contract(13)]
+    public void Nobody_else_sees_what_a_session_writes_into_received_bytes() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        byte[] sent = Pattern(40_000);
+        using SharedBytes shared = new(sent);
+        RecordingSession[] members = new RecordingSession[3];
+        for (int i = 0; i < members.Length; i++)
+        {
+            members[i] = rig.Connect(server.EndPoint!, static s => s.AtUnread = static (x, unread) =>
+            {
+                // Kept as it came, and ruined for whoever might have the same memory.
+                x.Tag = (x.Tag as byte[] ?? []).Concat(unread.ToArray()).ToArray();
+                x.CallWritable(unread).Fill(0x55);
+                return unread.Length;
+            });
+            server.Connected(i);
+        }
+
+        rig.Until(() => server.Sessions.Count == members.Length, "all to be members");
+        rig.Await(server.Sessions.BroadcastAsync(shared, 0, sent.Length, Timeout.InfiniteTimeSpan));
+        rig.Await(server.Sessions.BroadcastAsync(Bytes("small")));
+        foreach (RecordingSession member in members)
+        {
+            member.UntilReceived(sent.Length + 5);
+            Assert.Equal([.. sent, .. Bytes("small")], (byte[])member.Tag!);
+        }
+
+        Assert.Equal(sent, shared.Memory.ToArray());
+    });
+
+    [Fact, Contract(13)]
+    public void Only_what_the_running_callback_was_given_may_be_written_to() => Run(rig =>
+    {
+        List<string> wrong = [];
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtReceived = (x, data) =>
+            {
+                byte[] other = data.ToArray();
+                if (!Refuses(x, other)) wrong.Add("other memory");
+                if (!x.CallWritable(data[..0]).IsEmpty) wrong.Add("nothing");
+                if (x.CallWritable(data[1..2]).Length != 1 || x.CallWritable(data).Length != data.Length) wrong.Add("its own bytes");
+                if (!Refuses(x, MemoryMarshal.CreateReadOnlySpan(ref MemoryMarshal.GetReference(data), data.Length + 1))) wrong.Add("more than it was given");
+                x.CallStartTimer(TimeSpan.Zero);
+            };
+            s.AtTimer = (x, _) =>
+            {
+                if (!Refuses(x, [1])) wrong.Add("a timer");
+                x.Tag = true;
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abcd");
+        rig.Until(() => session.Tag is true, "the timer to fire");
+        Assert.Empty(wrong);
+        Assert.True(Refuses(session, [1]));
+    });
+
+    private static bool Refuses(RecordingSession session, ReadOnlySpan<byte> bytes)
+    {
+        try
+        {
+            session.CallWritable(bytes);
+            return false;
+        }
+        catch (InvalidOperationException)
+        {
+            return true;
+        }
+    }
 
     // Safe: the block is only read, and belongs to the engine, which lives longer than the test; in the memory engine it
     // is an array that a collection could move, so the look counts only when there was none.
