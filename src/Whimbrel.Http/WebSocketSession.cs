@@ -96,7 +96,7 @@ public abstract partial class WebSocketSession : Session
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
     {
         if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
-        Span<byte> bytes = System.Runtime.InteropServices.MemoryMarshal.CreateSpan(ref System.Runtime.InteropServices.MemoryMarshal.GetReference(unread), unread.Length);
+        Span<byte> bytes = Writable(unread);
         _heard = true;
         int at = 0;
         // What an echo cannot send stays with the connection, and comes again.

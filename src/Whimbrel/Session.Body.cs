@@ -85,6 +85,9 @@ public abstract partial class Session
         _intake = until;
     }
 
+    /// <summary>It has the bytes of the peer where they lie, and gives none of them to others.</summary>
+    internal virtual bool TakesLargeBlocks => _intake is null && _receiving is null;
+
     internal int CallUnread(ReadOnlySpan<byte> unread)
     {
         int taken = _intake is { } intake ? intake.Take(this, unread) : OnUnread(unread);

@@ -13,6 +13,12 @@ internal sealed partial class Connection
 
     internal int UnreadCount => _tenancy.Unread.Length;
 
+    /// <summary>
+    /// Its session looks at what is received where it lies. What is copied for the pool, a stream or a body, or decrypted first, is not more
+    /// at a time than their limits say.
+    /// </summary>
+    internal bool TakesLargeBlocks => _tenancy.Gate == ReceiveGate.None && _tenancy.Tls is null && Strand is null && !_tenancy.OfferOwed && _tenancy.Session.TakesLargeBlocks;
+
     internal bool IsPaused => (_tenancy.Gate & ReceiveGate.User) != 0;
 
     /// <summary>Not read because another loop has not caught up with what its session sent there.</summary>

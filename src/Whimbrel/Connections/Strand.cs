@@ -1,3 +1,4 @@
+using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 

@@ -256,6 +256,9 @@ internal sealed class StreamSession : Session
 
     internal override bool StaysOnLoop => true;
 
+    /// <summary>What its read has no room for is copied.</summary>
+    internal override bool TakesLargeBlocks => false;
+
     internal override string DisplayName => _handler is null ? "a stream" : HandlerName;
 
     /// <summary>The method that serves the connection, as in messages.</summary>

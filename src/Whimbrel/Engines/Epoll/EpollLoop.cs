@@ -28,6 +28,7 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     private readonly EpollCalls _calls;
     private readonly SocketCalls _sockets;
+    private readonly LargeBlock _largeBlock;
     private int _epoll = -1;
     private int _wakeFd = -1;
     private int _reserveFd = -1;
@@ -44,13 +45,14 @@ internal sealed unsafe partial class EpollLoop : Loop
         internal uint Wanted;
         internal int Accepts; // of a listener: so many were tried in the turn of that number
         internal long AcceptTurn;
+        internal ReceiveSize Size;
         internal bool IsRegistered;
         internal bool IsResting; // no memory to receive: EPOLLIN is wanted again after a while
         internal DeferredOpen Opening;
     }
 
     internal EpollLoop(Engine engine, int index, EpollCalls calls, SocketCalls sockets)
-        : base(engine, index) => (_calls, _sockets) = (calls, sockets);
+        : base(engine, index) => (_calls, _sockets, _largeBlock) = (calls, sockets, new LargeBlock(this));
 
     private protected override void OpenQueue()
     {
@@ -208,12 +210,16 @@ internal sealed unsafe partial class EpollLoop : Loop
 
     private void Receive(Connection connection)
     {
-        int fd = _slots[connection.Slot].Fd;
-        int count = _sockets.Receive(fd, _buffer, ReceiveBytes);
+        int slot = connection.Slot;
+        bool isLarge = _slots[slot].Size.IsLarge;
+        byte* buffer = isLarge ? _largeBlock.Take() : _buffer;
+        int count = _sockets.Receive(_slots[slot].Fd, buffer, isLarge ? LargeBlock.Bytes : ReceiveBytes);
         if (count > 0)
         {
-            connection.CompleteReceive(new ReadOnlySpan<byte>(_buffer, count));
-            Poison(new Span<byte>(_buffer, count));
+            uint generation = connection.SlotGeneration;
+            connection.CompleteReceive(new ReadOnlySpan<byte>(buffer, count));
+            Poison(new Span<byte>(buffer, count));
+            if ((isLarge || count == ReceiveBytes) && connection.Slot == slot && connection.SlotGeneration == generation) _slots[slot].Size.Note(count, ReceiveBytes, connection.TakesLargeBlocks);
             return;
         }
 
@@ -410,6 +416,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         _calls.Close(_wakeFd);
         NativeMemory.AlignedFree(_events);
         NativeMemory.AlignedFree(_buffer);
+        _largeBlock.Free();
     }
 
     // ------------------------------------------------------------------ receive

@@ -88,7 +88,7 @@ internal sealed unsafe partial class PortableLoop
 
         if (count == SmallBytes && _slots[slot].IsWanted)
         {
-            new ReadOnlySpan<byte>(operation.Small).CopyTo(new Span<byte>(_buffer, SmallBytes));
+            new ReadOnlySpan<byte>(operation.Small).CopyTo(HotBlock(slot));
             ReadHot(connection, SmallBytes);
             return;
         }
@@ -113,6 +113,10 @@ internal sealed unsafe partial class PortableLoop
         return true;
     }
 
+    /// <summary>What the connection is read into, from the thread of the loop.</summary>
+    private Span<byte> HotBlock(int slot) =>
+        _slots[slot].Size.IsLarge ? new Span<byte>(_largeBlock.Take(), LargeBlock.Bytes) : new Span<byte>(_buffer, ReceiveBytes);
+
     /// <summary>Reads behind the <paramref name="held"/> bytes that are in the hot buffer already, and delivers all of it.</summary>
     private void ReadHot(Connection connection, int held)
     {
@@ -124,20 +128,22 @@ internal sealed unsafe partial class PortableLoop
             return;
         }
 
-        int count = _slots[slot].Socket!.Receive(new Span<byte>(_buffer + held, ReceiveBytes - held), SocketFlags.None, out SocketError outcome);
+        Span<byte> block = HotBlock(slot);
+        int count = _slots[slot].Socket!.Receive(block[held..], SocketFlags.None, out SocketError outcome);
         bool isEnd = outcome == SocketError.Success && count == 0;
         if (outcome != SocketError.Success) count = 0;
         if (held + count > 0)
         {
-            bool isAttached = Hand(connection, new ReadOnlySpan<byte>(_buffer, held + count));
-            Poison(new Span<byte>(_buffer, held + count));
+            bool isAttached = Hand(connection, block[..(held + count)]);
+            Poison(block[..(held + count)]);
             if (!isAttached) return;
+            _slots[slot].Size.Note(held + count, ReceiveBytes, connection.TakesLargeBlocks);
         }
 
         if (isEnd) ReceiveEnded(connection);
         else if (outcome is not (SocketError.Success or SocketError.WouldBlock or SocketError.Interrupted)) ReceiveFailed(connection, outcome);
         else if (!_slots[slot].IsWanted) return;
-        else if (held + count == ReceiveBytes) ReadOn(connection);
+        else if (held + count == block.Length) ReadOn(connection);
         else ReceiveNext(connection);
     }
 

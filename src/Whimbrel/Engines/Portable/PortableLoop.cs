@@ -27,6 +27,7 @@ internal sealed unsafe partial class PortableLoop : Loop
     private readonly CompletionQueue _completions = new();
     private readonly Stack<PortableOperation> _freeReceives = new();
     private readonly Stack<PortableOperation> _freeSends = new();
+    private readonly LargeBlock _largeBlock;
     private readonly Stack<Socket> _reserve = new(ReserveWithoutMargin);
     private byte* _buffer;
     private byte* _gather;
@@ -43,6 +44,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         internal Socket? Socket;
         internal PortableOperation? Operation; // accept, connect or receive: the one that the resident keeps
         internal int Running; // operations in flight or listed
+        internal ReceiveSize Size;
         internal int HeldError; // of a receive that nobody waits for now
         internal bool IsWanted;
         internal bool IsReading; // Operation is in flight or listed
@@ -53,7 +55,11 @@ internal sealed unsafe partial class PortableLoop : Loop
     }
 
     internal PortableLoop(Engine engine, int index)
-        : base(engine, index) => LoadWhatReceivingNeeds();
+        : base(engine, index)
+    {
+        _largeBlock = new LargeBlock(this);
+        LoadWhatReceivingNeeds();
+    }
 
     private protected override void OpenQueue()
     {
@@ -436,6 +442,7 @@ internal sealed unsafe partial class PortableLoop : Loop
         while (_freeSends.TryPop(out PortableOperation? operation)) operation.Dispose();
         NativeMemory.AlignedFree(_buffer);
         NativeMemory.AlignedFree(_gather);
+        _largeBlock.Free();
     }
 
     // ------------------------------------------------------------------ accept

@@ -178,7 +178,10 @@ internal sealed unsafe partial class UringLoop
         uint generation = connection.SlotGeneration;
         for (uint most = ReceiveLimitBytes; most > 0;)
         {
-            int result = _sockets.Receive(_slots[slot].Fd, _ring.LargeBuffer, _ring.LargeBufferBytes);
+            bool isLarge = _slots[slot].Size.IsLarge;
+            byte* buffer = isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
+            int room = isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
+            int result = _sockets.Receive(_slots[slot].Fd, buffer, room);
             if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
             if (result <= 0)
@@ -190,20 +193,21 @@ internal sealed unsafe partial class UringLoop
             }
 
             _slots[slot].Failures = 0;
-            _slots[slot].IsReady = result == _ring.LargeBufferBytes || _slots[slot].IsReadyUntilEmpty;
+            _slots[slot].IsReady = result == room || _slots[slot].IsReadyUntilEmpty;
             NoteSize(connection, slot, result);
-            Span<byte> bytes = new(_ring.LargeBuffer, result);
+            Span<byte> bytes = new(buffer, result);
             connection.CompleteReceive(bytes);
             Poison(bytes);
             // The callback may have ended it, or stopped it.
             if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
+            _slots[slot].Size.Note(result, _ring.LargeBufferBytes, connection.TakesLargeBlocks);
             if (!_slots[slot].IsReady)
             {
                 if (NeedsReceive(slot)) StartReceive(connection);
                 return;
             }
 
-            most -= Math.Min(most, (uint)_ring.LargeBufferBytes);
+            most -= Math.Min(most, (uint)room);
         }
 
         ReceiveAgain(connection);

@@ -28,6 +28,7 @@ internal sealed unsafe partial class UringLoop : Loop
 
     private readonly Func<Ring> _open;
     private readonly SocketCalls _sockets;
+    private readonly LargeBlock _largeBlock;
 
     // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
     private readonly Queue<ulong> _stopped = new();
@@ -47,7 +48,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private int _brokenBy;
 
     internal UringLoop(Engine engine, int index, Func<Ring> open, SocketCalls sockets)
-        : base(engine, index) => (_open, _sockets) = (open, sockets);
+        : base(engine, index) => (_open, _sockets, _largeBlock) = (open, sockets, new LargeBlock(this));
 
     /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
     internal static Ring OpenRing()
@@ -364,6 +365,7 @@ internal sealed unsafe partial class UringLoop : Loop
         bool isIdle = _brokenBy == 0 && (!_isWakeArmed || EndWake());
         _ring.Close(isIdle);
         if (_reserveFd >= 0) _sockets.Close(_reserveFd);
+        _largeBlock.Free();
         _brokenBy = 0;
         FreeDatagrams();
         _isWakeArmed = false;

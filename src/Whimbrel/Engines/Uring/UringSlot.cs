@@ -21,6 +21,9 @@ internal struct UringSlot
     internal bool IsLarge;
     internal byte SmallReceives;
 
+    /// <summary>Of those receives.</summary>
+    internal ReceiveSize Size;
+
     /// <summary>There may be something that no poll tells of any more; and only a receive that finds nothing shows that there is not.</summary>
     internal bool IsReady;
     internal bool IsReadyUntilEmpty;

@@ -2,7 +2,7 @@ using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using Whimbrel.Diagnostics;
 
-namespace Whimbrel.Connections;
+namespace Whimbrel.Buffers;
 
 /// <summary>
 /// The bytes that the running callback was given, while it runs: what may be written to is found by it (<c>Session.Writable</c>).

@@ -1,0 +1,186 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Connections;
+using Whimbrel.Engines;
+using Whimbrel.Engines.Epoll;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>Who gets more than 64 KiB at a time, from when on, and until when (docs/design/0002).</summary>
+public sealed class LargeReceiveTests
+{
+    private const int BlockBytes = 64 * 1024;
+    private const int SmallInARow = 16;
+
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
+
+    /// <summary>Notes for how many bytes there was room.</summary>
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class Asking : SocketCalls
+    {
+        private int _last;
+        private int _most;
+
+        internal int Last => Volatile.Read(ref _last);
+
+        internal int Most => Volatile.Read(ref _most);
+
+        internal override int Receive(int fd, byte* buffer, int length)
+        {
+            int received = base.Receive(fd, buffer, length);
+            Volatile.Write(ref _last, length);
+            if (received > 0) Volatile.Write(ref _most, Math.Max(_most, length));
+            return received;
+        }
+    }
+
+    private sealed class AskedEngine : Engine
+    {
+        internal AskedEngine(SocketCalls calls)
+            : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, EpollCalls.System, calls)];
+    }
+
+    /// <summary>Checks what comes, and remembers how much came at most.</summary>
+    private sealed class Taking : Session
+    {
+        private long _taken;
+        private int _most;
+        private int _wrong;
+
+        internal long Taken => Volatile.Read(ref _taken);
+
+        internal int Most => Volatile.Read(ref _most);
+
+        internal bool IsWrong => Volatile.Read(ref _wrong) != 0;
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            if (data.Length > _most) Volatile.Write(ref _most, data.Length);
+            long at = _taken;
+            foreach (byte one in data)
+            {
+                if (one != ByteAt(at++)) Volatile.Write(ref _wrong, 1);
+            }
+
+            Volatile.Write(ref _taken, at);
+        }
+    }
+
+    private sealed class Awaiting : Session
+    {
+        protected override async ValueTask OnReceivedAsync(ReadOnlyMemory<byte> data) => await Task.Yield();
+    }
+
+    private static byte ByteAt(long position) => (byte)(position % 251);
+
+    private static Socket Dial(Server server)
+    {
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+        socket.Connect((IPEndPoint)server.EndPoint!);
+        return socket;
+    }
+
+    /// <summary>Writes ever more until it is enough. How many bytes.</summary>
+    private static async Task<long> WriteUntilAsync(Socket socket, Func<bool> isEnough)
+    {
+        byte[] data = new byte[251 * 4096];
+        for (int i = 0; i < data.Length; i++) data[i] = ByteAt(i);
+        using CancellationTokenSource patience = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
+        patience.CancelAfter(s_patience);
+        long written = 0;
+        for (; !isEnough(); written += data.Length)
+        {
+            for (int sent = 0; sent < data.Length;) sent += await socket.SendAsync(data.AsMemory(sent), patience.Token);
+        }
+
+        return written;
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Uring)]
+    [InlineData(EngineKind.Portable)]
+    public async Task From_a_full_block_on_more_comes_at_a_time_and_nothing_is_lost(EngineKind kind)
+    {
+        EngineSupport support = Engine.SupportFor(kind);
+        Assert.SkipUnless(support.IsAvailable, support.Reason);
+        await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1 });
+        Taking session = new();
+        await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
+        await server.StartAsync(TestContext.Current.CancellationToken);
+        using Socket socket = Dial(server);
+        long written = await WriteUntilAsync(socket, () => session.Most > BlockBytes || session.IsWrong);
+        await UntilAsync(() => session.Taken == written);
+        Assert.False(session.IsWrong);
+        Assert.InRange(session.Most, BlockBytes + 1, LargeBlock.Bytes);
+    }
+
+    [Fact]
+    public async Task Little_at_a_time_brings_the_small_block_back()
+    {
+        NeedsEpoll();
+        Asking calls = new();
+        await using AskedEngine engine = new(calls);
+        Taking session = new();
+        await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
+        await server.StartAsync(TestContext.Current.CancellationToken);
+        using Socket socket = Dial(server);
+        long written = await WriteUntilAsync(socket, () => calls.Most == LargeBlock.Bytes);
+        for (int i = 0; i <= SmallInARow; i++)
+        {
+            await UntilAsync(() => session.Taken == written);
+            socket.Send([ByteAt(written++)]);
+        }
+
+        await UntilAsync(() => session.Taken == written);
+        Assert.Equal(BlockBytes, calls.Last);
+        Assert.False(session.IsWrong);
+    }
+
+    [Theory]
+    [InlineData("a stream")]
+    [InlineData("the pool")]
+    [InlineData("a callback that awaits")]
+    public async Task What_is_copied_comes_64_KiB_at_a_time(string reader)
+    {
+        NeedsEpoll();
+        const long enough = 16 * 1024 * 1024;
+        Asking calls = new();
+        await using AskedEngine engine = new(calls);
+        ServerOptions options = new() { Engine = engine, Address = "tcp://127.0.0.1:0", Scheduling = reader == "the pool" ? Scheduling.ThreadPool : default };
+        Func<SessionContext, Session> factory = reader switch
+        {
+            "a stream" => ConnectionStream.Serve(ReadOnAsync),
+            "the pool" => static _ => new Taking(),
+            _ => static _ => new Awaiting(),
+        };
+        await using Server server = new(options, factory);
+        await server.StartAsync(TestContext.Current.CancellationToken);
+        using Socket socket = Dial(server);
+        long written = 0;
+        await WriteUntilAsync(socket, () => (written += 251 * 4096) > enough);
+        Assert.Equal(BlockBytes, calls.Most);
+
+        static async Task ReadOnAsync(ConnectionStream stream, CancellationToken stop)
+        {
+            byte[] memory = new byte[BlockBytes];
+            while (await stream.ReadAsync(memory, stop) > 0)
+            {
+                // More of it.
+            }
+        }
+    }
+
+    private static async Task UntilAsync(Func<bool> condition)
+    {
+        long start = Environment.TickCount64;
+        while (!condition())
+        {
+            Assert.True(Environment.TickCount64 - start < s_patience.TotalMilliseconds, "It did not happen.");
+            await Task.Yield();
+        }
+    }
+
+    private static void NeedsEpoll() => Assert.SkipUnless(KernelProbe.HasEpoll, "The epoll engine needs Linux on x64 or arm64.");
+}

@@ -1,0 +1,39 @@
+using Whimbrel.Engines;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// Safe: the memory is looked at for being there only.
+public sealed unsafe class LargeBlockTests
+{
+    [Fact]
+    public void It_is_given_back_when_nobody_has_needed_it_for_a_while_and_made_again()
+    {
+        MemoryEngine engine = new(1, faults: MemoryFaults.None);
+        Loop loop = engine.GetLoop(0);
+        LargeBlock block = new(loop);
+        Assert.False(block.IsThere);
+        Take();
+        for (int i = 0; i < 6; i++)
+        {
+            engine.RunFor(TimeSpan.FromMilliseconds(700));
+            Take();
+        }
+
+        engine.RunFor(TimeSpan.FromMilliseconds(900));
+        Assert.True(block.IsThere);
+        engine.RunFor(TimeSpan.FromMilliseconds(1_200));
+        Assert.False(block.IsThere);
+        Take();
+        block.Free();
+        Assert.False(block.IsThere);
+
+        void Take()
+        {
+            bool isTaken = false;
+            loop.Post(() => isTaken = block.Take() is not null);
+            engine.RunUntil(() => isTaken);
+            Assert.True(block.IsThere);
+        }
+    }
+}
