@@ -13,7 +13,7 @@ public sealed class EpollSimulationTests
     [Fact]
     public void Every_seed_keeps_every_promise() => SeedRun.Run(EpollPlatform.One, SeedRun.IsDeep ? DeepSeeds : Seeds);
 
-    // Seeds that find a defect that was there, with what it was (docs/design/0026).
+    // Seeds that find a defect that was there, with what it was (docs/design/0029).
     [Theory]
     [InlineData(7)] // signals, and a set that tells of a stranger's duplicate for ever
     [InlineData(18)] // a listener was told of in the first turn of its loop, and never accepted
