@@ -10,6 +10,7 @@ namespace Whimbrel.Http;
 public abstract partial class WebSocketSession
 {
     private const int SmallBytes = 512;
+    private const int MostWithContext = 64 * 1024;
 
     private readonly Lock _deflating = new();
     private Deflater? _deflater;
@@ -88,19 +89,17 @@ public abstract partial class WebSocketSession
     {
         if (IsClosing) return SendResult.Closed;
         if (IsWorthDeflating(payload.Length)) return SendDeflated(opcode, payload);
-        if (_writer.Masks) return SendMasked(opcode, payload);
-        Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
-        return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _)], payload);
+        return _writer.Masks ? SendMasked(opcode, payload) : SendPlain(opcode, payload);
     }
 
-    private SendResult SendMasked(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed = false)
+    private SendResult SendMasked(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
         int length = _writer.HeadLength(payload.Length) + payload.Length;
         byte[]? rented = null;
         Span<byte> frame = length <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(length);
         try
         {
-            return Send(frame[..WriteMasked(frame, opcode, payload, isCompressed)]);
+            return Send(frame[..WriteMasked(frame, opcode, payload)]);
         }
         finally
         {
@@ -108,9 +107,9 @@ public abstract partial class WebSocketSession
         }
     }
 
-    private int WriteMasked(Span<byte> frame, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed)
+    private int WriteMasked(Span<byte> frame, WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        int head = _writer.WriteHead(frame, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
+        int head = _writer.WriteHead(frame, opcode, isFinal: true, isCompressed: false, payload.Length, out uint key);
         WebSocketMask.Copy(payload, frame[head..], key);
         return head + payload.Length;
     }
@@ -118,13 +117,12 @@ public abstract partial class WebSocketSession
     private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
     {
         if (IsClosing) return new(SendResult.Closed);
-        // What is compressed with a context must be queued in the order in which it was compressed: nobody can wait in between.
-        if (IsWorthDeflating(payload.Length)) return WaitThenSendAsync(opcode, payload, cancellationToken);
+        if (IsWorthDeflating(payload.Length) && TrySendDeflatedAsync(opcode, payload, cancellationToken, out ValueTask<SendResult> deflated)) return deflated;
         byte[] frame = ArrayPool<byte>.Shared.Rent(WebSocketWriter.MostHeadBytes + (_writer.Masks ? payload.Length : 0));
         ValueTask<SendResult> sending;
         if (_writer.Masks)
         {
-            sending = SendAsync(frame.AsMemory(0, WriteMasked(frame, opcode, payload.Span, isCompressed: false)), cancellationToken);
+            sending = SendAsync(frame.AsMemory(0, WriteMasked(frame, opcode, payload.Span)), cancellationToken);
         }
         else
         {
@@ -154,13 +152,14 @@ public abstract partial class WebSocketSession
 
     private bool IsWorthDeflating(int length) => _terms is not null && length >= _options!.Deflate!.LeastBytes;
 
+    private bool Forgets => _role == WebSocketRole.Server ? _terms!.Value.ServerForgets : _terms!.Value.ClientForgets;
+
+    private int DeflateBits => Math.Min(_options!.Deflate!.WindowBits, _role == WebSocketRole.Server ? _terms!.Value.ServerBits : _terms!.Value.ClientBits);
+
     private SendResult SendDeflated(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        DeflateTerms terms = _terms!.Value;
-        bool isServer = _role == WebSocketRole.Server;
-        bool forgets = isServer ? terms.ServerForgets : terms.ClientForgets;
-        int bits = Math.Min(_options!.Deflate!.WindowBits, isServer ? terms.ServerBits : terms.ClientBits);
-        if (bits < DeflateTerms.LeastWrittenBits) return _writer.Masks ? SendMasked(opcode, payload) : SendPlain(opcode, payload);
+        // zlib writes no window of 256 bytes, which a peer may ask for: then messages are sent as they are.
+        if (DeflateBits < DeflateTerms.LeastWrittenBits) return _writer.Masks ? SendMasked(opcode, payload) : SendPlain(opcode, payload);
         MessageBuffer packed = default;
         try
         {
@@ -168,11 +167,10 @@ public abstract partial class WebSocketSession
             lock (_deflating)
             {
                 if (IsClosing) return SendResult.Closed;
-                _deflater ??= new Deflater(_options.Deflate.Level, bits, _options.Deflate.MemoryLevel, forgets);
-                _deflater.Add(payload, isLast: true, ref packed);
-                SendResult result = SendPacked(opcode, packed.Span);
+                int start = PackInFrame(opcode, payload, ref packed);
+                SendResult result = Send(packed.Span[start..]);
                 // A message that was refused is in the context, and the peer has not got it: a new one begins without.
-                if (result != SendResult.Queued && !forgets) DropDeflater();
+                if (result != SendResult.Queued && !Forgets) DropDeflater();
                 return result;
             }
         }
@@ -182,17 +180,57 @@ public abstract partial class WebSocketSession
         }
     }
 
+    /// <summary>Compresses a message into a frame. The lock is held.</summary>
+    /// <returns>Where in the buffer the frame begins.</returns>
+    private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, ref MessageBuffer packed)
+    {
+        _deflater ??= new Deflater(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel, Forgets);
+        // The head goes in front when its length is known.
+        packed.Room(WebSocketWriter.MostHeadBytes);
+        packed.Advance(WebSocketWriter.MostHeadBytes);
+        _deflater.Add(payload, isLast: true, ref packed);
+        int length = packed.Length - WebSocketWriter.MostHeadBytes;
+        int start = WebSocketWriter.MostHeadBytes - _writer.HeadLength(length);
+        _writer.WriteHead(packed.Span[start..], opcode, isFinal: true, isCompressed: true, length, out uint key);
+        if (_writer.Masks) WebSocketMask.Apply(packed.Span[WebSocketWriter.MostHeadBytes..], key);
+        return start;
+    }
+
+    // What is compressed with a context must be queued in the order in which it was compressed: who may have to wait sends a message as it is.
+    private bool TrySendDeflatedAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken, out ValueTask<SendResult> sending)
+    {
+        sending = default;
+        if (DeflateBits < DeflateTerms.LeastWrittenBits) return false;
+        if (!Forgets)
+        {
+            if (payload.Length > MostWithContext || BytesPending > 0) return false;
+            sending = new(SendDeflated(opcode, payload.Span));
+            return true;
+        }
+
+        MessageBuffer packed = default;
+        int start;
+        lock (_deflating)
+        {
+            if (IsClosing)
+            {
+                sending = new(SendResult.Closed);
+                return true;
+            }
+
+            start = PackInFrame(opcode, payload.Span, ref packed);
+        }
+
+        sending = SendAsync(packed.Memory[start..], cancellationToken);
+        if (sending.IsCompleted) packed.Release();
+        else sending = GiveBackAfter(sending, packed);
+        return true;
+    }
+
     private SendResult SendPlain(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
         Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
         return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _)], payload);
-    }
-
-    private SendResult SendPacked(WebSocketOpcode opcode, ReadOnlySpan<byte> packed)
-    {
-        if (_writer.Masks) return SendMasked(opcode, packed, isCompressed: true);
-        Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
-        return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: true, packed.Length, out _)], packed);
     }
 
     private void DropDeflater()
@@ -202,10 +240,15 @@ public abstract partial class WebSocketSession
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
-    private async ValueTask<SendResult> WaitThenSendAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    private static async ValueTask<SendResult> GiveBackAfter(ValueTask<SendResult> sending, MessageBuffer packed)
     {
-        // An empty send waits its turn and for room, and adds nothing.
-        SendResult room = await SendAsync(ReadOnlyMemory<byte>.Empty, cancellationToken).ConfigureAwait(false);
-        return room == SendResult.Queued ? SendDeflated(opcode, payload.Span) : room;
+        try
+        {
+            return await sending.ConfigureAwait(false);
+        }
+        finally
+        {
+            packed.Release();
+        }
     }
 }

@@ -55,13 +55,13 @@ public sealed class WsEngineTests
 
         internal Uri Address => new($"{(_isTls ? "wss" : "ws")}://localhost:{((IPEndPoint)Server.EndPoint!).Port}/echo");
 
-        internal async Task<ClientWebSocket> DialAsync(bool deflates = false)
+        internal async Task<ClientWebSocket> DialAsync(bool deflates = false, string path = "/echo")
         {
             ClientWebSocket socket = new();
             socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
             if (deflates) socket.Options.DangerousDeflateOptions = new WebSocketDeflateOptions();
             using CancellationTokenSource limit = new(_patience);
-            await socket.ConnectAsync(Address, limit.Token);
+            await socket.ConnectAsync(new Uri(Address, path), limit.Token);
             return socket;
         }
 
@@ -154,5 +154,32 @@ public sealed class WsEngineTests
             await session.Messages.Reader.Completion.WaitAsync(limit.Token);
             Assert.Equal(WebSocketStatus.GoingAway, session.CloseStatus);
         }
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task Awaited_sends_wait_for_a_peer_that_reads_late_and_all_arrive_in_order(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate(), new WebSocketDeflate { Forgets = false }])
+        {
+            await using Site site = new(kind, isTls, scheduling, new WebSocketOptions { Deflate = deflate, MessageLimitBytes = 4_000_000 });
+            TaskCompletionSource<WebSocketSession> opened = new(TaskCreationOptions.RunContinuationsAsynchronously);
+            site.Server.WebSocket("/late", () => new Announcing(opened), new WebSocketOptions { Deflate = deflate });
+            await site.Server.StartAsync();
+            using CancellationTokenSource limit = new(_patience);
+            using ClientWebSocket socket = await site.DialAsync(deflate is not null, "/late");
+            WebSocketSession session = await opened.Task.WaitAsync(limit.Token);
+            Task sending = Task.Run(async () =>
+            {
+                for (int i = 0; i < 200; i++) Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(Bytes(40_000, i), limit.Token)); // more than the queue and the system hold
+            });
+            await Task.WhenAny(sending, Task.Delay(50, limit.Token)); // it reads late, whether the sender waits already or not
+            for (int i = 0; i < 200; i++) Assert.True((await ReceiveAsync(socket, limit.Token)).AsSpan().SequenceEqual(Bytes(40_000, i)), $"message {i}");
+            await sending;
+        }
+    }
+
+    private sealed class Announcing(TaskCompletionSource<WebSocketSession> opened) : WebSocketSession
+    {
+        protected override void OnConnected() => opened.TrySetResult(this);
     }
 }
