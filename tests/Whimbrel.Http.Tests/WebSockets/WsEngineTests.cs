@@ -172,7 +172,7 @@ public sealed class WsEngineTests
             {
                 for (int i = 0; i < 200; i++) Assert.Equal(SendResult.Queued, await session.SendBinaryAsync(Bytes(40_000, i), limit.Token)); // more than the queue and the system hold
             });
-            await Task.WhenAny(sending, Task.Delay(50, limit.Token)); // it reads late, whether the sender waits already or not
+            await Task.WhenAny(sending, Task.Delay(50, limit.Token)); // tidy: waits because a peer that reads late is what is tested; whether the sender waits by then does not matter
             for (int i = 0; i < 200; i++) Assert.True((await ReceiveAsync(socket, limit.Token)).AsSpan().SequenceEqual(Bytes(40_000, i)), $"message {i}");
             await sending;
         }
