@@ -7,7 +7,7 @@ namespace Whimbrel.Http;
 /// reader's memory, and while nobody reads the peer waits. One read at a time, from any thread: on the loop its continuation runs there,
 /// elsewhere on the pool.
 /// </summary>
-internal sealed class HttpBody : Stream, IValueTaskSource<int>
+internal sealed class HttpBody : ReadOnlyStream, IValueTaskSource<int>
 {
     private const int Free = 0;
     private const int Waiting = 1;
@@ -28,20 +28,6 @@ internal sealed class HttpBody : Stream, IValueTaskSource<int>
     {
         _session = session;
         _quietSinceMs = nowMs;
-    }
-
-    public override bool CanRead => true;
-
-    public override bool CanSeek => false;
-
-    public override bool CanWrite => false;
-
-    public override long Length => throw new NotSupportedException();
-
-    public override long Position
-    {
-        get => throw new NotSupportedException();
-        set => throw new NotSupportedException();
     }
 
     /// <summary>A read waits.</summary>
@@ -78,16 +64,6 @@ internal sealed class HttpBody : Stream, IValueTaskSource<int>
         if (Loop.Current is not null) throw new InvalidOperationException("A read that blocks would block the loop: await ReadAsync.");
         return ReadAsync(buffer.AsMemory(offset, count)).AsTask().GetAwaiter().GetResult();
     }
-
-    public override void Flush()
-    {
-    }
-
-    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-    public override void SetLength(long value) => throw new NotSupportedException();
-
-    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
 
     int IValueTaskSource<int>.GetResult(short token) => _source.GetResult(token);
 

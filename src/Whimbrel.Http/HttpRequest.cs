@@ -60,61 +60,25 @@ public sealed partial class HttpRequest
 
     /// <summary>The value of the first field with this name as text, or null.</summary>
     /// <param name="name">In any case.</param>
-    public string? this[string name]
-    {
-        get
-        {
-            ArgumentNullException.ThrowIfNull(name);
-            Span<byte> bytes = stackalloc byte[64];
-            if (name.Length > bytes.Length || Encoding.UTF8.GetByteCount(name) != name.Length) return null;
-            Encoding.UTF8.GetBytes(name, bytes);
-            return TryGet(bytes[..name.Length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
-        }
-    }
+    public string? this[string name] => Head.TextOf(name);
 
     /// <summary>The value of the first field of this kind.</summary>
     /// <param name="field">Any but <see cref="HttpField.Other"/>.</param>
     /// <param name="value">Without spaces around it.</param>
-    public bool TryGet(HttpField field, out ReadOnlySpan<byte> value)
-    {
-        int index = Reader.IndexOf(field);
-        value = index < 0 ? default : ValueAt(index);
-        return index >= 0;
-    }
+    public bool TryGet(HttpField field, out ReadOnlySpan<byte> value) => Head.TryGet(field, out value);
 
     /// <summary>The value of the first field with this name.</summary>
     /// <param name="name">In any case.</param>
     /// <param name="value">Without spaces around it.</param>
-    public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
-    {
-        for (int index = 0; index < Reader.Count; index++)
-        {
-            if (!Ascii.EqualsIgnoreCase(NameAt(index), name)) continue;
-            value = ValueAt(index);
-            return true;
-        }
-
-        value = default;
-        return false;
-    }
+    public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) => Head.TryGet(name, out value);
 
     /// <summary>The name of a field, as it was sent.</summary>
     /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
-    public ReadOnlySpan<byte> NameAt(int index)
-    {
-        ArgumentOutOfRangeException.ThrowIfGreaterThanOrEqual((uint)index, (uint)Reader.Count, nameof(index));
-        ref readonly HttpFieldPlace place = ref Reader[index];
-        return Head.Bytes.Slice(place.NameStart, place.NameLength);
-    }
+    public ReadOnlySpan<byte> NameAt(int index) => Head.NameAt(index);
 
     /// <summary>The value of a field, without spaces around it.</summary>
     /// <param name="index">0 up to <see cref="FieldCount"/>.</param>
-    public ReadOnlySpan<byte> ValueAt(int index)
-    {
-        ArgumentOutOfRangeException.ThrowIfGreaterThanOrEqual((uint)index, (uint)Reader.Count, nameof(index));
-        ref readonly HttpFieldPlace place = ref Reader[index];
-        return Head.Bytes.Slice(place.ValueStart, place.ValueLength);
-    }
+    public ReadOnlySpan<byte> ValueAt(int index) => Head.ValueAt(index);
 
     /// <summary>Whether it asks to go on with another protocol, by Connection and Upgrade.</summary>
     /// <param name="protocol">Its name, in any case.</param>
@@ -190,22 +154,7 @@ public sealed partial class HttpRequest
     /// <summary>The value of a field behind a chunked body, when the body was read to its end.</summary>
     /// <param name="name">In any case.</param>
     /// <param name="value">Without spaces around it.</param>
-    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
-    {
-        ReadOnlySpan<byte> rest = _trailers;
-        while (!rest.IsEmpty)
-        {
-            int end = rest.IndexOf("\r\n"u8);
-            ReadOnlySpan<byte> line = rest[..end];
-            int colon = line.IndexOf((byte)':');
-            value = HttpBytes.Trim(line[(colon + 1)..]);
-            if (Ascii.EqualsIgnoreCase(line[..colon], name)) return true;
-            rest = rest[(end + 2)..];
-        }
-
-        value = default;
-        return false;
-    }
+    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) => HttpLines.TryFind(_trailers, name, out value);
 
     // ------------------------------------------------------------------ for the session
 

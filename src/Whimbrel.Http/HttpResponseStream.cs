@@ -1,22 +1,8 @@
 namespace Whimbrel.Http;
 
 /// <summary>The body of an answer as a stream. What is written by a call that blocks waits in it for the next flush.</summary>
-internal sealed class HttpResponseStream(HttpResponse response) : Stream
+internal sealed class HttpResponseStream(HttpResponse response) : WriteOnlyStream
 {
-    public override bool CanRead => false;
-
-    public override bool CanSeek => false;
-
-    public override bool CanWrite => true;
-
-    public override long Length => throw new NotSupportedException();
-
-    public override long Position
-    {
-        get => throw new NotSupportedException();
-        set => throw new NotSupportedException();
-    }
-
     public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default) => response.WriteAsync(buffer, cancellationToken);
 
     public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken) => response.WriteAsync(buffer.AsMemory(offset, count), cancellationToken).AsTask();
@@ -35,10 +21,4 @@ internal sealed class HttpResponseStream(HttpResponse response) : Stream
         if (Loop.Current is not null) return; // it leaves at the next flush that is awaited, or at the end
         FlushAsync(CancellationToken.None).GetAwaiter().GetResult();
     }
-
-    public override int Read(byte[] buffer, int offset, int count) => throw new NotSupportedException();
-
-    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-    public override void SetLength(long value) => throw new NotSupportedException();
 }

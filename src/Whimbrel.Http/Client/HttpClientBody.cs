@@ -4,7 +4,7 @@ namespace Whimbrel.Http;
 /// The body of an answer: what came with its head, then what the session offers. Says by its exceptions what kind of failure ended it. One reader
 /// at a time; any thread.
 /// </summary>
-internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte> prefix) : Stream
+internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte> prefix) : ReadOnlyStream
 {
     private ReadOnlyMemory<byte> _prefix = prefix;
     private BodyStream? _rest;
@@ -21,18 +21,6 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
     internal string Peer => session.Peer;
 
     public override bool CanRead => Volatile.Read(ref _isDisposed) == 0;
-
-    public override bool CanSeek => false;
-
-    public override bool CanWrite => false;
-
-    public override long Length => throw new NotSupportedException();
-
-    public override long Position
-    {
-        get => throw new NotSupportedException();
-        set => throw new NotSupportedException();
-    }
 
     /// <summary>More comes than was there with the head. Before anybody has it.</summary>
     internal void GoesOn(BodyStream rest) => _rest = rest;
@@ -151,14 +139,4 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
 
         base.Dispose(disposing);
     }
-
-    public override void Flush()
-    {
-    }
-
-    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-    public override void SetLength(long value) => throw new NotSupportedException();
-
-    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
 }

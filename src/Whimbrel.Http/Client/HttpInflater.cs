@@ -6,7 +6,7 @@ namespace Whimbrel.Http;
 /// A body without its content coding. What comes out is counted inside the loop that inflates, whatever the coding: against the limit of bodies,
 /// and, above its first MiB, against what went in.
 /// </summary>
-internal sealed class HttpInflater : Stream
+internal sealed class HttpInflater : ReadOnlyStream
 {
     private const int FreeBytes = 1024 * 1024;
 
@@ -26,18 +26,6 @@ internal sealed class HttpInflater : Stream
     }
 
     public override bool CanRead => _body.CanRead;
-
-    public override bool CanSeek => false;
-
-    public override bool CanWrite => false;
-
-    public override long Length => throw new NotSupportedException();
-
-    public override long Position
-    {
-        get => throw new NotSupportedException();
-        set => throw new NotSupportedException();
-    }
 
     /// <summary>The coding it can take away, or null.</summary>
     internal static string? CodingOf(ReadOnlySpan<byte> contentEncoding)
@@ -121,18 +109,8 @@ internal sealed class HttpInflater : Stream
         base.Dispose(disposing);
     }
 
-    public override void Flush()
-    {
-    }
-
-    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-    public override void SetLength(long value) => throw new NotSupportedException();
-
-    public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
-
     /// <summary>The body as the inflater sees it: with a first byte that was looked at, and a last word.</summary>
-    private sealed class Source(HttpClientBody body) : Stream
+    private sealed class Source(HttpClientBody body) : ReadOnlyStream
     {
         private readonly byte[] _first = new byte[1];
         private bool _hasFirst;
@@ -144,20 +122,6 @@ internal sealed class HttpInflater : Stream
 
         /// <summary>The last four bytes.</summary>
         internal uint Tail { get; private set; }
-
-        public override bool CanRead => true;
-
-        public override bool CanSeek => false;
-
-        public override bool CanWrite => false;
-
-        public override long Length => throw new NotSupportedException();
-
-        public override long Position
-        {
-            get => throw new NotSupportedException();
-            set => throw new NotSupportedException();
-        }
 
         internal void Peek() => _hasFirst = body.Read(_first, 0, 1) > 0;
 
@@ -187,15 +151,5 @@ internal sealed class HttpInflater : Stream
             foreach (byte b in buffer[Math.Max(0, count - 4)..count]) Tail = (Tail >> 8) | ((uint)b << 24);
             return count;
         }
-
-        public override void Flush()
-        {
-        }
-
-        public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-        public override void SetLength(long value) => throw new NotSupportedException();
-
-        public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
     }
 }

@@ -6,7 +6,7 @@ namespace Whimbrel.Http;
 /// The body of a request as its function writes it: as it is, when its length is known, else in chunks. Small writes gather; the wait for room in
 /// the send queue is the back-pressure. One thread at a time, never the loop's.
 /// </summary>
-internal sealed class HttpRequestBody(HttpExchange exchange, long length) : Stream
+internal sealed class HttpRequestBody(HttpExchange exchange, long length) : WriteOnlyStream
 {
     private const int GatherBytes = 16 * 1024;
     private const int LineRoom = 16; // the end of the chunk before, eight digits, the end of the line
@@ -16,14 +16,6 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : Stre
     private int _count;
     private long _written;
     private bool _hasChunk;
-
-    public override bool CanRead => false;
-
-    public override bool CanSeek => false;
-
-    public override bool CanWrite => true;
-
-    public override long Length => throw new NotSupportedException();
 
     public override long Position
     {
@@ -55,12 +47,6 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : Stre
     public override void Flush() => FlushAsync(CancellationToken.None).GetAwaiter().GetResult();
 
     public override Task FlushAsync(CancellationToken cancellationToken) => SendGatheredAsync(cancellationToken).AsTask();
-
-    public override int Read(byte[] buffer, int offset, int count) => throw new NotSupportedException();
-
-    public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-    public override void SetLength(long value) => throw new NotSupportedException();
 
     /// <summary>Nothing more is written.</summary>
     internal async ValueTask EndAsync(CancellationToken stop)

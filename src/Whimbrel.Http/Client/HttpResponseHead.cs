@@ -67,17 +67,7 @@ public sealed class HttpResponseHead
     /// <summary>The value of a field behind a chunked body, when the body was read to its end.</summary>
     /// <param name="name">In any case.</param>
     /// <param name="value">Without spaces around it.</param>
-    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
-    {
-        ReadOnlySpan<byte> rest = Volatile.Read(ref _trailers);
-        while (TryNextTrailer(ref rest, out ReadOnlySpan<byte> found, out value))
-        {
-            if (Ascii.EqualsIgnoreCase(found, name)) return true;
-        }
-
-        value = default;
-        return false;
-    }
+    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) => HttpLines.TryFind(Trailers, name, out value);
 
     /// <summary>The status line, for logs.</summary>
     public override string ToString() => $"{Status} {Encoding.Latin1.GetString(Reason)}".TrimEnd();
@@ -97,17 +87,5 @@ public sealed class HttpResponseHead
     internal void SetTrailers(ReadOnlySpan<byte> trailers)
     {
         if (!trailers.IsEmpty) Volatile.Write(ref _trailers, trailers.ToArray());
-    }
-
-    /// <summary>The next of some lines that were checked when they were read.</summary>
-    internal static bool TryNextTrailer(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
-    {
-        name = value = default;
-        if (rest.IsEmpty) return false;
-        int end = rest.IndexOf("\r\n"u8), colon = rest.IndexOf((byte)':');
-        name = rest[..colon];
-        value = HttpBytes.Trim(rest[(colon + 1)..end]);
-        rest = rest[(end + 2)..];
-        return true;
     }
 }

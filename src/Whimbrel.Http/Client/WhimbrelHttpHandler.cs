@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Http.Headers;
 using System.Runtime.ExceptionServices;
 using System.Text;
+using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
@@ -156,23 +157,11 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
     private static bool Is(string name, string other) => name.Equals(other, StringComparison.OrdinalIgnoreCase);
 
     /// <summary>The body, which gives the response its trailers at its end, and fails in .NET's words.</summary>
-    private sealed class Body(HttpClientResponse ours, HttpResponseMessage response) : Stream
+    private sealed class Body(HttpClientResponse ours, HttpResponseMessage response) : ReadOnlyStream
     {
         private bool _isOver;
 
         public override bool CanRead => ours.Body.CanRead;
-
-        public override bool CanSeek => false;
-
-        public override bool CanWrite => false;
-
-        public override long Length => throw new NotSupportedException();
-
-        public override long Position
-        {
-            get => throw new NotSupportedException();
-            set => throw new NotSupportedException();
-        }
 
         public override async ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
         {
@@ -211,7 +200,7 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             if (count > 0 || wanted == 0 || _isOver) return count;
             _isOver = true;
             ReadOnlySpan<byte> rest = ours.Head.Trailers;
-            while (HttpResponseHead.TryNextTrailer(ref rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value))
+            while (HttpLines.TryNext(ref rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value))
                 response.TrailingHeaders.TryAddWithoutValidation(Encoding.ASCII.GetString(name), Encoding.Latin1.GetString(value));
             return count;
         }
@@ -221,15 +210,5 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             if (disposing) ours.Dispose();
             base.Dispose(disposing);
         }
-
-        public override void Flush()
-        {
-        }
-
-        public override long Seek(long offset, SeekOrigin origin) => throw new NotSupportedException();
-
-        public override void SetLength(long value) => throw new NotSupportedException();
-
-        public override void Write(byte[] buffer, int offset, int count) => throw new NotSupportedException();
     }
 }

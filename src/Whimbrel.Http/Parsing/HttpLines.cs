@@ -1,3 +1,5 @@
+using System.Text;
+
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>Lines and fields: the one scanner for heads, chunks and trailers.</summary>
@@ -52,5 +54,29 @@ internal static class HttpLines
         while (to > from && line[to - 1] is (byte)' ' or (byte)'\t') to--;
         place = new HttpFieldPlace(start, start + from, to - from, (ushort)colon, KnownFields.Find(line[..colon]));
         return HttpRule.None;
+    }
+
+    /// <summary>The next of some lines that were checked when they were read.</summary>
+    internal static bool TryNext(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
+    {
+        name = value = default;
+        if (rest.IsEmpty) return false;
+        int end = rest.IndexOf("\r\n"u8), colon = rest.IndexOf((byte)':');
+        name = rest[..colon];
+        value = HttpBytes.Trim(rest[(colon + 1)..end]);
+        rest = rest[(end + 2)..];
+        return true;
+    }
+
+    /// <summary>The value of the first of them with this name.</summary>
+    internal static bool TryFind(ReadOnlySpan<byte> lines, ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
+    {
+        while (TryNext(ref lines, out ReadOnlySpan<byte> found, out value))
+        {
+            if (Ascii.EqualsIgnoreCase(found, name)) return true;
+        }
+
+        value = default;
+        return false;
     }
 }
