@@ -43,7 +43,7 @@ public sealed class FilePathTests
         Assert.DoesNotContain(name.Split('/'), static segment => segment is "." or "..");
         Assert.DoesNotContain("//", name, StringComparison.Ordinal);
         Assert.False(name.StartsWith('/'));
-        Assert.StartsWith("/root/", Path.GetFullPath("/root/" + name) + "/", StringComparison.Ordinal);
+        Assert.StartsWith("/served/", Path.GetFullPath("/served/" + name) + "/", StringComparison.Ordinal);
     }
 
     [Theory]

@@ -17,7 +17,7 @@ internal sealed class Folder : IDisposable
 
     internal string Path { get; } = Directory.CreateTempSubdirectory("whimbrel-files-").FullName;
 
-    internal string Root => System.IO.Path.Combine(Path, "root");
+    internal string Root => System.IO.Path.Combine(Path, "served");
 
     internal string this[string name] => System.IO.Path.Combine(Root, name);
 
