@@ -7,7 +7,7 @@ namespace Whimbrel.Http;
 /// reader's memory, and while nobody reads the peer waits. One read at a time, from any thread: on the loop its continuation runs there,
 /// elsewhere on the pool.
 /// </summary>
-internal sealed class HttpBody : ReadOnlyStream, IValueTaskSource<int>
+internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
 {
     private const int Free = 0;
     private const int Waiting = 1;
@@ -25,6 +25,7 @@ internal sealed class HttpBody : ReadOnlyStream, IValueTaskSource<int>
     private bool _isCounted;
 
     internal HttpBody(HttpSession session, long nowMs)
+        : base(isRead: true)
     {
         _session = session;
         _quietSinceMs = nowMs;

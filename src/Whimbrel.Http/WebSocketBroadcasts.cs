@@ -81,10 +81,8 @@ public static class WebSocketBroadcasts
 
     private static void WriteFrame(WebSocketWriter writer, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed, IBufferWriter<byte> output)
     {
-        Span<byte> target = output.GetSpan(writer.HeadLength(payload.Length) + payload.Length);
-        int head = writer.WriteHead(target, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
-        WebSocketMask.Copy(payload, target[head..], key);
-        output.Advance(head + payload.Length);
+        Span<byte> target = output.GetSpan(writer.FrameLength(payload.Length));
+        output.Advance(writer.WriteFrame(target, opcode, payload, isCompressed));
     }
 
     private static void WriteDeflated(Message message, IBufferWriter<byte> output)

@@ -41,7 +41,7 @@ public sealed class WebSocketClient : Client
         WebSocket = options ?? new WebSocketOptions();
         WebSocket.Check();
         _target = address.PathAndQuery;
-        _authority = address.IsDefaultPort ? address.IdnHost : $"{(address.HostNameType == UriHostNameType.IPv6 ? $"[{address.IdnHost}]" : address.IdnHost)}:{address.Port}";
+        _authority = address.IsDefaultPort ? HostOf(address) : $"{HostOf(address)}:{address.Port}";
         byte[] key = new byte[WebSocketHandshake.KeyLength];
         key.AsSpan().Fill((byte)'A');
         _ = Request(key, WebSocket.Deflate?.AsClient()); // a field that cannot be sent throws here
@@ -99,7 +99,8 @@ public sealed class WebSocketClient : Client
     private static string AddressOf(string address)
     {
         Uri uri = Parse(address);
-        string host = uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost;
-        return $"{(uri.Scheme == "wss" ? "tls" : "tcp")}://{host}:{uri.Port}";
+        return $"{(uri.Scheme == "wss" ? "tls" : "tcp")}://{HostOf(uri)}:{uri.Port}";
     }
+
+    private static string HostOf(Uri address) => address.HostNameType == UriHostNameType.IPv6 ? $"[{address.IdnHost}]" : address.IdnHost;
 }

@@ -75,7 +75,7 @@ public abstract partial class WebSocketSession
     {
         if (!SayClose(status, reason)) return;
         // The peer's frame ends it, or this timer.
-        _timer?.Start(_options!.CloseTimeout);
+        BeatIn(_options!.CloseTimeout, Loop);
     }
 
     /// <summary>One close frame, and nothing behind it. False: there was one.</summary>
@@ -115,7 +115,13 @@ public abstract partial class WebSocketSession
 
     private void StartHeart(Loop loop)
     {
-        _timer = loop.StartTimer(_options!.Heartbeat == Timeout.InfiniteTimeSpan ? TimeSpan.FromDays(1) : _options.Heartbeat, static s => ((WebSocketSession)s!).Post(static t => ((WebSocketSession)t!).Beat(), s), this);
+        if (_options!.Heartbeat != Timeout.InfiniteTimeSpan) BeatIn(_options.Heartbeat, loop);
+    }
+
+    private void BeatIn(TimeSpan due, Loop loop)
+    {
+        if (_timer is { } timer) timer.Start(due);
+        else _timer = loop.StartTimer(due, static s => ((WebSocketSession)s!).Post(static t => ((WebSocketSession)t!).Beat(), s), this);
     }
 
     private void Beat()
@@ -126,7 +132,6 @@ public abstract partial class WebSocketSession
             return;
         }
 
-        if (_options!.Heartbeat == Timeout.InfiniteTimeSpan) return;
         // A peer that takes what it is sent lives, though its pong waits behind that.
         bool isAlive = _heard || (_pendingThen > 0 && BytesSent != _sentThen);
         _heard = false;
@@ -140,6 +145,6 @@ public abstract partial class WebSocketSession
         _sentThen = BytesSent;
         _pendingThen = BytesPending;
         if (!isAlive) SendControl(WebSocketOpcode.Ping, default);
-        _timer!.Start(_options.Heartbeat);
+        BeatIn(_options!.Heartbeat, Loop);
     }
 }

@@ -94,24 +94,17 @@ public abstract partial class WebSocketSession
 
     private SendResult SendMasked(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        int length = _writer.HeadLength(payload.Length) + payload.Length;
+        int length = _writer.FrameLength(payload.Length);
         byte[]? rented = null;
         Span<byte> frame = length <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(length);
         try
         {
-            return Send(frame[..WriteMasked(frame, opcode, payload)]);
+            return Send(frame[.._writer.WriteFrame(frame, opcode, payload)]);
         }
         finally
         {
             if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
         }
-    }
-
-    private int WriteMasked(Span<byte> frame, WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
-    {
-        int head = _writer.WriteHead(frame, opcode, isFinal: true, isCompressed: false, payload.Length, out uint key);
-        WebSocketMask.Copy(payload, frame[head..], key);
-        return head + payload.Length;
     }
 
     private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
@@ -122,7 +115,7 @@ public abstract partial class WebSocketSession
         ValueTask<SendResult> sending;
         if (_writer.Masks)
         {
-            sending = SendAsync(frame.AsMemory(0, WriteMasked(frame, opcode, payload.Span)), cancellationToken);
+            sending = SendAsync(frame.AsMemory(0, _writer.WriteFrame(frame, opcode, payload.Span)), cancellationToken);
         }
         else
         {
@@ -150,7 +143,8 @@ public abstract partial class WebSocketSession
 
     // ------------------------------------------------------------------ compressed
 
-    private bool IsWorthDeflating(int length) => _terms is not null && length >= _options!.Deflate!.LeastBytes;
+    // zlib writes no window of 256 bytes, which a peer may ask for: then messages are sent as they are.
+    private bool IsWorthDeflating(int length) => _terms is not null && length >= _options!.Deflate!.LeastBytes && DeflateBits >= DeflateTerms.LeastWrittenBits;
 
     private bool Forgets => _role == WebSocketRole.Server ? _terms!.Value.ServerForgets : _terms!.Value.ClientForgets;
 
@@ -158,8 +152,6 @@ public abstract partial class WebSocketSession
 
     private SendResult SendDeflated(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        // zlib writes no window of 256 bytes, which a peer may ask for: then messages are sent as they are.
-        if (DeflateBits < DeflateTerms.LeastWrittenBits) return _writer.Masks ? SendMasked(opcode, payload) : SendPlain(opcode, payload);
         MessageBuffer packed = default;
         try
         {
@@ -200,7 +192,6 @@ public abstract partial class WebSocketSession
     private bool TrySendDeflatedAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken, out ValueTask<SendResult> sending)
     {
         sending = default;
-        if (DeflateBits < DeflateTerms.LeastWrittenBits) return false;
         if (!Forgets)
         {
             if (payload.Length > MostWithContext || BytesPending > 0) return false;

@@ -107,11 +107,8 @@ public abstract partial class WebSocketSession : Session
             at += taken;
             switch (reading)
             {
-                case WebSocketReading.Piece:
-                    if (!IsClosing) Guard(found, s_takePiece);
-                    break;
-                case WebSocketReading.Control:
-                    Guard(found, s_takeControl);
+                case WebSocketReading.Piece or WebSocketReading.Control:
+                    Tell(found, reading);
                     break;
                 case WebSocketReading.Broken:
                     Fail(_reader.Rule);
@@ -126,17 +123,13 @@ public abstract partial class WebSocketSession : Session
         return at;
     }
 
-    private delegate void Taking(WebSocketSession session, Span<byte> bytes);
-
-    private static readonly Taking s_takePiece = static (session, bytes) => session.Take(bytes);
-    private static readonly Taking s_takeControl = static (session, bytes) => session.Heed(bytes);
-
     // The core resets what an exception ends, and the peer would never see why: so it goes no further than here.
-    private void Guard(Span<byte> bytes, Taking take)
+    private void Tell(Span<byte> found, WebSocketReading reading)
     {
         try
         {
-            take(this, bytes);
+            if (reading == WebSocketReading.Control) Heed(found);
+            else if (!IsClosing) Take(found);
         }
         catch (Exception e)
         {
@@ -170,7 +163,7 @@ public abstract partial class WebSocketSession : Session
             // The whole message lies here: no copy.
             WebSocketMask.Apply(piece, _reader.Key);
             if (isText && !Utf8.IsValid(piece)) Fail(WebSocketRule.BadUtf8);
-            else Tell(piece, isText);
+            else TellWhole(piece, isText);
             return;
         }
 
@@ -184,7 +177,7 @@ public abstract partial class WebSocketSession : Session
         if (!isLast) return;
         try
         {
-            Tell(_message.Span, isText);
+            TellWhole(_message.Span, isText);
         }
         finally
         {
@@ -232,7 +225,7 @@ public abstract partial class WebSocketSession : Session
         if (!isLast) return;
         try
         {
-            Tell(_inflated.Span, isText);
+            TellWhole(_inflated.Span, isText);
         }
         finally
         {
@@ -247,7 +240,7 @@ public abstract partial class WebSocketSession : Session
         _inflater = null;
     }
 
-    private void Tell(ReadOnlySpan<byte> message, bool isText)
+    private void TellWhole(ReadOnlySpan<byte> message, bool isText)
     {
         if (isText) OnText(message);
         else OnBinary(message);

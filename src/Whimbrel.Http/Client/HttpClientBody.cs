@@ -4,7 +4,7 @@ namespace Whimbrel.Http;
 /// The body of an answer: what came with its head, then what the session offers. Says by its exceptions what kind of failure ended it. One reader
 /// at a time; any thread.
 /// </summary>
-internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte> prefix) : ReadOnlyStream
+internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte> prefix) : OneWayStream(isRead: true)
 {
     private ReadOnlyMemory<byte> _prefix = prefix;
     private BodyStream? _rest;

@@ -6,7 +6,7 @@ namespace Whimbrel.Http;
 /// A body without its content coding. What comes out is counted inside the loop that inflates, whatever the coding: against the limit of bodies,
 /// and, above its first MiB, against what went in.
 /// </summary>
-internal sealed class HttpInflater : ReadOnlyStream
+internal sealed class HttpInflater : OneWayStream
 {
     private const int FreeBytes = 1024 * 1024;
 
@@ -18,6 +18,7 @@ internal sealed class HttpInflater : ReadOnlyStream
     private long _total;
 
     internal HttpInflater(HttpClientBody body, string coding, HttpClientOptions options)
+        : base(isRead: true)
     {
         _body = body;
         _source = new Source(body);
@@ -110,7 +111,7 @@ internal sealed class HttpInflater : ReadOnlyStream
     }
 
     /// <summary>The body as the inflater sees it: with a first byte that was looked at, and a last word.</summary>
-    private sealed class Source(HttpClientBody body) : ReadOnlyStream
+    private sealed class Source(HttpClientBody body) : OneWayStream(isRead: true)
     {
         private readonly byte[] _first = new byte[1];
         private bool _hasFirst;

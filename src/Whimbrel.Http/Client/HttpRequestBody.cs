@@ -6,7 +6,7 @@ namespace Whimbrel.Http;
 /// The body of a request as its function writes it: as it is, when its length is known, else in chunks. Small writes gather; the wait for room in
 /// the send queue is the back-pressure. One thread at a time, never the loop's.
 /// </summary>
-internal sealed class HttpRequestBody(HttpExchange exchange, long length) : WriteOnlyStream
+internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneWayStream(isRead: false)
 {
     private const int GatherBytes = 16 * 1024;
     private const int LineRoom = 16; // the end of the chunk before, eight digits, the end of the line

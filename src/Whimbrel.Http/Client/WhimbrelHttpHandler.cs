@@ -157,7 +157,7 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
     private static bool Is(string name, string other) => name.Equals(other, StringComparison.OrdinalIgnoreCase);
 
     /// <summary>The body, which gives the response its trailers at its end, and fails in .NET's words.</summary>
-    private sealed class Body(HttpClientResponse ours, HttpResponseMessage response) : ReadOnlyStream
+    private sealed class Body(HttpClientResponse ours, HttpResponseMessage response) : OneWayStream(isRead: true)
     {
         private bool _isOver;
 

@@ -1,7 +1,7 @@
 namespace Whimbrel.Http;
 
 /// <summary>The bytes of one part.</summary>
-internal sealed class HttpPartStream(HttpPartReader reader, HttpPart part) : ReadOnlyStream
+internal sealed class HttpPartStream(HttpPartReader reader, HttpPart part) : OneWayStream(isRead: true)
 {
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default) => reader.ReadAsync(part, buffer, cancellationToken);
 

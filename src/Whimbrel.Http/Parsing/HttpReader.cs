@@ -102,6 +102,13 @@ internal sealed partial class HttpReader
         return -1;
     }
 
+    /// <summary>The index of the only field of this kind, or -1: there is none, or more than one.</summary>
+    internal int IndexOfOnly(HttpField field)
+    {
+        int index = IndexOf(field);
+        return index >= 0 && IndexOf(field, index + 1) < 0 ? index : -1;
+    }
+
     // ------------------------------------------------------------------ reading
 
     /// <summary>Begins with a request.</summary>

@@ -20,6 +20,9 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
     /// <summary>Whether the payload must be masked by the key of its head.</summary>
     internal bool Masks => role == WebSocketRole.Client;
 
+    /// <summary>Bytes of a whole frame.</summary>
+    internal int FrameLength(int length) => HeadLength(length) + length;
+
     /// <summary>Bytes of the head of a frame.</summary>
     /// <param name="length">Of its payload.</param>
     internal int HeadLength(long length) => 2 + (length > ushort.MaxValue ? 8 : length > WebSocketReader.MostControlBytes ? 2 : 0) + (Masks ? 4 : 0);
@@ -65,10 +68,11 @@ internal readonly struct WebSocketWriter(WebSocketRole role)
     /// <param name="target">At least <see cref="HeadLength"/> and the payload.</param>
     /// <param name="opcode">What the frame is.</param>
     /// <param name="payload">Copied, and masked on the way.</param>
+    /// <param name="isCompressed">The payload is a compressed message.</param>
     /// <returns>Bytes written.</returns>
-    internal int WriteFrame(Span<byte> target, WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    internal int WriteFrame(Span<byte> target, WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isCompressed = false)
     {
-        int head = WriteHead(target, opcode, isFinal: true, isCompressed: false, payload.Length, out uint key);
+        int head = WriteHead(target, opcode, isFinal: true, isCompressed, payload.Length, out uint key);
         if (Masks) WebSocketMask.Copy(payload, target[head..], key);
         else payload.CopyTo(target[head..]);
         return head + payload.Length;

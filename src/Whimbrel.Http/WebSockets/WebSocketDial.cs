@@ -72,21 +72,19 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         subProtocol = null;
         if (_reader.Status != 101) return $"The server answered {_reader.Status}{Reason(head)} and no WebSocket." + (_reader.Status is >= 300 and < 400 ? " Redirects are not followed." : "");
         if (!_reader.WantsUpgrade || !Ascii.EqualsIgnoreCase(Value(head, HttpField.Upgrade), "websocket"u8)) return "The server switched to another protocol.";
-        if (_reader.IndexOf(HttpField.SecWebSocketAccept, From(HttpField.SecWebSocketAccept)) >= 0 || !Value(head, HttpField.SecWebSocketAccept).SequenceEqual(_accept)) return "Sec-WebSocket-Accept does not fit the key that was sent.";
+        if (_reader.IndexOfOnly(HttpField.SecWebSocketAccept) < 0 || !Value(head, HttpField.SecWebSocketAccept).SequenceEqual(_accept)) return "Sec-WebSocket-Accept does not fit the key that was sent.";
         if (_reader.IndexOf(HttpField.SecWebSocketProtocol) >= 0)
         {
             string chosen = Encoding.Latin1.GetString(Value(head, HttpField.SecWebSocketProtocol));
-            if (_reader.IndexOf(HttpField.SecWebSocketProtocol, From(HttpField.SecWebSocketProtocol)) >= 0 || !client.WebSocket.SubProtocols.Contains(chosen)) return "The server chose a sub-protocol that was not offered.";
+            if (_reader.IndexOfOnly(HttpField.SecWebSocketProtocol) < 0 || !client.WebSocket.SubProtocols.Contains(chosen)) return "The server chose a sub-protocol that was not offered.";
             subProtocol = chosen;
         }
 
         if (_reader.IndexOf(HttpField.SecWebSocketExtensions) < 0) return null;
-        if (_offer is not { } offer || _reader.IndexOf(HttpField.SecWebSocketExtensions, From(HttpField.SecWebSocketExtensions)) >= 0
+        if (_offer is not { } offer || _reader.IndexOfOnly(HttpField.SecWebSocketExtensions) < 0
             || !DeflateTerms.TryAccept(Value(head, HttpField.SecWebSocketExtensions), offer, out terms)) return "The server agreed to an extension that was not offered.";
         return null;
     }
-
-    private int From(HttpField field) => _reader.IndexOf(field) + 1 is 0 ? int.MaxValue : _reader.IndexOf(field) + 1;
 
     private ReadOnlySpan<byte> Value(ReadOnlySpan<byte> head, HttpField field)
     {

@@ -55,17 +55,11 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
 
     private (int Status, string Text)? Judge(HttpRequest request)
     {
-        if (!IsOnly(request, HttpField.SecWebSocketVersion) || !request[HttpField.SecWebSocketVersion].SequenceEqual("13"u8)) return (426, "Sec-WebSocket-Version is 13 here");
-        if (!IsOnly(request, HttpField.SecWebSocketKey) || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey])) return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
+        if (request.Reader.IndexOfOnly(HttpField.SecWebSocketVersion) < 0 || !request[HttpField.SecWebSocketVersion].SequenceEqual("13"u8)) return (426, "Sec-WebSocket-Version is 13 here");
+        if (request.Reader.IndexOfOnly(HttpField.SecWebSocketKey) < 0 || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey])) return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
         if (request.MinorVersion == 0) return (400, "WebSocket needs HTTP/1.1");
         if (request.HasBody) return (400, "The request has a body");
         return options.Origins.Allows(request) ? null : (403, "Pages of this origin may not connect");
-    }
-
-    private static bool IsOnly(HttpRequest request, HttpField field)
-    {
-        int index = request.Reader.IndexOf(field);
-        return index >= 0 && request.Reader.IndexOf(field, index + 1) < 0;
     }
 
     // The first offer in any of the fields.
