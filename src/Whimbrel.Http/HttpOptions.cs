@@ -75,6 +75,9 @@ public sealed class HttpOptions
     /// <summary>With <see cref="StrictTransport"/>: for sub-domains, too. Default false.</summary>
     public bool StrictTransportForSubdomains { get; init; }
 
+    /// <summary>Compression of answers as they are made. Null (the default): none, because a secret beside what a stranger chose can be read from lengths, and because it takes time on the loop.</summary>
+    public HttpCompression? Compression { get; init; }
+
     /// <summary>Where answers are noted. Null (the default): nowhere.</summary>
     public HttpLog? Log { get; init; }
 
@@ -143,6 +146,7 @@ public sealed class HttpOptions
         }
 
         Cors?.Check(mistakes);
+        Compression?.Check(mistakes);
         if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpOptions)}: {string.Join(' ', mistakes)}");
         _isChecked = true;
     }

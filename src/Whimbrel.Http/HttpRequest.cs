@@ -177,7 +177,7 @@ public sealed partial class HttpRequest
 
     internal bool MaySendParts(ReadOnlySpan<byte> tag, long modified) => HttpConditions.MaySendParts(Reader, Head.Bytes, tag, modified, DateTimeOffset.UtcNow.ToUnixTimeSeconds());
 
-    internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli) => HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli);
+    internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli, out bool refusesIdentity) => HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli, out refusesIdentity);
 
     private HttpHead Head => _head ?? throw new InvalidOperationException("The request was answered: nothing can be read of it any more.");
 

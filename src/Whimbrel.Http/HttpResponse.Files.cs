@@ -73,6 +73,7 @@ public sealed partial class HttpResponse
         switch (request.Judge(tag, modified))
         {
             case ConditionVerdict.NotModified:
+                if (_mayCompress) BeAsCompressed(request);
                 Empty(304);
                 return false;
             case ConditionVerdict.Failed:

@@ -2,6 +2,7 @@ using System.Buffers;
 using System.Globalization;
 using System.Runtime.CompilerServices;
 using System.Text;
+using Whimbrel.Http.Compression;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -52,8 +53,14 @@ public sealed partial class HttpResponse
     public async ValueTask WriteAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default)
     {
         BeginWriting();
-        if (_framing == HttpFraming.Length && (_left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {_announced}.");
+        if (_announced >= 0 && (_left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {_announced}.");
         if (_isHead) return;
+        if (_encoder is not null)
+        {
+            await EncodeAsync(data, EncoderStep.Take, cancellationToken).ConfigureAwait(false);
+            return;
+        }
+
         if (_framing == HttpFraming.Length) data = PartOf(data);
         BodyBytes += data.Length;
         while (true)
@@ -73,7 +80,7 @@ public sealed partial class HttpResponse
     public ValueTask FlushAsync(CancellationToken cancellationToken = default)
     {
         BeginWriting();
-        return SendBufferAsync(cancellationToken);
+        return _encoder is null ? SendBufferAsync(cancellationToken) : FlushEncoderAsync(cancellationToken);
     }
 
     /// <summary>Sends an event to an EventSource (server-sent events), and flushes. The first one sends the head, with <c>text/event-stream</c>.</summary>
@@ -151,11 +158,12 @@ public sealed partial class HttpResponse
         if (_progress == Progress.Writing) return;
         MustBeOpen();
         if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
-        _framing = _announced >= 0 ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
         _left = _announced;
-        if (_framing == HttpFraming.UntilClose) _wantsClose = true;
         Span<byte> line = stackalloc byte[RangeLine];
         BeginPart(line, out int lineLength);
+        bool isCoded = BeginCoding();
+        _framing = _announced >= 0 && !isCoded ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
+        if (_framing == HttpFraming.UntilClose) _wantsClose = true;
         bool isPersistent = Decide();
         int room = HeadRoom + _fieldBytes + lineLength;
         _buffer = ArrayPool<byte>.Shared.Rent(Math.Max(BufferBytes, room + ChunkLine + LineEnd + 1));
@@ -205,13 +213,14 @@ public sealed partial class HttpResponse
 
     private async ValueTask EndWritingAsync()
     {
-        if (_framing == HttpFraming.Length && _left > 0 && !_isHead)
+        if (_announced >= 0 && _left > 0 && !_isHead)
         {
             // The peer waits for more, and there is none.
             _session.Abort();
             throw new InvalidOperationException($"The body is {_left} bytes shorter than BodyLength, which is {_announced}. The connection was aborted.");
         }
 
+        if (_encoder is not null) await EndEncoderAsync().ConfigureAwait(false);
         EndChunk();
         if (_framing == HttpFraming.Chunked && !_isHead)
         {
@@ -264,6 +273,12 @@ public sealed partial class HttpResponse
             return;
         }
 
+        if (_isKeptPlain)
+        {
+            await SendPlainLaterAsync().ConfigureAwait(false);
+            return;
+        }
+
         for (int at = 0; at < _laterLength; at += WholeBytes)
         {
             _session.WatchSending();
@@ -277,6 +292,7 @@ public sealed partial class HttpResponse
     {
         _announced = -1;
         _length = _trailerBytes = 0;
+        _isKeptPlain = _varies = false;
     }
 
     private void ReleasePieces()
@@ -285,5 +301,6 @@ public sealed partial class HttpResponse
         if (_later is { } later) ArrayPool<byte>.Shared.Return(later);
         _buffer = _later = _trailers = null;
         _stream = null;
+        ReleaseEncoder();
     }
 }

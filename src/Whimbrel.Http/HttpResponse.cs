@@ -167,6 +167,7 @@ public sealed partial class HttpResponse
         if (!canHave && !body.IsEmpty) throw new InvalidOperationException($"An answer with status {_status} has no body.");
         HttpWriter.CheckValue(contentType, nameof(contentType));
         if (_mayDivide && TryDivide(body, contentType)) return;
+        if (_mayCompress && canHave && TryCompress(body, contentType)) return;
         bool isPersistent = Decide();
         int room = HeadRoom + _fieldBytes + contentType.Length;
         byte[]? rented = null;
@@ -249,6 +250,7 @@ public sealed partial class HttpResponse
         BodyBytes = 0;
         _progress = Progress.Open;
         _wantsClose = _hasContentType = IsEventStream = Closes = false;
+        _mayCompress = _session.MayCompress;
         BeginPieces();
         BeginFiles();
     }

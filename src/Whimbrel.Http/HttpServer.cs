@@ -115,7 +115,7 @@ public sealed partial class HttpServer : Server
     {
         ArgumentNullException.ThrowIfNull(prefix);
         if (!prefix.StartsWith('/') || prefix.Contains('{', StringComparison.Ordinal)) throw new ArgumentException($"A prefix begins with a slash and has no names: {prefix}", nameof(prefix));
-        FileSite site = new(folder, options ?? new HttpFileOptions());
+        FileSite site = new(folder, options ?? new HttpFileOptions(), Http.Compression);
         prefix = prefix.TrimEnd('/');
         _routes.Add(HttpVerb.Get, prefix + "/{*file}", null, null, site);
         if (prefix.Length > 0) Get(prefix, static (request, response) => FileSite.Redirect(request, response));

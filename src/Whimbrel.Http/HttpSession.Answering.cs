@@ -135,8 +135,15 @@ public partial class HttpSession
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask FinishAsync(ValueTask handler)
     {
-        await handler.ConfigureAwait(false);
-        await _response!.EndAsync().ConfigureAwait(false);
+        try
+        {
+            await handler.ConfigureAwait(false);
+            await _response!.EndAsync().ConfigureAwait(false);
+        }
+        finally
+        {
+            _response!.ReleaseEncoder(); // also when the connection has ended: nobody writes any more
+        }
     }
 
     private void HandlerFinished() => Post(static s => ((HttpSession)s!).HandlerDone(), this);

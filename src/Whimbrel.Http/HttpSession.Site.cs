@@ -11,6 +11,9 @@ public partial class HttpSession
 
     private byte[]? _peerText;
 
+    /// <summary>Whether answers are compressed unless they say otherwise.</summary>
+    internal bool MayCompress => _options.Compression is { } compression && (compression.OverTls || Tls is null);
+
     /// <summary>Adds the fields that every answer has. True: the answer has nothing else, a browser asks beforehand.</summary>
     private bool DressAnswer(bool hasRequest)
     {

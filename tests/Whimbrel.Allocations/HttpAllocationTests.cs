@@ -61,6 +61,27 @@ public sealed class HttpAllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void An_answer_of_a_site_that_compresses_allocates_nothing_whether_its_client_takes_that_or_not(string engine)
+    {
+        byte[] text = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Repeat("hello ", 1000)));
+        using Rig rig = new(engine, static () => new Api());
+        HttpOptions options = new() { RequestLimit = int.MaxValue, Compression = new HttpCompression() };
+        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, options);
+        server.Get("/", (_, response) => response.Bytes(text, "text/plain"u8));
+        Rig.Wait(server.StartAsync().AsTask());
+        try
+        {
+            Measure(rig, server.EndPoint!, "answer as it is", "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "compressed answer", "GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip;q=0.9, br\r\n\r\n");
+        }
+        finally
+        {
+            Rig.Wait(server.StopAsync(TimeSpan.Zero).AsTask());
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void A_file_that_is_known_allocates_nothing(string engine)
     {
         DirectoryInfo folder = Directory.CreateTempSubdirectory("whimbrel-");

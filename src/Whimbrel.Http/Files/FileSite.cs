@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Text;
 using Microsoft.Win32.SafeHandles;
+using Whimbrel.Http.Compression;
 using Whimbrel.Http.Linux;
 using Whimbrel.Http.Parsing;
 
@@ -18,17 +19,19 @@ internal sealed class FileSite : IDisposable
     private const int MostReads = 3;
 
     private readonly HttpFileOptions _options;
+    private readonly HttpCompression? _compression;
     private readonly FileRoot _root;
     private readonly ContentTypes _types;
     private readonly long _freshMs;
     private readonly Dictionary<byte[], Task<Lookup>>.AlternateLookup<ReadOnlySpan<byte>> _looking;
     private readonly Lock _gate = new();
 
-    internal FileSite(string folder, HttpFileOptions options)
+    internal FileSite(string folder, HttpFileOptions options, HttpCompression? compression = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(folder);
         options.Check();
         _options = options;
+        _compression = compression;
         _root = new FileRoot(folder, options.Links);
         _types = new ContentTypes(options.ContentTypes);
         _freshMs = (long)options.Freshness.TotalMilliseconds;
@@ -202,7 +205,8 @@ internal sealed class FileSite : IDisposable
     {
         string type = _types.Of(Encoding.UTF8.GetString(file));
         bool hasGzip = seen is [_, { Kind: FoundKind.File }, _], hasBrotli = seen is [_, _, { Kind: FoundKind.File }];
-        bool varies = hasGzip || hasBrotli;
+        bool isCompressed = _compression is { } wish && seen[0].Stamp.Length >= wish.MinimumBytes && IsSmall(seen[0].Stamp.Length) && CompressibleTypes.Has(Encoding.ASCII.GetBytes(type));
+        bool varies = hasGzip || hasBrotli || isCompressed;
         FileVariant? plain = null, gzip = null, brotli = null;
         try
         {
@@ -210,6 +214,8 @@ internal sealed class FileSite : IDisposable
             if (plain is null) return null;
             if (hasGzip) gzip = LoadVariant([.. file, .. ".gz"u8], type, new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Gzip));
             if (hasBrotli) brotli = LoadVariant([.. file, .. ".br"u8], type, new FileVariant.FileHead(_options.CacheControl, varies, HttpCoding.Brotli));
+            if (isCompressed) gzip ??= Compress(plain, type, HttpCoding.Gzip);
+            if (isCompressed) brotli ??= Compress(plain, type, HttpCoding.Brotli);
             return new FileEntry(name, plain, gzip, brotli, seen);
         }
         catch
@@ -221,11 +227,22 @@ internal sealed class FileSite : IDisposable
         }
     }
 
+    /// <summary>A small file, compressed once for all who want it so; null when that makes it no smaller. Its tag is strong, and its parts are its own, as those of a neighbour.</summary>
+    private FileVariant? Compress(FileVariant plain, string type, HttpCoding coding)
+    {
+        if (plain.Bytes is not { } bytes) return null;
+        byte[] room = new byte[BodyEncoder.RoomFor(bytes.Length)];
+        int length = BodyEncoder.Encode(coding, _compression!, bytes.Memory.Span, room);
+        return length > 0 && length < bytes.Length ? FileVariant.InMemory(room.AsSpan(0, length), plain.ModifiedSeconds, type, new FileVariant.FileHead(_options.CacheControl, true, coding)) : null;
+    }
+
+    private bool IsSmall(long length) => length <= Math.Min(_options.SmallFileBytes, _options.CacheLimitBytes);
+
     private FileVariant? LoadVariant(byte[] file, string type, FileVariant.FileHead head)
     {
         SafeFileHandle? handle = _root.Open(file, out FileStamp stamp);
         if (handle is null) return null;
-        if (stamp.Length > Math.Min(_options.SmallFileBytes, _options.CacheLimitBytes)) return FileVariant.Open(handle, stamp, type, head);
+        if (!IsSmall(stamp.Length)) return FileVariant.Open(handle, stamp, type, head);
         using (handle)
         {
             byte[] bytes = Read(handle, ref stamp);

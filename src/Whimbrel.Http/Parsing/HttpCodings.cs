@@ -20,8 +20,14 @@ internal static class HttpCodings
     private const int Full = 1000;
 
     /// <summary>The one with the highest weight; of equal ones brotli, then gzip. As it is when neither is wanted: there is always something to read.</summary>
-    internal static HttpCoding Choose(HttpReader reader, ReadOnlySpan<byte> head, bool hasGzip, bool hasBrotli)
+    /// <param name="reader">The head that was read.</param>
+    /// <param name="head">Its bytes.</param>
+    /// <param name="hasGzip">It can be had so.</param>
+    /// <param name="hasBrotli">It can be had so.</param>
+    /// <param name="refusesIdentity">The client says that it does not want it as it is.</param>
+    internal static HttpCoding Choose(HttpReader reader, ReadOnlySpan<byte> head, bool hasGzip, bool hasBrotli, out bool refusesIdentity)
     {
+        refusesIdentity = false;
         int index = reader.IndexOf(HttpField.AcceptEncoding);
         if (index < 0) return HttpCoding.Identity;
         int gzip = Unsaid, brotli = Unsaid, identity = Unsaid, others = Unsaid;
@@ -41,6 +47,7 @@ internal static class HttpCodings
             }
         }
 
+        refusesIdentity = identity == 0 || (identity == Unsaid && others == 0);
         int ofGzip = hasGzip ? Math.Max(gzip == Unsaid ? others : gzip, 0) : 0, ofBrotli = hasBrotli ? Math.Max(brotli == Unsaid ? others : brotli, 0) : 0;
         int best = Math.Max(ofGzip, ofBrotli);
         if (best == 0 || best < identity) return HttpCoding.Identity;

@@ -13,8 +13,10 @@ internal static unsafe partial class Zlib
     internal const int StreamEnd = 1;
     internal const int BufferError = -5;
 
+    internal const int NoFlush = 0;
     internal const int SyncFlush = 2;
     internal const int FullFlush = 3;
+    internal const int Finish = 4;
 
     internal const int Deflated = 8;
     internal const int DefaultStrategy = 0;

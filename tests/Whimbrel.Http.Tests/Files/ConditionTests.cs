@@ -157,10 +157,24 @@ public sealed class ConditionTests
     public void The_form_is_the_one_with_the_highest_weight(string fields, string coding)
     {
         var (reader, head) = Head("GET", fields);
-        HttpCoding chosen = HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: true);
+        HttpCoding chosen = HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: true, out _);
         Assert.Equal(coding, chosen switch { HttpCoding.Gzip => "gzip", HttpCoding.Brotli => "br", _ => "identity" });
-        if (chosen == HttpCoding.Brotli) Assert.NotEqual(HttpCoding.Brotli, HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: false));
-        Assert.Equal(HttpCoding.Identity, HttpCodings.Choose(reader, head, hasGzip: false, hasBrotli: false));
+        if (chosen == HttpCoding.Brotli) Assert.NotEqual(HttpCoding.Brotli, HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: false, out _));
+        Assert.Equal(HttpCoding.Identity, HttpCodings.Choose(reader, head, hasGzip: false, hasBrotli: false, out _));
+    }
+
+    [Theory]
+    [InlineData("", false)]
+    [InlineData("Accept-Encoding: gzip", false)]
+    [InlineData("Accept-Encoding: identity;q=0", true)]
+    [InlineData("Accept-Encoding: gzip, *;q=0", true)]
+    [InlineData("Accept-Encoding: identity;q=0.1, *;q=0", false)]
+    [InlineData("Accept-Encoding: *", false)]
+    public void Who_wants_no_body_as_it_is_says_so(string fields, bool expected)
+    {
+        var (reader, head) = Head("GET", fields);
+        HttpCodings.Choose(reader, head, hasGzip: true, hasBrotli: true, out bool refuses);
+        Assert.Equal(expected, refuses);
     }
 
     private static string Judge(string verb, string fields, string tag, long modified = Modified)

@@ -1,0 +1,214 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+using System.Text;
+using Whimbrel.Http.Compression;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+// Answers that are compressed as they are made. A small body in memory is compressed where it is given, and sent with its length; a large
+// one, and what is written piece by piece, on its way into the buffer of pieces, which is sent in chunks.
+public sealed partial class HttpResponse
+{
+    private BodyEncoder? _encoder;
+    private bool _mayCompress;
+    private bool _isKeptPlain;
+    private bool _varies;
+
+    /// <summary>
+    /// Whether the body is compressed for a client that takes it and when its type is text. The default is what <see cref="HttpOptions.Compression"/> says: false without
+    /// it, and over TLS without <see cref="HttpCompression.OverTls"/>. True for an answer without a secret, false for one with a secret beside something that the
+    /// request chose. Before anything is sent.
+    /// </summary>
+    public bool MayCompress
+    {
+        get => _mayCompress;
+        set
+        {
+            MustBeOpen();
+            _mayCompress = value;
+        }
+    }
+
+    private static ReadOnlySpan<byte> VaryLine => "Vary: Accept-Encoding\r\n"u8;
+
+    private HttpCompression Compression => _session.Options.Compression ?? HttpCompression.Default;
+
+    // ------------------------------------------------------------------ whether, and how
+
+    /// <summary>Which form the body gets. Adds Vary where another client may get another one.</summary>
+    /// <param name="contentType">Of the body, unless one was added.</param>
+    /// <param name="length">Of the body; -1 for unknown.</param>
+    /// <param name="isForced">The client refuses the body as it is.</param>
+    private HttpCoding ChooseCoding(ReadOnlySpan<byte> contentType, long length, out bool isForced)
+    {
+        isForced = false;
+        if (_status == 206 || !IsCompressible(contentType) || _session.CurrentRequest is not { IsThere: true } request) return HttpCoding.Identity;
+        if (!_varies) AddLines(VaryLine);
+        _varies = true;
+        HttpCoding coding = request.ChooseCoding(hasGzip: true, hasBrotli: true, out isForced);
+        bool isSmall = length == 0 || (length > 0 && length < Compression.MinimumBytes && !isForced);
+        return isSmall ? HttpCoding.Identity : coding;
+    }
+
+    /// <summary>Whether the fields say nothing against it: text, and no field that is about the very bytes of the body.</summary>
+    private bool IsCompressible(ReadOnlySpan<byte> contentType)
+    {
+        ReadOnlySpan<byte> fields = _fields.AsSpan(0, _fieldBytes);
+        while (!fields.IsEmpty)
+        {
+            ReadOnlySpan<byte> line = fields[..(fields.IndexOf((byte)'\n') + 1)];
+            fields = fields[line.Length..];
+            if (IsNamed(line, "Content-Type"u8)) contentType = line[("Content-Type: "u8.Length)..^2];
+            else if (IsNamed(line, "Content-Encoding"u8) || IsNamed(line, "Content-Range"u8)) return false;
+            else if (IsNamed(line, "Content-Digest"u8) || IsNamed(line, "Repr-Digest"u8) || IsNamed(line, "Digest"u8) || IsNamed(line, "Content-MD5"u8)) return false;
+        }
+
+        return CompressibleTypes.Has(contentType);
+    }
+
+    /// <summary>Fields of a compressed body: it is another one than the tag was given for, equal in what it says but not in its bytes, and has no parts.</summary>
+    private void AddCoding(HttpCoding coding)
+    {
+        WeakenTag();
+        AddLines(coding == HttpCoding.Brotli ? "Content-Encoding: br\r\n"u8 : "Content-Encoding: gzip\r\n"u8);
+    }
+
+    private void WeakenTag()
+    {
+        for (int at = 0; at < _fieldBytes;)
+        {
+            Span<byte> rest = _fields.AsSpan(at, _fieldBytes - at), line = rest[..(rest.IndexOf((byte)'\n') + 1)];
+            if (IsNamed(line, "Accept-Ranges"u8))
+            {
+                rest[line.Length..].CopyTo(rest);
+                _fieldBytes -= line.Length;
+                continue;
+            }
+
+            int value = at + "ETag: "u8.Length;
+            at += line.Length;
+            if (!IsNamed(line, "ETag"u8) || _fields![value] != '"') continue;
+            if (_fields.Length - _fieldBytes < 2) GrowFields(2);
+            _fields.AsSpan(value, _fieldBytes - value).CopyTo(_fields.AsSpan(value + 2));
+            "W/"u8.CopyTo(_fields.AsSpan(value));
+            _fieldBytes += 2;
+            at += 2;
+        }
+    }
+
+    private static bool IsNamed(ReadOnlySpan<byte> line, ReadOnlySpan<byte> name) => line.Length > name.Length && line[name.Length] == ':' && Ascii.EqualsIgnoreCase(line[..name.Length], name);
+
+    /// <summary>An answer that the client has it already: with the tag that the body would have had for it.</summary>
+    private void BeAsCompressed(HttpRequest request)
+    {
+        // The type may be said only with the body. A weak tag, and Vary, are no lie without need.
+        if (_hasContentType && !IsCompressible(default)) return;
+        AddLines(VaryLine);
+        if (request.ChooseCoding(hasGzip: true, hasBrotli: true, out _) != HttpCoding.Identity) WeakenTag();
+    }
+
+    // ------------------------------------------------------------------ a body in memory
+
+    /// <summary>Answers with the compressed body, or says that it is to be sent as it is.</summary>
+    private bool TryCompress(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
+    {
+        HttpCoding coding = ChooseCoding(contentType, body.Length, out bool isForced);
+        if (coding != HttpCoding.Identity && body.Length > WholeBytes)
+        {
+            KeepPlain(body, contentType);
+            return true;
+        }
+
+        _mayCompress = false;
+        if (coding == HttpCoding.Identity) return false;
+        byte[] rented = ArrayPool<byte>.Shared.Rent(BodyEncoder.RoomFor(body.Length));
+        try
+        {
+            int length = BodyEncoder.Encode(coding, Compression, body, rented);
+            if (length == 0 || (length >= body.Length && !isForced)) return false;
+            AddCoding(coding);
+            _mayDivide = false; // parts are those of the body as it is
+            Bytes(rented.AsSpan(0, length), contentType);
+            return true;
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(rented);
+        }
+    }
+
+    /// <summary>A large body is compressed in pieces, as the peer takes them, and not on the loop.</summary>
+    private void KeepPlain(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
+    {
+        if (!_hasContentType && !contentType.IsEmpty)
+        {
+            AddLines("Content-Type: "u8);
+            AddLines(contentType);
+            AddLines("\r\n"u8);
+            _hasContentType = true;
+        }
+
+        KeepForLater(default, body);
+        _announced = body.Length;
+        _isKeptPlain = true;
+        _progress = Progress.Ending;
+        _session.AnswerDone();
+    }
+
+    private async ValueTask SendPlainLaterAsync()
+    {
+        _progress = Progress.Open;
+        _isKeptPlain = false;
+        await WriteAsync(_later.AsMemory(0, _laterLength)).ConfigureAwait(false);
+        await EndWritingAsync().ConfigureAwait(false);
+    }
+
+    // ------------------------------------------------------------------ piece by piece
+
+    /// <summary>The body begins: whether it is compressed.</summary>
+    private bool BeginCoding()
+    {
+        if (!_mayCompress) return false;
+        HttpCoding coding = ChooseCoding(default, _announced, out _);
+        if (coding == HttpCoding.Identity) return false;
+        if (!_isHead && (_encoder = BodyEncoder.TryMake(coding, Compression)) is null) return false;
+        AddCoding(coding);
+        return true;
+    }
+
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
+    private async ValueTask EncodeAsync(ReadOnlyMemory<byte> data, EncoderStep step, CancellationToken cancellationToken)
+    {
+        // Much takes milliseconds, which the neighbours on a loop would wait.
+        if (data.Length > WholeBytes && Loop.Current is not null) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
+        while (true)
+        {
+            bool isDone = _encoder!.Encode(data.Span, _buffer.AsSpan(_length, BufferBytes - LineEnd - _length), step, out int taken, out int written);
+            data = data[taken..];
+            _length += written;
+            BodyBytes += written;
+            if (isDone) return;
+            await SendBufferAsync(cancellationToken).ConfigureAwait(false);
+        }
+    }
+
+    private async ValueTask FlushEncoderAsync(CancellationToken cancellationToken)
+    {
+        await EncodeAsync(default, EncoderStep.Flush, cancellationToken).ConfigureAwait(false);
+        await SendBufferAsync(cancellationToken).ConfigureAwait(false);
+    }
+
+    private async ValueTask EndEncoderAsync()
+    {
+        await EncodeAsync(default, EncoderStep.Finish, default).ConfigureAwait(false);
+        ReleaseEncoder();
+    }
+
+    /// <summary>Nothing more is written. Once the handler has ended, whatever became of the connection.</summary>
+    internal void ReleaseEncoder()
+    {
+        _encoder?.Dispose();
+        _encoder = null;
+    }
+}
