@@ -5,6 +5,8 @@ public sealed class HttpFileOptions
 {
     private const int MostFiles = 1_000_000;
 
+    private static readonly Files.ContentTypes s_known = new();
+
     /// <summary>Names that stand for a folder, the first that exists. Default <c>index.html</c>; empty for none. Folders are never listed.</summary>
     public IReadOnlyList<string> IndexPages { get; init; } = ["index.html"];
 
@@ -34,6 +36,14 @@ public sealed class HttpFileOptions
 
     /// <summary>How long what is known of a file is believed before the disk is asked again. 0 up to 1 day; default 1 s.</summary>
     public TimeSpan Freshness { get; init; } = TimeSpan.FromSeconds(1);
+
+    /// <summary>The content type that is known for a file, by the ending of its name: <c>application/octet-stream</c> when that says nothing.</summary>
+    /// <param name="name">A name, a path, or an ending with its dot.</param>
+    public static string ContentTypeOf(string name)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        return s_known.Of(name);
+    }
 
     /// <summary>Throws with all mistakes at once.</summary>
     internal void Check()

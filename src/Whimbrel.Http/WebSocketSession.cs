@@ -1,5 +1,4 @@
 using System.Text;
-using System.Text.Unicode;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.WebSockets;
 
@@ -32,9 +31,8 @@ public abstract partial class WebSocketSession : Session
     private WebSocketRole _role;
     private DeflateTerms? _terms;
     private Inflater? _inflater;
-    private MessageBuffer _message;
+    private WebSocketAssembly _message;
     private MessageBuffer _inflated;
-    private Utf8Check _utf8;
 
     /// <summary>What both ends have agreed to speak, or null.</summary>
     public string? SubProtocol { get; private set; }
@@ -146,7 +144,7 @@ public abstract partial class WebSocketSession : Session
         if (_options!.InPieces)
         {
             WebSocketMask.Apply(piece, _reader.Key);
-            if (isText && !IsTextSoFar(piece, isLast)) Fail(WebSocketRule.BadUtf8);
+            if (isText && !_message.IsTextSoFar(piece, isLast)) Fail(WebSocketRule.BadUtf8);
             else OnPiece(piece, isText, isLast);
             return;
         }
@@ -158,17 +156,7 @@ public abstract partial class WebSocketSession : Session
             return;
         }
 
-        if (_reader.IsFirst && isLast)
-        {
-            // The whole message lies here: no copy.
-            WebSocketMask.Apply(piece, _reader.Key);
-            if (isText && !Utf8.IsValid(piece)) Fail(WebSocketRule.BadUtf8);
-            else TellWhole(piece, isText);
-            return;
-        }
-
-        Append(piece);
-        if (isText && !IsTextSoFar(_message.Span[^piece.Length..], isLast))
+        if (!_message.TryAdd(_reader, piece, out ReadOnlySpan<byte> whole))
         {
             Fail(WebSocketRule.BadUtf8);
             return;
@@ -177,28 +165,13 @@ public abstract partial class WebSocketSession : Session
         if (!isLast) return;
         try
         {
-            TellWhole(_message.Span, isText);
+            TellWhole(whole, isText);
         }
         finally
         {
             _message.Release();
         }
     }
-
-    // Without its mask, on the way.
-    private void Append(ReadOnlySpan<byte> piece)
-    {
-        if (piece.IsEmpty) return;
-        // The rest of a frame of a usual size gets its room at once; what a frame only announces does not.
-        int rest = (int)Math.Min(_reader.Left, TrustedBytes);
-        Span<byte> room = _message.Room(piece.Length + rest);
-        WebSocketMask.Copy(piece, room, _reader.Key);
-        _message.Advance(piece.Length);
-    }
-
-    private const int TrustedBytes = 256 * 1024;
-
-    private bool IsTextSoFar(ReadOnlySpan<byte> piece, bool isLast) => _utf8.Add(piece) && (!isLast || _utf8.IsComplete);
 
     private void TakeCompressed(ReadOnlySpan<byte> piece, bool isText, bool isLast)
     {
@@ -216,7 +189,7 @@ public abstract partial class WebSocketSession : Session
                 return;
         }
 
-        if (isText && !IsTextSoFar(_inflated.Span[before..], isLast))
+        if (isText && !_message.IsTextSoFar(_inflated.Span[before..], isLast))
         {
             Fail(WebSocketRule.BadUtf8);
             return;

@@ -172,17 +172,17 @@ public abstract class HttpClientSession : Session
         while (!_hasFailed && IsConnected)
         {
             // Behind a request only: what comes without one breaks a rule.
-            HttpAnswerPart part = _reader.Read(unread[taken..], out int count);
-            ReadOnlySpan<byte> piece = part is HttpAnswerPart.Data or HttpAnswerPart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
+            HttpMessagePart part = _reader.Read(unread[taken..], out int count);
+            ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
             taken += count;
             switch (part)
             {
-                case HttpAnswerPart.NeedMore:
+                case HttpMessagePart.NeedMore:
                     return taken;
-                case HttpAnswerPart.Switched:
+                case HttpMessagePart.Switched:
                     Switch();
                     return taken;
-                case HttpAnswerPart.Broken:
+                case HttpMessagePart.Broken:
                     Fail(new HttpClientException(_reader.Rule, Peer));
                     return unread.Length;
                 default:
@@ -194,22 +194,22 @@ public abstract class HttpClientSession : Session
         return unread.Length;
     }
 
-    private void Tell(HttpAnswerPart part, ReadOnlySpan<byte> piece)
+    private void Tell(HttpMessagePart part, ReadOnlySpan<byte> piece)
     {
         switch (part)
         {
-            case HttpAnswerPart.Interim:
+            case HttpMessagePart.Interim:
                 _response.Show(_reader.Head);
                 OnInformed(_response);
                 _response.Show(null);
                 return;
-            case HttpAnswerPart.Head:
+            case HttpMessagePart.Head:
                 _isInBody = true;
                 BeginPhase(_options.BodyPhase);
                 _response.Show(_reader.Head);
                 OnResponse(_response);
                 return;
-            case HttpAnswerPart.Data:
+            case HttpMessagePart.Data:
                 OnBody(piece);
                 return;
             default:
@@ -265,7 +265,7 @@ public abstract class HttpClientSession : Session
             _hasFailed = true;
             Close();
         }
-        else if (_reader.Finish() == HttpAnswerPart.Done)
+        else if (_reader.Finish() == HttpMessagePart.Done)
         {
             EndAnswer();
         }

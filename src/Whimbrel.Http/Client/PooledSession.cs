@@ -159,21 +159,21 @@ internal sealed class PooledSession : Session
     {
         HttpExchange exchange = _exchange!;
         if (taken < unread.Length) exchange.WasAnswered = true;
-        HttpAnswerPart part = _reader.Read(unread[taken..], out int count);
+        HttpMessagePart part = _reader.Read(unread[taken..], out int count);
         taken += count;
         switch (part)
         {
-            case HttpAnswerPart.NeedMore:
+            case HttpMessagePart.NeedMore:
                 return false;
-            case HttpAnswerPart.Interim:
+            case HttpMessagePart.Interim:
                 if (_reader.Head.Reader.Status == 100) exchange.Continue(isWanted: true);
                 return true;
-            case HttpAnswerPart.Head:
+            case HttpMessagePart.Head:
                 exchange.Continue(isWanted: false);
                 if (exchange.TryClaim()) return TakeHead(exchange, unread, ref taken);
                 _phase = Phase.Over; // cancelled in this moment, which ends the connection
                 return true;
-            case HttpAnswerPart.Switched:
+            case HttpMessagePart.Switched:
                 Break(HttpRule.BadSwitch);
                 return true;
             default:
@@ -192,26 +192,26 @@ internal sealed class PooledSession : Session
         if (most > 0) prefix = new byte[most];
         _response = new HttpResponseHead(_reader.TakeHead());
         int length = 0;
-        HttpAnswerPart part;
+        HttpMessagePart part;
         while (true)
         {
             part = _reader.Read(unread[taken..], out int count, most - length);
-            ReadOnlySpan<byte> piece = part is HttpAnswerPart.Data or HttpAnswerPart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
+            ReadOnlySpan<byte> piece = part is HttpMessagePart.Data or HttpMessagePart.Done ? unread.Slice(taken + _reader.Start, _reader.Length) : default;
             taken += count;
-            if (part == HttpAnswerPart.Done) _response.SetTrailers(piece);
-            if (part != HttpAnswerPart.Data || piece.IsEmpty) break;
+            if (part == HttpMessagePart.Done) _response.SetTrailers(piece);
+            if (part != HttpMessagePart.Data || piece.IsEmpty) break;
             piece.CopyTo(prefix.AsSpan(length));
             length += piece.Length;
         }
 
         HttpClientBody body = new(this, prefix.AsMemory(0, length));
         HttpClientResponse response = new(_pool, exchange.Request, _response, body);
-        if (part == HttpAnswerPart.Broken)
+        if (part == HttpMessagePart.Broken)
         {
             body.Fail(new HttpClientException(_reader.Rule, Peer));
             Finish(isAbort: true);
         }
-        else if (part == HttpAnswerPart.Done)
+        else if (part == HttpMessagePart.Done)
         {
             AnswerIsWhole(taken < unread.Length);
         }
@@ -233,10 +233,10 @@ internal sealed class PooledSession : Session
     {
         HttpBodyReader mark = _reader.Mark();
         ReadOnlySpan<byte> rest = unread[taken..];
-        HttpAnswerPart part = _reader.Read(rest, out int count);
+        HttpMessagePart part = _reader.Read(rest, out int count);
         switch (part)
         {
-            case HttpAnswerPart.Data:
+            case HttpMessagePart.Data:
                 int length = _reader.Length, wanted = OfferBody(rest.Slice(_reader.Start, length));
                 if (wanted < length)
                 {
@@ -247,10 +247,10 @@ internal sealed class PooledSession : Session
 
                 taken += count;
                 return wanted == length;
-            case HttpAnswerPart.NeedMore:
+            case HttpMessagePart.NeedMore:
                 taken += count;
                 return false;
-            case HttpAnswerPart.Done:
+            case HttpMessagePart.Done:
                 taken += count;
                 _response!.SetTrailers(rest.Slice(_reader.Start, _reader.Length));
                 AnswerIsWhole(taken < unread.Length);
@@ -305,7 +305,7 @@ internal sealed class PooledSession : Session
         {
             Close();
         }
-        else if (_phase == Phase.Body && _reader.Finish() == HttpAnswerPart.Done)
+        else if (_phase == Phase.Body && _reader.Finish() == HttpMessagePart.Done)
         {
             AnswerIsWhole(hasMore: false);
         }

@@ -65,7 +65,7 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
     /// <param name="unread">What the last call did not take, and what has come since.</param>
     /// <param name="taken">How many of them are not to be given again.</param>
     /// <param name="most">The longest piece of a body that is wanted.</param>
-    internal HttpAnswerPart Read(ReadOnlySpan<byte> unread, out int taken, int most = int.MaxValue)
+    internal HttpMessagePart Read(ReadOnlySpan<byte> unread, out int taken, int most = int.MaxValue)
     {
         taken = 0;
         switch (_expected)
@@ -75,14 +75,14 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
             case Expected.Body:
                 return ReadBody(unread, ref taken, most);
             case Expected.Nothing when unread.IsEmpty:
-                return HttpAnswerPart.NeedMore;
+                return HttpMessagePart.NeedMore;
             default:
                 return Break(Rule == HttpRule.None ? HttpRule.Unasked : Rule);
         }
     }
 
     /// <summary>The sender has finished: the end of a body that has no other.</summary>
-    internal HttpAnswerPart Finish()
+    internal HttpMessagePart Finish()
     {
         if (_expected == Expected.Body && _body.Finish() == HttpReading.Done) return End();
         return Break(HttpRule.Truncated);
@@ -94,9 +94,9 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
     /// <summary>Back to where a piece began that was read since, and nothing else.</summary>
     internal void GoBack(in HttpBodyReader mark) => _body = mark;
 
-    private HttpAnswerPart ReadHead(ReadOnlySpan<byte> unread, ref int taken)
+    private HttpMessagePart ReadHead(ReadOnlySpan<byte> unread, ref int taken)
     {
-        if (unread.IsEmpty) return HttpAnswerPart.NeedMore;
+        if (unread.IsEmpty) return HttpMessagePart.NeedMore;
         HasBegun = true;
         HttpReader reader = Head.Reader;
         if (_isStale)
@@ -108,7 +108,7 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
         switch (reader.Read(unread))
         {
             case HttpReading.NeedMore:
-                return HttpAnswerPart.NeedMore;
+                return HttpMessagePart.NeedMore;
             case HttpReading.Broken:
                 return Break(reader.Rule);
         }
@@ -119,41 +119,41 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
         {
             if (!reader.WantsUpgrade) return Break(HttpRule.BadSwitch);
             _expected = Expected.Over;
-            return HttpAnswerPart.Switched;
+            return HttpMessagePart.Switched;
         }
 
         if (reader.Status < 200)
         {
             if (++_interims > interimLimit) return Break(HttpRule.TooManyInterims);
             _isStale = true;
-            return HttpAnswerPart.Interim;
+            return HttpMessagePart.Interim;
         }
 
         _body = new HttpBodyReader(reader, limits);
         _expected = Expected.Body;
         IsReusable = reader.IsPersistent && reader.Framing != HttpFraming.UntilClose;
-        return HttpAnswerPart.Head;
+        return HttpMessagePart.Head;
     }
 
-    private HttpAnswerPart ReadBody(ReadOnlySpan<byte> unread, ref int taken, int most) => _body.Read(unread, out taken, most) switch
+    private HttpMessagePart ReadBody(ReadOnlySpan<byte> unread, ref int taken, int most) => _body.Read(unread, out taken, most) switch
     {
-        HttpReading.Data => HttpAnswerPart.Data,
+        HttpReading.Data => HttpMessagePart.Data,
         HttpReading.Done => End(),
         HttpReading.Broken => Break(_body.Rule),
-        _ => HttpAnswerPart.NeedMore,
+        _ => HttpMessagePart.NeedMore,
     };
 
-    private HttpAnswerPart End()
+    private HttpMessagePart End()
     {
         _expected = Expected.Nothing;
         HasBegun = false;
-        return HttpAnswerPart.Done;
+        return HttpMessagePart.Done;
     }
 
-    private HttpAnswerPart Break(HttpRule rule)
+    private HttpMessagePart Break(HttpRule rule)
     {
         Rule = rule;
         _expected = Expected.Over;
-        return HttpAnswerPart.Broken;
+        return HttpMessagePart.Broken;
     }
 }

@@ -114,13 +114,13 @@ public sealed class AnswerTests
             HttpAnswerReader reader = new(limits, 3);
             reader.Begin(answersHead: false);
             ReadOnlySpan<byte> rest = vector.Bytes;
-            HttpAnswerPart part = HttpAnswerPart.NeedMore;
-            while (part is not (HttpAnswerPart.Broken or HttpAnswerPart.Switched))
+            HttpMessagePart part = HttpMessagePart.NeedMore;
+            while (part is not (HttpMessagePart.Broken or HttpMessagePart.Switched))
             {
                 part = reader.Read(rest, out int taken);
                 rest = rest[taken..];
-                if (part == HttpAnswerPart.NeedMore || (part == HttpAnswerPart.Done && rest.IsEmpty)) break;
-                if (part == HttpAnswerPart.Done) reader.Begin(answersHead: false);
+                if (part == HttpMessagePart.NeedMore || (part == HttpMessagePart.Done && rest.IsEmpty)) break;
+                if (part == HttpMessagePart.Done) reader.Begin(answersHead: false);
             }
 
             // A 101 is another protocol's from there on, which the readers of single messages do not know.
@@ -146,35 +146,35 @@ public sealed class AnswerTests
             while (reader.Rule == HttpRule.None)
             {
                 ReadOnlySpan<byte> rest = unread.AsSpan(taken);
-                HttpAnswerPart part = reader.Read(rest, out int count);
+                HttpMessagePart part = reader.Read(rest, out int count);
                 taken += count;
-                if (part is HttpAnswerPart.NeedMore or HttpAnswerPart.Broken) break;
-                Add(part, part is HttpAnswerPart.Data or HttpAnswerPart.Done ? rest.Slice(reader.Start, reader.Length) : default);
-                if (part == HttpAnswerPart.Switched) return told.ToString().TrimEnd();
+                if (part is HttpMessagePart.NeedMore or HttpMessagePart.Broken) break;
+                Add(part, part is HttpMessagePart.Data or HttpMessagePart.Done ? rest.Slice(reader.Start, reader.Length) : default);
+                if (part == HttpMessagePart.Switched) return told.ToString().TrimEnd();
             }
 
             unread = unread[taken..];
         }
 
-        if (isFinished && reader.Rule == HttpRule.None && reader.Finish() == HttpAnswerPart.Done) Add(HttpAnswerPart.Done, default);
+        if (isFinished && reader.Rule == HttpRule.None && reader.Finish() == HttpMessagePart.Done) Add(HttpMessagePart.Done, default);
         if (reader.Rule != HttpRule.None) told.Append(told.Length > 0 && told[^1] != ' ' ? " " : "").Append(reader.Rule);
         return told.ToString().TrimEnd();
 
-        void Add(HttpAnswerPart part, ReadOnlySpan<byte> bytes)
+        void Add(HttpMessagePart part, ReadOnlySpan<byte> bytes)
         {
             string text = Encoding.Latin1.GetString(bytes);
             switch (part)
             {
-                case HttpAnswerPart.Interim:
+                case HttpMessagePart.Interim:
                     told.Append(reader.Head.Reader.Status).Append("? ");
                     break;
-                case HttpAnswerPart.Switched:
+                case HttpMessagePart.Switched:
                     told.Append(reader.Head.Reader.Status).Append('!');
                     break;
-                case HttpAnswerPart.Head:
+                case HttpMessagePart.Head:
                     told.Append(reader.Head.Reader.Status).Append(' ');
                     break;
-                case HttpAnswerPart.Data:
+                case HttpMessagePart.Data:
                     told.Append(text);
                     break;
                 default:

@@ -1,0 +1,67 @@
+using System.Buffers.Binary;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>Writes the frames of a WebSocket into memory, for bytes that somebody else sends; and what both ends compute of its handshake.</summary>
+public static class WebSocketFrames
+{
+    /// <summary>Bytes of <see cref="TryAccept"/>.</summary>
+    public const int AcceptLength = WebSocketHandshake.AcceptLength;
+
+    /// <summary>Bytes of a whole frame.</summary>
+    /// <param name="payloadLength">0 and more.</param>
+    /// <param name="ofClient">A client writes it: it is masked.</param>
+    public static int LengthOf(int payloadLength, bool ofClient)
+    {
+        ArgumentOutOfRangeException.ThrowIfNegative(payloadLength);
+        return WriterOf(ofClient).FrameLength(payloadLength);
+    }
+
+    /// <summary>Writes a whole frame. Each of a client has a mask of its own that nobody can guess.</summary>
+    /// <param name="target">At least <see cref="LengthOf"/> bytes.</param>
+    /// <param name="part">A message, or a control frame.</param>
+    /// <param name="payload">Copied. Of a control frame up to 125 bytes; of a close nothing, or its status and a reason in UTF-8.</param>
+    /// <param name="ofClient">A client writes it.</param>
+    /// <returns>Bytes written.</returns>
+    /// <exception cref="ArgumentException">The payload may not stand in such a frame, or <paramref name="target"/> is too small.</exception>
+    public static int Write(Span<byte> target, WebSocketPart part, ReadOnlySpan<byte> payload, bool ofClient)
+    {
+        WebSocketWriter writer = WriterOf(ofClient);
+        WebSocketOpcode opcode = OpcodeOf(part);
+        if (opcode >= WebSocketOpcode.Close && payload.Length > WebSocketReader.MostControlBytes) throw new ArgumentException("A control frame has up to 125 bytes.", nameof(payload));
+        if (opcode == WebSocketOpcode.Close) CheckClose(payload);
+        if (target.Length < writer.FrameLength(payload.Length)) throw new ArgumentException("The target is too small for the frame.", nameof(target));
+        return writer.WriteFrame(target, opcode, payload);
+    }
+
+    /// <summary>What a server answers to a client's key (Sec-WebSocket-Accept).</summary>
+    /// <param name="key">Sec-WebSocket-Key.</param>
+    /// <param name="accept">At least <see cref="AcceptLength"/> bytes.</param>
+    /// <returns>False: it is not base64 of 16 bytes.</returns>
+    public static bool TryAccept(ReadOnlySpan<byte> key, Span<byte> accept)
+    {
+        if (!WebSocketHandshake.IsKey(key)) return false;
+        WebSocketHandshake.WriteAccept(key, accept);
+        return true;
+    }
+
+    private static WebSocketWriter WriterOf(bool ofClient) => new(ofClient ? WebSocketRole.Client : WebSocketRole.Server);
+
+    private static WebSocketOpcode OpcodeOf(WebSocketPart part) => part switch
+    {
+        WebSocketPart.Text => WebSocketOpcode.Text,
+        WebSocketPart.Binary => WebSocketOpcode.Binary,
+        WebSocketPart.Ping => WebSocketOpcode.Ping,
+        WebSocketPart.Pong => WebSocketOpcode.Pong,
+        WebSocketPart.Close => WebSocketOpcode.Close,
+        _ => throw new ArgumentOutOfRangeException(nameof(part), part, "A frame is a message or a control frame."),
+    };
+
+    private static void CheckClose(ReadOnlySpan<byte> payload)
+    {
+        if (WebSocketClose.Check(payload) == WebSocketRule.None) return;
+        string what = payload.Length < 2 ? "half a status" : $"the status {BinaryPrimitives.ReadUInt16BigEndian(payload)}, or a reason that is no UTF-8";
+        throw new ArgumentException($"A close cannot have {what}: nothing, or a status of 1000 to 1003, 1007 to 1014 or 3000 to 4999 and a reason.", nameof(payload));
+    }
+}
