@@ -7,9 +7,15 @@ namespace Whimbrel.Simulation.Kernel;
 // Safe: pieces are the engine's memory, which it keeps valid for the call or until the last completion.
 internal sealed unsafe partial class SimKernel
 {
-    // A reset of the connection, or the error of a receive that fails by itself; else 0.
+    // A reset of the connection, the error of a receive that fails by itself, or that of one without memory; else 0.
     internal int FailReceive(MemorySocket socket)
     {
+        if (HasNoMemory)
+        {
+            Refusals++;
+            return Errno.ENOMEM;
+        }
+
         if (!Chance(Faults.Fatal, "receive that fails")) return 0;
         if (!Dice.Chance(700)) return Dice.Pick(Errno.EIO, Errno.ETIMEDOUT, Errno.EPROTO);
         socket.Reset();

@@ -37,6 +37,11 @@ internal sealed partial class SimKernel(Dice dice, KernelFaults faults, int wire
     // Operations without their last completion, of all rings.
     internal int Operations { get; set; }
 
+    // Nothing is received: the system has no memory, until this is taken back. How often it said so.
+    internal bool HasNoMemory { get; set; }
+
+    internal int Refusals { get; private set; }
+
     // How often a fault of each kind was put in.
     internal Dictionary<string, long>? Tally { get; set; }
 

@@ -1,0 +1,52 @@
+using Whimbrel.Simulation.Kernel;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Simulation.Epoll;
+
+// Situations that no seed brings about often enough, or at all, made on purpose.
+public sealed class EpollCaseTests
+{
+    // Several times what one wait tells of (256), so that the listener's turn comes now and then only.
+    private const int Busy = 1_200;
+    private const int Newcomers = 500;
+
+    private static KernelCase NewCase() => new(static kernel => new EpollEngine(kernel, 1, static _ => { }));
+
+    [Fact]
+    public void Who_waits_in_the_backlog_is_accepted_among_more_busy_connections_than_one_wait_tells_of()
+    {
+        using KernelCase world = NewCase();
+        List<MemorySocket> busy = [];
+        for (int i = 0; i < Busy; i++) busy.Add(world.Connect());
+        world.RunUntil(() => world.Sessions.Count == Busy);
+        for (int i = 0; i < Newcomers; i++) world.Connect();
+        long first = world.Loop.Counters.Turns;
+        world.RunUntil(() =>
+        {
+            foreach (MemorySocket peer in busy) peer.Write([1]);
+            return world.Sessions.Count == Busy + Newcomers;
+        });
+        // It is told of in one turn of five: 1, 2, 4 ... 64 each time. With one each time it would be two thousand turns and more.
+        Assert.InRange(world.Loop.Counters.Turns - first, 1, 200);
+    }
+
+    [Fact]
+    public void Who_pauses_while_it_rests_for_lack_of_memory_is_received_from_when_it_goes_on_and_not_before()
+    {
+        using KernelCase world = NewCase();
+        MemorySocket peer = world.Connect();
+        world.RunUntil(() => world.Sessions.Count == 1);
+        Session session = world.Sessions[0];
+        world.Kernel.HasNoMemory = true;
+        peer.Write([1]);
+        world.RunUntil(() => world.Kernel.Refusals == 1);
+        session.PauseReceiving();
+        world.Kernel.HasNoMemory = false;
+        bool wasLong = false;
+        world.Loop.StartTimer(TimeSpan.FromSeconds(1), _ => wasLong = true);
+        world.RunUntil(() => wasLong);
+        Assert.Equal(0, session.BytesReceived);
+        session.ResumeReceiving();
+        world.RunUntil(() => session.BytesReceived == 1);
+    }
+}
