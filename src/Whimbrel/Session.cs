@@ -72,6 +72,8 @@ namespace Whimbrel;
 /// <c>Queued</c> leaves it in the writer, whatever became of the session meanwhile. Memory of the writer never lies in what another one sends.</item>
 /// <item>A pipe (<see cref="PipeTo"/>) gives every byte of one session to another, in order, and keeps none: while the target has more pending than its back-pressure mark
 /// the source's peer waits, and nobody is judged slow. The peer's end is passed on, any other end of one ends the other, and the result says who ended and why.</item>
+/// <item><see cref="SentAsync"/> completes exactly once, however the connection ends: true when the system has taken all that its caller had sent on
+/// this session before the call, false when some of it was dropped, or may have been.</item>
 /// </list>
 /// Unless it says otherwise, a member may be used from any thread; callbacks come on the session's loop.
 /// </remarks>

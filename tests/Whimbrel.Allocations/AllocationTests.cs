@@ -310,6 +310,27 @@ public sealed class AllocationTests
 
     [Theory]
     [MemberData(nameof(Engines))]
+    public void Learning_that_each_message_has_left_allocates_nothing(string engine)
+    {
+        foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool])
+        {
+            MarkingSender sender = new();
+            using Rig rig = new(engine, () => new ScriptedSession(sender.Begin), scheduling: scheduling);
+            Socket client = rig.Connect();
+            byte[] message = new byte[32];
+            rig.Meter.ExpectNone($"echo of 32 bytes with SentAsync, {scheduling}", Rounds, () =>
+            {
+                client.Send(message);
+                rig.Read(client, message.Length);
+            });
+            Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
+            sender.AllocatedBytes.Sort();
+            Assert.Equal(0, sender.AllocatedBytes[sender.AllocatedBytes.Count * 9 / 10]);
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
     public void Sends_of_several_pieces_allocate_nothing(string engine)
     {
         byte[] large = new byte[20 * 1024];

@@ -32,6 +32,7 @@ internal static class Contracts
         (20, "A part of a file is a message like any other, and is not in memory; the file is given back, and one that cannot be sent to its end ends the connection."),
         (21, "What a MessageWriter holds is one message, of no session until a send has taken it; with any other result it stays with its writer."),
         (22, "A pipe gives every byte of one session to another, in order, with back-pressure and without judging anybody slow; ends are passed on, and the result says who ended and why."),
+        (23, "SentAsync completes exactly once, however the connection ends: true when the system has taken all that its caller had sent before, false when some of it was dropped, or may have been."),
     ];
 
     internal static readonly string[] Engines = ["Uring", "Epoll", "Portable", "Memory"];

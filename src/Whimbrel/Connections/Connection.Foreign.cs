@@ -490,6 +490,7 @@ internal sealed partial class Connection
             if (operation.Left > 0) break;
             RemoveFirstOperation();
             if (operation.File.Length > 0) EnqueueFile(operation.File);
+            ReleaseMarks(operation);
             CountMessage(count + operation.File.Length);
             operation.End(SendResult.Queued);
             ReleaseHeldRuns();
@@ -516,6 +517,7 @@ internal sealed partial class Connection
         catch (Exception e)
         {
             RemoveFirstOperation();
+            ReleaseMarks(operation);
             if (operation.HasStarted) MemoryThrew(e);
             operation.EndFailed(e);
             return false;
@@ -548,6 +550,7 @@ internal sealed partial class Connection
             }
 
             bool started = operation.HasStarted;
+            ReleaseMarks(operation, previous);
             operation.EndCancelled();
             if (started) AbortWith(new CloseReason(CloseCause.Cancelled));
             else

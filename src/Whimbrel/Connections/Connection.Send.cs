@@ -355,6 +355,7 @@ internal sealed unsafe partial class Connection
             if (_queue.Advance(ref count) is { } sent) Return(sent);
         }
 
+        if (_tenancy.Marks.First is not null) PassMarks();
         // Whoever waits for room gets it in the completion phase, not only when the queue is empty (contracts 6, 9).
         if (NeedsRoom) Loop.Schedule(this);
     }
@@ -410,6 +411,7 @@ internal sealed unsafe partial class Connection
         DropHeldRuns();
         _tenancy.FileRead = null;
         _queue.CountOnly(0);
+        DropMarks();
     }
 
     // ------------------------------------------------------------------ Reserve and Commit

@@ -126,12 +126,16 @@ internal sealed unsafe partial class Connection
         }
 
         long plain = tls.Advance(count);
-        if (plain == 0) return;
-        CountSent(plain);
-        long ofFiles = tls.TakeFilePlain(plain);
-        _queue.Count(ofFiles - plain);
-        _queue.CountFiles(-ofFiles);
-        if (NeedsRoom) Loop.Schedule(this);
+        if (plain > 0)
+        {
+            CountSent(plain);
+            long ofFiles = tls.TakeFilePlain(plain);
+            _queue.Count(ofFiles - plain);
+            _queue.CountFiles(-ofFiles);
+            if (NeedsRoom) Loop.Schedule(this);
+        }
+
+        if (_tenancy.Marks.First is not null) PassMarks();
     }
 
     private void DiscardWire(TlsLink tls)

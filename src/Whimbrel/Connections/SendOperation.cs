@@ -33,6 +33,9 @@ internal sealed class SendOperation : Completion<SendResult>
 
     internal bool HasStarted { get; private set; }
 
+    /// <summary>Of the marks that stand behind it, side by side in the list of its connection: the first.</summary>
+    internal SentMark? FirstMark { get; set; }
+
     /// <summary>Cancelled while it was still in the mailbox: the control lane is quicker than the data lane.</summary>
     internal bool IsCancelRequested { get; set; }
 
@@ -135,6 +138,7 @@ internal sealed class SendOperation : Completion<SendResult>
     {
         File.File?.EndLoan();
         File = default;
+        FirstMark = null;
         _connection!.OperationEnded();
     }
 

@@ -57,6 +57,7 @@ internal struct Tenancy
     internal long SentUntold;
     internal SendOperation? FirstOperation;
     internal SendOperation? LastOperation;
+    internal SentMarks Marks;
     internal FileRead? FileRead;
     internal Pipe? FirstFeed; // of those that send here
     internal int WaitingFeeds;

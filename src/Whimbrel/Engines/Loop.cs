@@ -115,6 +115,8 @@ public abstract partial class Loop
 
     internal Stack<SendOperation> FreeOperations { get; } = new();
 
+    internal FreeSentMarks FreeMarks { get; } = new();
+
     /// <summary>Changes whenever a piece of user code begins or ends here: room that was lent under one number is not written into under another.</summary>
     internal long UserCalls { get; private set; } = 1;
 

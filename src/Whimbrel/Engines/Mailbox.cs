@@ -29,6 +29,7 @@ internal enum DataKind : byte
     Offer,
     Call,
     SendFile,
+    Mark,
 }
 
 internal struct DataItem
@@ -763,6 +764,9 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.DatagramOperation:
                 ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
+                break;
+            case DataKind.Mark:
+                item.Connection!.DrainMark(item.Generation, (SentMark)item.Payload!);
                 break;
             case DataKind.Call:
                 item.Connection!.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);
