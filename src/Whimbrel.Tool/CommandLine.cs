@@ -76,6 +76,9 @@ internal static class CommandLine
 
     internal static Option<EngineKind?> Engine => s_engine;
 
+    /// <summary>What a client can be told about TLS, but that it is to be spoken, and the application protocols.</summary>
+    internal static Option[] ClientTls => [s_ca, s_pin, s_serverName, s_cert, s_key, s_pfx, s_password, s_passwordFile];
+
     internal static Option<double?> For => s_for;
 
     internal static string Engines => s_engines;
@@ -93,6 +96,7 @@ internal static class CommandLine
         {
             Serve(),
             Connect(),
+            GetCommandLine.Get(),
             Certs(),
             Doctor(),
             DatagramCommandLine.Join(),
@@ -123,10 +127,11 @@ internal static class CommandLine
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
         "ws" => $"whimbrel serve ws {CommonUsage} [--deflate]",
+        "get" => GetCommandLine.Usage,
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
         "explain" => "whimbrel explain [PAGE] (without one: the pages that there are)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE (whimbrel --help explains)",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
@@ -184,10 +189,7 @@ internal static class CommandLine
             s_address, s_unix, s_udp, s_engine, s_tls, s_ca, s_pin, s_serverName, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_alpn,
         };
         command.Validators.Add(OneCertificate);
-        command.Validators.Add(static result =>
-        {
-            if (IsGiven(result, s_ca) && IsGiven(result, s_pin)) result.AddError("Give --ca or --pin: a pin says all about a certificate.");
-        });
+        command.Validators.Add(OneTrust);
         command.Validators.Add(static result =>
         {
             bool hasAddress = result.GetResult(s_address) is { Tokens.Count: > 0 };
@@ -215,7 +217,12 @@ internal static class CommandLine
         return command;
     }
 
-    private static void OneCertificate(CommandResult result)
+    internal static void OneTrust(CommandResult result)
+    {
+        if (IsGiven(result, s_ca) && IsGiven(result, s_pin)) result.AddError("Give --ca or --pin: a pin says all about a certificate.");
+    }
+
+    internal static void OneCertificate(CommandResult result)
     {
         if (IsGiven(result, s_pfx) && (IsGiven(result, s_cert) || IsGiven(result, s_key))) result.AddError("Give --pfx, or --cert and --key.");
         else if (IsGiven(result, s_key) && !IsGiven(result, s_cert)) result.AddError("--key is the key of a --cert, which is missing.");
@@ -226,10 +233,14 @@ internal static class CommandLine
         ((Option[])[s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_ca, s_pin, s_serverName, s_alpn]).Any(isGiven);
 
     /// <summary>Null when TLS is not meant by anything that was given. False, and told, when a password cannot be read.</summary>
-    private static bool TryReadTls(ParseResult parsed, string address, Option<string?> authority, out TlsArguments? tls)
+    private static bool TryReadTls(ParseResult parsed, string address, Option<string?> authority, out TlsArguments? tls) =>
+        TryReadTls(parsed, NetworkAddress.Parse(address).Scheme == "tls", out tls, authority);
+
+    internal static bool TryReadTls(ParseResult parsed, bool isTls, out TlsArguments? tls, Option<string?>? authority = null)
     {
+        authority ??= s_ca;
         tls = null;
-        if (NetworkAddress.Parse(address).Scheme != "tls" && !MeansTls(option => parsed.GetResult(option) is { Implicit: false })) return true;
+        if (!isTls && !MeansTls(option => parsed.GetResult(option) is { Implicit: false })) return true;
         if (!TryReadPassword(parsed, out string? password)) return false;
         bool isServer = authority == s_clientCa;
         tls = new TlsArguments(parsed.GetValue(s_cert), parsed.GetValue(s_key), parsed.GetValue(s_pfx), password, parsed.GetValue(authority), isServer ? null : parsed.GetValue(s_pin), isServer ? null : parsed.GetValue(s_serverName), parsed.GetValue(s_alpn) ?? []);

@@ -14,8 +14,9 @@ public sealed class HttpClientResponse : IDisposable
     private readonly HttpClientBody _raw;
     private Stream _body;
 
-    internal HttpClientResponse(HttpPool pool, HttpClientRequest request, HttpResponseHead head, HttpClientBody body)
+    internal HttpClientResponse(HttpPool pool, HttpClientRequest request, HttpResponseHead head, HttpClientBody body, HttpClientTimes times)
     {
+        Times = times;
         _pool = pool;
         Request = request;
         Head = head;
@@ -28,6 +29,9 @@ public sealed class HttpClientResponse : IDisposable
 
     /// <summary>Status and fields, as they were sent.</summary>
     public HttpResponseHead Head { get; }
+
+    /// <summary>How long it took to get so far.</summary>
+    public HttpClientTimes Times { get; }
 
     /// <summary>200 up to 599.</summary>
     public int Status => Head.Status;

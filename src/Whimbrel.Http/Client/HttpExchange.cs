@@ -42,6 +42,11 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     /// <summary>Something of an answer has come.</summary>
     internal bool WasAnswered { get; set; }
 
+    /// <summary>When the connection took it, and when the first byte of its answer came, on the clock of <see cref="System.Diagnostics.Stopwatch"/>. On the loop.</summary>
+    internal long SentAt { get; set; }
+
+    internal long AnsweredAt { get; set; }
+
     /// <summary>Somebody has completed it, or is about to.</summary>
     internal bool IsClaimed => Volatile.Read(ref _isClaimed) != 0;
 

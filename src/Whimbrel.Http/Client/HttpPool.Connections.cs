@@ -1,3 +1,5 @@
+using System.Diagnostics;
+
 namespace Whimbrel.Http;
 
 // Who gets which connection. One gate for all origins: it is held for a few steps each time, and nothing is awaited under it.
@@ -35,6 +37,7 @@ public sealed partial class HttpPool
 
         if (waiter is not null && await WaitAsync(origin, waiter, stop).ConfigureAwait(false) is { } freed) return (freed, true);
         Interlocked.Increment(ref _dials);
+        slot.DialledAt = Stopwatch.GetTimestamp();
         try
         {
             Session session = await origin.Dialler.ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);

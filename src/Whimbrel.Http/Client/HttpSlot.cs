@@ -4,4 +4,7 @@ namespace Whimbrel.Http;
 internal sealed class HttpSlot
 {
     internal bool IsFree { get; set; }
+
+    /// <summary>When the dial began, on the clock of <see cref="System.Diagnostics.Stopwatch"/>.</summary>
+    internal long DialledAt { get; set; }
 }

@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Diagnostics;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -20,6 +21,8 @@ internal sealed class PooledSession : Session
     private HttpResponseHead? _response;
     private Phase _phase;
     private long _connectedMs;
+    private long _handshakeAt;
+    private long _readyAt; // 0 when its dial has been told with an answer
 
     internal PooledSession(HttpPool pool, HttpOrigin origin, HttpSlot slot)
     {
@@ -76,6 +79,7 @@ internal sealed class PooledSession : Session
         _phase = Phase.Head;
         _reader.Begin(exchange.Request.IsHead);
         exchange.WasSent = true;
+        exchange.SentAt = Stopwatch.GetTimestamp();
         SendRequest(exchange);
     }
 
@@ -130,7 +134,13 @@ internal sealed class PooledSession : Session
 
     // ------------------------------------------------------------------ the answer
 
-    protected override void OnConnected() => _connectedMs = Loop.TimeMs;
+    protected override void OnHandshaking() => _handshakeAt = Stopwatch.GetTimestamp();
+
+    protected override void OnConnected()
+    {
+        _connectedMs = Loop.TimeMs;
+        _readyAt = Stopwatch.GetTimestamp();
+    }
 
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {
@@ -158,7 +168,12 @@ internal sealed class PooledSession : Session
     private bool ReadHead(ReadOnlySpan<byte> unread, ref int taken)
     {
         HttpExchange exchange = _exchange!;
-        if (taken < unread.Length) exchange.WasAnswered = true;
+        if (taken < unread.Length)
+        {
+            exchange.WasAnswered = true;
+            if (exchange.AnsweredAt == 0) exchange.AnsweredAt = Stopwatch.GetTimestamp();
+        }
+
         HttpMessagePart part = _reader.Read(unread[taken..], out int count);
         taken += count;
         switch (part)
@@ -166,6 +181,7 @@ internal sealed class PooledSession : Session
             case HttpMessagePart.NeedMore:
                 return false;
             case HttpMessagePart.Interim:
+                exchange.AnsweredAt = 0;
                 if (_reader.Head.Reader.Status == 100) exchange.Continue(isWanted: true);
                 return true;
             case HttpMessagePart.Head:
@@ -205,7 +221,7 @@ internal sealed class PooledSession : Session
         }
 
         HttpClientBody body = new(this, prefix.AsMemory(0, length));
-        HttpClientResponse response = new(_pool, exchange.Request, _response, body);
+        HttpClientResponse response = new(_pool, exchange.Request, _response, body, TimesOf(exchange));
         if (part == HttpMessagePart.Broken)
         {
             body.Fail(new HttpClientException(_reader.Rule, Peer));
@@ -226,6 +242,16 @@ internal sealed class PooledSession : Session
         // Behind the way back to the pool: who asks again at once finds this connection.
         exchange.Complete(response);
         return true;
+    }
+
+    private HttpClientTimes TimesOf(HttpExchange exchange)
+    {
+        TimeSpan firstByte = Stopwatch.GetElapsedTime(exchange.SentAt, exchange.AnsweredAt);
+        if (_readyAt == 0) return new HttpClientTimes(default, default, firstByte);
+        long dialled = _handshakeAt == 0 ? _readyAt : _handshakeAt;
+        HttpClientTimes times = new(Stopwatch.GetElapsedTime(Slot.DialledAt, dialled), Stopwatch.GetElapsedTime(dialled, _readyAt), firstByte);
+        _readyAt = 0;
+        return times;
     }
 
     /// <summary>Offers the reader what it wants, and leaves the rest unread. False: that is all for now.</summary>

@@ -40,6 +40,29 @@ public sealed class PoolTests
         Assert.Equal(new HttpPoolCounters(5, 0, 1, 0, 0, 1, 1, 0), pool.ReadCounters());
     }
 
+    [Fact]
+    public async Task Answers_say_how_long_the_steps_to_them_took()
+    {
+        TimeSpan pause = TimeSpan.FromMilliseconds(50);
+        await using Script script = new(async line =>
+        {
+            for (int i = 0; i < 2; i++)
+            {
+                await line.HeadAsync();
+                await line.SendAsync("HTTP/1.1 103 Early Hints\r\n\r\n"); // no answer yet
+                await Task.Delay(pause); // tidy: waits because the time itself is measured
+                await line.OkAsync();
+            }
+        });
+        await using HttpPool pool = new();
+        using HttpClientResponse first = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
+        await first.ReadBytesAsync();
+        using HttpClientResponse second = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
+        Assert.True(first.Times.Dial > TimeSpan.Zero && first.Times.Handshake == TimeSpan.Zero, $"{first.Times}");
+        Assert.Equal((TimeSpan.Zero, TimeSpan.Zero), (second.Times.Dial, second.Times.Handshake));
+        foreach (HttpClientResponse answer in (HttpClientResponse[])[first, second]) Assert.InRange(answer.Times.FirstByte, pause - TimeSpan.FromMilliseconds(2), Script.Patience);
+    }
+
     [Theory]
     [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokX")]
     [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nbad")]

@@ -1,0 +1,127 @@
+using System.CommandLine;
+using System.CommandLine.Parsing;
+using System.Globalization;
+using Whimbrel.Http;
+
+namespace Whimbrel.Tool;
+
+/// <summary>The words of <c>whimbrel get</c>.</summary>
+internal static class GetCommandLine
+{
+    private const int DefaultRedirects = 10;
+    private const string AnyUrl = "http://localhost/";
+
+    private static readonly Argument<string?> s_url = new("URL") { Arity = ArgumentArity.ZeroOrOne, Description = "http://HOST:PORT/PATH, or https://; without a scheme it is http." };
+    private static readonly Option<bool> s_head = new("--head") { Description = "Ask for the head alone, and print it." };
+    private static readonly Option<string?> s_post = BodyOption("--post", "POST");
+    private static readonly Option<string?> s_put = BodyOption("--put", "PUT");
+    private static readonly Option<string?> s_method = CommandLine.Value<string?>("--method", "NAME", "Another method than GET, such as DELETE.", "a method such as DELETE", static text => IsMethod(text) ? text : null);
+    private static readonly Option<string[]?> s_header = new("--header", "-H")
+    {
+        Description = "A field to send, as often as needed.",
+        HelpName = "NAME: VALUE",
+        Arity = ArgumentArity.OneOrMore,
+        AllowMultipleArgumentsPerToken = false,
+        CustomParser = static argument =>
+        {
+            foreach (Token token in argument.Tokens)
+            {
+                if (MistakeIn(token.Value) is { } mistake) argument.AddError($"--header: {mistake}");
+            }
+
+            return [.. argument.Tokens.Select(static t => t.Value)];
+        },
+    };
+    private static readonly Option<string?> s_output = new("--output", "-o") { Description = "Write the body into this file instead of stdout. An answer with a status from 400 on leaves the file alone.", HelpName = "FILE" };
+    private static readonly Option<int?> s_redirects = CommandLine.Value("--redirects", "N", $"How many redirects are followed; never one from https to http. Default {DefaultRedirects}.", "a number from 0 to 100", static text => CommandLine.Number(text, 0, 100));
+    private static readonly Option<bool> s_compressed = new("--compressed") { Description = "Ask for gzip, br or deflate, and take it away." };
+    private static readonly Option<double?> s_timeout = CommandLine.Value<double?>("--timeout", "SECONDS", "Give up after this time, whatever is under way. Default: none; each step has a limit of its own.", "seconds, for example 10 or 0.5", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is >= 0.01 and <= 600_000 ? seconds : null);
+    private static readonly Option<bool> s_json = new("--json") { Description = "Print one JSON object: status, bytes, and how long dial, TLS, the first byte and all of it took, in milliseconds. The body goes nowhere but into --output." };
+
+    internal const string Usage = "whimbrel get [--head | --post FILE | --put FILE | --method NAME] [--header 'NAME: VALUE'] [--output FILE] [--json] [--ca FILE | --pin HASH] URL (whimbrel get --help explains)";
+
+    internal static Command Get()
+    {
+        Command command = new("get", "Asks an HTTP server, and prints what it answers. Exit code 0: an answer with a status below 400; 1: another one, or none; 2: wrong arguments.")
+        {
+            s_url, s_head, s_post, s_put, s_method, s_header, s_output, s_json, s_compressed, s_redirects, s_timeout, CommandLine.Unix, CommandLine.Engine,
+        };
+        foreach (Option option in CommandLine.ClientTls) command.Options.Add(option);
+        command.Validators.Add(CommandLine.OneCertificate);
+        command.Validators.Add(CommandLine.OneTrust);
+        command.Validators.Add(static result =>
+        {
+            if (((Option[])[s_head, s_post, s_put, s_method]).Count(o => CommandLine.IsGiven(result, o)) > 1) result.AddError("Give one of --head, --post, --put and --method.");
+            if (result.GetResult(s_url) is not { Tokens: [{ Value: var text }] }) result.AddError("A URL is missing.");
+            else if (Read(text) is not { } url) result.AddError($"'{text}' is no URL of HTTP: that is http://HOST:PORT/PATH or https://HOST/PATH.");
+            else if (url.Scheme == Uri.UriSchemeHttp && CommandLine.ClientTls.Any(o => CommandLine.IsGiven(result, o))) result.AddError($"There is no TLS in {url.Scheme}://: say https://.");
+        });
+        command.SetAction(static async parsed =>
+        {
+            Uri url = Read(parsed.GetValue(s_url)!)!;
+            if (!CommandLine.TryReadTls(parsed, url.Scheme == Uri.UriSchemeHttps, out TlsArguments? tls)) return ExitCode.Failed;
+            return await GetCommand.RunAsync(SettingsOf(parsed, url, tls is null ? null : tls with { Protocols = ["http/1.1"] }));
+        });
+        return command;
+    }
+
+    private static GetSettings SettingsOf(ParseResult parsed, Uri url, TlsArguments? tls)
+    {
+        string? post = parsed.GetValue(s_post), put = parsed.GetValue(s_put);
+        string method = parsed.GetValue(s_method) ?? (parsed.GetValue(s_head) ? "HEAD" : post is not null ? "POST" : put is not null ? "PUT" : "GET");
+        return new GetSettings(method, url, parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, tls)
+        {
+            Fields = [.. (parsed.GetValue(s_header) ?? []).Select(Split)],
+            BodyFile = post ?? put,
+            OutputFile = parsed.GetValue(s_output) is { } file && file != "-" ? file : null,
+            Place = parsed.GetValue(CommandLine.Unix) is { } unix ? NetworkAddress.Parse(unix).ToEndPoint() : null,
+            Redirects = parsed.GetValue(s_redirects) ?? DefaultRedirects,
+            Compressed = parsed.GetValue(s_compressed),
+            Timeout = parsed.GetValue(s_timeout) is { } seconds ? TimeSpan.FromSeconds(seconds) : null,
+            AsJson = parsed.GetValue(s_json),
+        };
+    }
+
+    private static Option<string?> BodyOption(string name, string method) =>
+        CommandLine.Value<string?>(name, "FILE", $"{method} the bytes of this file; - is stdin.", "a file, or - for stdin", static text => text.Length > 0 ? text : null);
+
+    private static Uri? Read(string text)
+    {
+        if (!text.Contains("://", StringComparison.Ordinal)) text = "http://" + text;
+        return Uri.TryCreate(text, UriKind.Absolute, out Uri? url) && MistakeIn(() => new HttpClientRequest("GET", url)) is null ? url : null;
+    }
+
+    private static bool IsMethod(string text) => MistakeIn(() => new HttpClientRequest(text, new Uri(AnyUrl))) is null;
+
+    private static KeyValuePair<string, string> Split(string field)
+    {
+        int colon = field.IndexOf(':', StringComparison.Ordinal);
+        return colon < 0 ? new(field, "") : new(field[..colon], field[(colon + 1)..].Trim(' ', '\t'));
+    }
+
+    private static string? MistakeIn(string field)
+    {
+        if (!field.Contains(':', StringComparison.Ordinal)) return $"'{field}' has no colon: a field is 'NAME: VALUE'.";
+        (string name, string value) = Split(field);
+        return MistakeIn(() =>
+        {
+            HttpClientRequest request = new("GET", new Uri(AnyUrl));
+            request.Add(name, value);
+            return request;
+        });
+    }
+
+    // The library says what is wrong with a request: here only the first line of it is wanted.
+    private static string? MistakeIn(Func<HttpClientRequest> make)
+    {
+        try
+        {
+            _ = make();
+            return null;
+        }
+        catch (ArgumentException e)
+        {
+            return e.Message.Split(" (Parameter", 2)[0];
+        }
+    }
+}

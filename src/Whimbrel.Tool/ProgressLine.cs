@@ -1,0 +1,79 @@
+using System.Diagnostics;
+using System.Globalization;
+
+namespace Whimbrel.Tool;
+
+/// <summary>How far a long body is, as one line of a terminal that is drawn again and again, and is gone at the end. Not before half a second, and five times a second at most. One thread at a time.</summary>
+internal sealed class ProgressLine(TextWriter? output, Func<int> width)
+{
+    private const int SilentMs = 500;
+    private const int EveryMs = 200;
+    private const int UsualWidth = 80;
+    private const int MostBar = 40;
+    private const int LeastBar = 8;
+
+    private readonly long _start = Stopwatch.GetTimestamp();
+    private long _last;
+    private int _drawn;
+
+    /// <summary>On stderr, if that is a terminal; else nothing is ever drawn.</summary>
+    internal static ProgressLine OnTerminal() => new(Console.IsErrorRedirected ? null : Console.Error, WidthOfTerminal);
+
+    // Some terminals do not know how wide they are.
+    private static int WidthOfTerminal() => Console.WindowWidth is > 1 and int width ? width : UsualWidth;
+
+    /// <param name="what">What is done, as a word.</param>
+    /// <param name="done">Bytes so far.</param>
+    /// <param name="total">Bytes of all, or -1.</param>
+    internal void Show(string what, long done, long total)
+    {
+        if (output is null || Stopwatch.GetElapsedTime(_last).TotalMilliseconds < EveryMs) return;
+        TimeSpan elapsed = Stopwatch.GetElapsedTime(_start);
+        if (elapsed.TotalMilliseconds < SilentMs) return;
+        _last = Stopwatch.GetTimestamp();
+        string line = Format(what, done, total, elapsed, width() - 1);
+        output.Write($"\r{line.PadRight(_drawn)}");
+        output.Flush();
+        _drawn = line.Length;
+    }
+
+    internal void Clear()
+    {
+        if (_drawn == 0) return;
+        output!.Write($"\r{new string(' ', _drawn)}\r");
+        output.Flush();
+        _drawn = 0;
+    }
+
+    internal static string Format(string what, long done, long total, TimeSpan elapsed, int width)
+    {
+        double perSecond = elapsed.TotalSeconds > 0 ? done / elapsed.TotalSeconds : 0;
+        string text;
+        if (total > 0 && done <= total)
+        {
+            string left = perSecond > 0 ? $", {Time(TimeSpan.FromSeconds(Math.Min((total - done) / perSecond, 1e8)))} left" : "";
+            text = string.Create(CultureInfo.InvariantCulture, $"{done * 100.0 / total:0} %, {Size(done)} of {Size(total)}, {Size((long)perSecond)}/s{left}");
+            int bar = Math.Min(width - text.Length - what.Length - 4, MostBar);
+            if (bar >= LeastBar) text = $"[{new string('#', (int)(bar * (double)done / total)).PadRight(bar, '.')}] {text}";
+        }
+        else
+        {
+            text = $"{Size(done)}, {Size((long)perSecond)}/s";
+        }
+
+        text = $"{what} {text}";
+        return text.Length > width ? text[..width] : text;
+    }
+
+    private static string Size(long bytes) => bytes switch
+    {
+        < 1024 => string.Create(CultureInfo.InvariantCulture, $"{bytes} B"),
+        < 1 << 20 => string.Create(CultureInfo.InvariantCulture, $"{bytes / 1024.0:0.0} KiB"),
+        < 1 << 30 => string.Create(CultureInfo.InvariantCulture, $"{bytes / (double)(1 << 20):0.0} MiB"),
+        _ => string.Create(CultureInfo.InvariantCulture, $"{bytes / (double)(1 << 30):0.00} GiB"),
+    };
+
+    private static string Time(TimeSpan time) => time.TotalMinutes < 1
+        ? string.Create(CultureInfo.InvariantCulture, $"{Math.Ceiling(time.TotalSeconds):0} s")
+        : string.Create(CultureInfo.InvariantCulture, $"{(long)time.TotalMinutes}:{time.Seconds:00} min");
+}
