@@ -14,7 +14,7 @@ internal static class Shape
 
     public static IEnumerable<Finding> Sealed(CodeModel model) =>
         from type in model.Types()
-        where type is { TypeKind: TypeKind.Class, IsSealed: false, IsAbstract: false, IsStatic: false } && !_openForOverride.Contains(type.Name)
+        where type is { TypeKind: TypeKind.Class, IsSealed: false, IsAbstract: false, IsStatic: false } && !_openForOverride.Contains(type.Name) && !IsOfOldApi(type)
         select CodeModel.At(type, $"class {type.Name} is neither sealed, abstract nor static, and not on the list of classes meant for override");
 
     public static IEnumerable<Finding> Depth(CodeModel model)
@@ -23,10 +23,13 @@ internal static class Shape
         {
             var depth = 1;
             for (var parent = type.BaseType; parent is not null && CodeModel.PathOf(parent).Length > 0; parent = parent.BaseType) depth++;
-            if (depth > 2 && !CodeModel.PathOf(type).Contains("Whimbrel.Compat/", StringComparison.Ordinal))
+            if (depth > 2 && !IsOfOldApi(type))
                 yield return CodeModel.At(type, $"{type.Name} stands on {depth - 1} classes of ours: a class and one ancestor are enough");
         }
     }
+
+    // What the classes of the old libraries look like is given: docs/design/0039.
+    private static bool IsOfOldApi(INamedTypeSymbol type) => type.ContainingNamespace.ToDisplayString() is "NetCoreServer" or "CSharpServer";
 
     /// Every type and member that a user can see has a documentation comment.
     public static IEnumerable<Finding> Documented(CodeModel model)

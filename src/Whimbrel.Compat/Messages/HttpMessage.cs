@@ -1,0 +1,311 @@
+using System.Buffers;
+using System.Buffers.Text;
+using System.Globalization;
+using System.Text;
+using Whimbrel.Http;
+using Buffer = NetCoreServer.Buffer;
+
+namespace Whimbrel.Compat;
+
+/// <summary>
+/// What a request and a response of NetCoreServer have in common: a start line of three words, fields and a body as the bytes of one message, and
+/// where in them each part lies. It is composed in any order, and what could not be read again is refused.
+/// </summary>
+internal sealed class HttpMessage
+{
+    private const int MostKeptBytes = 256 * 1024;
+
+    private static readonly SearchValues<char> s_token = SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
+
+    private readonly List<Field> _fields = [];
+    private Part _first;
+    private Part _second;
+    private Part _third;
+    private int _lineEnd;
+    private int _fieldsEnd;
+    private int _bodyStart;
+    private bool _hasLength;
+    private bool _isOpen;
+
+    private record struct Part(int Start, int Length);
+
+    private record struct Field(Part Name, Part Value);
+
+    internal Buffer Bytes { get; private set; } = new();
+
+    internal bool IsBroken { get; set; }
+
+    internal int FieldCount => _fields.Count;
+
+    /// <summary>As announced: what is not there yet is sent by itself.</summary>
+    internal int BodyLength { get; private set; }
+
+    internal string First => TextOf(_first);
+
+    internal string Second => TextOf(_second);
+
+    internal string Third => TextOf(_third);
+
+    internal ReadOnlySpan<byte> FirstBytes => BytesOf(_first);
+
+    /// <summary>What is there of the body.</summary>
+    internal Span<byte> Body => _bodyStart == 0 ? default : Bytes.AsSpan()[_bodyStart..];
+
+    /// <summary>Bytes of the body that were announced and are not there.</summary>
+    internal int MissingBytes => _bodyStart == 0 ? 0 : BodyLength - Body.Length;
+
+    internal (string Name, string Value) FieldAt(int index) =>
+        (uint)index < (uint)_fields.Count ? (TextOf(_fields[index].Name), TextOf(_fields[index].Value)) : ("", "");
+
+    /// <summary>The value of the first field with this name, or null.</summary>
+    internal string? ValueOf(ReadOnlySpan<byte> name)
+    {
+        foreach (Field field in _fields)
+        {
+            if (Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) return TextOf(field.Value);
+        }
+
+        return null;
+    }
+
+    /// <summary>Whether a field that is a list has a word, in any case, in any of its lines.</summary>
+    internal bool Lists(ReadOnlySpan<byte> name, ReadOnlySpan<byte> word)
+    {
+        foreach (Field field in _fields)
+        {
+            if (!Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) continue;
+            ReadOnlySpan<byte> list = BytesOf(field.Value);
+            foreach (Range element in list.Split((byte)','))
+            {
+                if (Ascii.EqualsIgnoreCase(list[element].Trim(" \t"u8), word)) return true;
+            }
+        }
+
+        return false;
+    }
+
+    // ------------------------------------------------------------------ composing
+
+    internal void Clear()
+    {
+        // One large body is not kept for ever.
+        if (Bytes.Capacity > MostKeptBytes) Bytes = new Buffer();
+        Bytes.Clear();
+        _fields.Clear();
+        _first = _second = _third = default;
+        _lineEnd = _fieldsEnd = _bodyStart = BodyLength = 0;
+        _hasLength = _isOpen = IsBroken = false;
+    }
+
+    internal void Begin(string first, string second, string third)
+    {
+        CheckWord(first, nameof(first));
+        CheckWord(second, nameof(second));
+        CheckText(third, nameof(third));
+        Clear();
+        _first = Append(first, " ");
+        _second = Append(second, " ");
+        _third = Append(third, "\r\n");
+        _lineEnd = _fieldsEnd = (int)Bytes.Size;
+    }
+
+    /// <summary>Adds a field. What frames a message follows from its body, and is passed over.</summary>
+    internal void Add(string name, string value)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        if (name.Length == 0 || name.AsSpan().ContainsAnyExcept(s_token)) throw new ArgumentException("The name of a field is a token: letters, digits and a few signs, at least one of them.", nameof(name));
+        CheckText(value, nameof(value));
+        if (!name.Equals("Content-Length", StringComparison.OrdinalIgnoreCase) && !name.Equals("Transfer-Encoding", StringComparison.OrdinalIgnoreCase)) Insert(name, value, _hasLength ? _fields.Count - 1 : _fields.Count, _hasLength ? _fields[^1].Name.Start : _fieldsEnd);
+    }
+
+    /// <summary>Adds a field before all others, unless there is one.</summary>
+    internal void AddFirst(string name, string value)
+    {
+        if (_lineEnd > 0 && ValueOf(Encoding.ASCII.GetBytes(name)) is null) Insert(name, value, 0, _lineEnd);
+    }
+
+    /// <summary>Adds to the value of the last field with this name. False: there is none.</summary>
+    internal bool Extend(ReadOnlySpan<byte> name, string more)
+    {
+        CheckText(more, nameof(more));
+        for (int index = _fields.Count - 1; index >= 0; index--)
+        {
+            Field field = _fields[index];
+            if (!Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) continue;
+            byte[] bytes = Encoding.UTF8.GetBytes(more);
+            MakeRoom(field.Value.Start + field.Value.Length, bytes);
+            _fields[index] = field with { Value = field.Value with { Length = field.Value.Length + bytes.Length } };
+            return true;
+        }
+
+        return false;
+    }
+
+    /// <summary>Ends the head, and begins a body. A second time it replaces the first.</summary>
+    /// <param name="length">Bytes of the body.</param>
+    /// <param name="isFramed">False: a message that has no body, and must not say so.</param>
+    internal void BeginBody(int length, bool isFramed = true)
+    {
+        ArgumentOutOfRangeException.ThrowIfNegative(length);
+        if (_lineEnd == 0) throw new InvalidOperationException("A message begins with its start line.");
+        if (!isFramed && length > 0) throw new ArgumentException("A response with this status has no body.", nameof(length));
+        if (_hasLength)
+        {
+            _fieldsEnd = _fields[^1].Name.Start;
+            _fields.RemoveAt(_fields.Count - 1);
+        }
+
+        Bytes.Resize(_fieldsEnd);
+        _hasLength = isFramed;
+        if (isFramed)
+        {
+            Span<byte> digits = stackalloc byte[16];
+            Utf8Formatter.TryFormat(length, digits, out int count);
+            Part name = Append("Content-Length"u8, ": "u8);
+            _fields.Add(new Field(name, Append(digits[..count], "\r\n"u8)));
+            _fieldsEnd = (int)Bytes.Size;
+        }
+
+        Bytes.Append("\r\n"u8);
+        _bodyStart = (int)Bytes.Size;
+        BodyLength = length;
+    }
+
+    internal void SetBody(ReadOnlySpan<byte> body, bool isFramed = true)
+    {
+        BeginBody(body.Length, isFramed);
+        Bytes.Append(body);
+    }
+
+    internal void SetBody(ReadOnlySpan<char> body, bool isFramed = true)
+    {
+        BeginBody(Encoding.UTF8.GetByteCount(body), isFramed);
+        Bytes.Append(body);
+    }
+
+    // ------------------------------------------------------------------ read from the peer
+
+    /// <summary>
+    /// Takes the head of a message that a reader has checked. A body whose length is not known yet gets one when it is whole
+    /// (<see cref="EndTaken"/>), in place of the coding that was taken off: so the message can be sent on as it lies here.
+    /// </summary>
+    internal void Take(HttpMessageReader reader, bool isRequest)
+    {
+        Clear();
+        ReadOnlySpan<byte> version = reader.MinorVersion == 0 ? "HTTP/1.0"u8 : "HTTP/1.1"u8;
+        if (isRequest)
+        {
+            _first = Append(reader.Method, " "u8);
+            _second = Append(reader.Target, " "u8);
+            _third = Append(version, "\r\n"u8);
+        }
+        else
+        {
+            Span<byte> digits = stackalloc byte[16];
+            Utf8Formatter.TryFormat(reader.Status, digits, out int count);
+            _first = Append(version, " "u8);
+            _second = Append(digits[..count], " "u8);
+            _third = Append(reader.Reason, "\r\n"u8);
+        }
+
+        _lineEnd = (int)Bytes.Size;
+        _isOpen = reader.BodyLength < 0;
+        for (int index = 0; index < reader.FieldCount; index++)
+        {
+            if (_isOpen && Ascii.EqualsIgnoreCase(reader.NameAt(index), "Transfer-Encoding"u8)) continue;
+            Part name = Append(reader.NameAt(index), ": "u8);
+            _fields.Add(new Field(name, Append(reader.ValueAt(index), "\r\n"u8)));
+        }
+
+        _fieldsEnd = (int)Bytes.Size;
+        Bytes.Append("\r\n"u8);
+        _bodyStart = (int)Bytes.Size;
+    }
+
+    /// <summary>Takes a piece of its body.</summary>
+    internal void Take(ReadOnlySpan<byte> piece)
+    {
+        Bytes.Append(piece);
+        BodyLength += piece.Length;
+    }
+
+    /// <summary>Its body is whole.</summary>
+    internal void EndTaken()
+    {
+        if (_isOpen) Insert("Content-Length", BodyLength.ToString(CultureInfo.InvariantCulture), _fields.Count, _fieldsEnd);
+        _isOpen = false;
+    }
+
+    // ------------------------------------------------------------------ bytes
+
+    private string TextOf(Part part) => part.Length == 0 ? "" : Encoding.UTF8.GetString(BytesOf(part));
+
+    private ReadOnlySpan<byte> BytesOf(Part part) => Bytes.AsSpan().Slice(part.Start, part.Length);
+
+    private Part Append(ReadOnlySpan<char> text, ReadOnlySpan<char> end)
+    {
+        Part part = new((int)Bytes.Size, (int)Bytes.Append(text));
+        Bytes.Append(end);
+        return part;
+    }
+
+    private Part Append(ReadOnlySpan<byte> text, ReadOnlySpan<byte> end)
+    {
+        Part part = new((int)Bytes.Size, (int)Bytes.Append(text));
+        Bytes.Append(end);
+        return part;
+    }
+
+    private void Insert(string name, string value, int index, int at)
+    {
+        if (_lineEnd == 0) throw new InvalidOperationException("A message begins with its start line.");
+        if (at == Bytes.Size)
+        {
+            // The usual way: behind all else.
+            Part key = Append(name, ": ");
+            _fields.Add(new Field(key, Append(value, "\r\n")));
+            _fieldsEnd = (int)Bytes.Size;
+            return;
+        }
+
+        byte[] line = Encoding.UTF8.GetBytes($"{name}: {value}\r\n");
+        MakeRoom(at, line);
+        _fields.Insert(index, new Field(new Part(at, name.Length), new Part(at + name.Length + 2, line.Length - name.Length - 4)));
+        if (_fieldsEnd == at) _fieldsEnd += line.Length;
+    }
+
+    // What lies behind moves, and is known at its new place.
+    private void MakeRoom(int at, ReadOnlySpan<byte> bytes)
+    {
+        int size = (int)Bytes.Size, length = bytes.Length;
+        Bytes.Resize(size + length);
+        Span<byte> all = Bytes.AsSpan();
+        all[at..size].CopyTo(all[(at + length)..]);
+        bytes.CopyTo(all[at..]);
+        for (int index = 0; index < _fields.Count; index++)
+        {
+            if (_fields[index].Name.Start >= at) _fields[index] = new Field(Moved(_fields[index].Name), Moved(_fields[index].Value));
+        }
+
+        if (_fieldsEnd > at) _fieldsEnd += length;
+        if (_bodyStart > 0) _bodyStart += length;
+
+        Part Moved(Part part) => part with { Start = part.Start + length };
+    }
+
+    // No space, no control, no letter that is not ASCII: each would end the word, or be read differently by different readers.
+    private static void CheckWord(string word, string name)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(word, name);
+        if (word.AsSpan().ContainsAnyExceptInRange('!', '~')) throw new ArgumentException("A method, a URL and a version are visible ASCII: encode all else by percent signs.", name);
+    }
+
+    private static void CheckText(string text, string name)
+    {
+        ArgumentNullException.ThrowIfNull(text, name);
+        foreach (char c in text)
+        {
+            if (c is (< ' ' and not '\t') or '\x7F') throw new ArgumentException("A value has no control characters: CR and LF would end its line, and what follows would be taken for a field.", name);
+        }
+    }
+}

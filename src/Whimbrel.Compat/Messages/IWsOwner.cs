@@ -1,0 +1,14 @@
+namespace Whimbrel.Compat;
+
+/// <summary>A session or client of the old API that has a WebSocket, as <see cref="WsSending"/> sees it. Four classes are one.</summary>
+internal interface IWsOwner
+{
+    /// <summary>Queues bytes.</summary>
+    bool Queue(ReadOnlySpan<byte> bytes);
+
+    /// <summary>Sends bytes and waits until the system has them.</summary>
+    long SendNow(ReadOnlySpan<byte> bytes);
+
+    /// <summary>Receives, and waits.</summary>
+    long ReceiveNow(byte[] buffer, long offset, long size);
+}

@@ -1,0 +1,81 @@
+using System.Buffers.Binary;
+using NetCoreServer;
+using Whimbrel.Http;
+using Buffer = NetCoreServer.Buffer;
+
+namespace Whimbrel.Compat;
+
+/// <summary>What sessions and clients do with their WebSocket beside being told: frames out, and messages that somebody waits for.</summary>
+/// <remarks>
+/// A frame is one send, so frames of several threads never mix. Queued ones are composed under the WebSocket's lock: nothing follows a close. Who
+/// waits until the system has a frame holds no lock meanwhile.
+/// </remarks>
+internal static class WsSending
+{
+    private const int MostReasonBytes = 123;
+
+    internal static bool Queue(WebSocket socket, IWsOwner owner, WebSocketPart part, ReadOnlySpan<byte> payload)
+    {
+        lock (socket.SendGate)
+        {
+            if (!socket.IsOpen || socket.IsClosing) return false;
+            socket.Compose(part, payload);
+            return owner.Queue(socket.Frame);
+        }
+    }
+
+    internal static long Send(WebSocket socket, IWsOwner owner, WebSocketPart part, ReadOnlySpan<byte> payload)
+    {
+        if (!socket.IsOpen || socket.IsClosing) return 0;
+        using PooledFrame frame = new(part, payload, socket.IsClient);
+        return owner.SendNow(frame.Span);
+    }
+
+    internal static bool QueueClose(WebSocket socket, IWsOwner owner, int status, ReadOnlySpan<byte> reason)
+    {
+        Span<byte> payload = stackalloc byte[2 + MostReasonBytes];
+        payload = WriteClose(payload, status, reason);
+        lock (socket.SendGate)
+        {
+            if (!socket.IsOpen || socket.IsClosing) return false;
+            socket.Compose(WebSocketPart.Close, payload);
+            return owner.Queue(socket.Frame);
+        }
+    }
+
+    internal static long SendClose(WebSocket socket, IWsOwner owner, int status, ReadOnlySpan<byte> reason)
+    {
+        Span<byte> payload = stackalloc byte[2 + MostReasonBytes];
+        payload = WriteClose(payload, status, reason);
+        using PooledFrame frame = new(WebSocketPart.Close, payload, socket.IsClient);
+        return socket.TryBeginClose() ? owner.SendNow(frame.Span) : 0;
+    }
+
+    /// <summary>Waits for the next message, and receives for it. What else comes is told as always.</summary>
+    internal static Buffer Receive(WebSocket socket, IWsOwner owner)
+    {
+        Buffer message = new();
+        byte[] bytes = new byte[4096];
+        socket.Want(message);
+        while (!socket.HasWanted)
+        {
+            // No byte of the next frame: that is for the next call. Of the handshake one after the other, as its end is not known.
+            long required = socket.IsOpen ? Math.Min(socket.RequiredReceiveFrameSize(), bytes.Length) : 1;
+            if (owner.ReceiveNow(bytes, 0, required) <= 0) break;
+        }
+
+        socket.Want(null);
+        return message;
+    }
+
+    /// <summary>The payload of a close: a status of 0 and no reason are an empty one.</summary>
+    internal static Span<byte> WriteClose(Span<byte> target, int status, ReadOnlySpan<byte> reason)
+    {
+        if (status == 0 && reason.IsEmpty) return default;
+        if (reason.Length > MostReasonBytes) throw new ArgumentException("The reason of a close has up to 123 bytes.", nameof(reason));
+        if (status is < 0 or > ushort.MaxValue) throw new ArgumentOutOfRangeException(nameof(status), status, "The status of a close is 1000 to 1003, 1007 to 1014 or 3000 to 4999.");
+        BinaryPrimitives.WriteUInt16BigEndian(target, (ushort)status);
+        reason.CopyTo(target[2..]);
+        return target[..(2 + reason.Length)];
+    }
+}

@@ -1,0 +1,139 @@
+using System.Diagnostics;
+using System.Text;
+using NetCoreServer;
+
+namespace Whimbrel.Compat.Tests.Messages;
+
+public sealed class FileCacheTests : IDisposable
+{
+    private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(30);
+
+    private readonly string _folder = Directory.CreateTempSubdirectory("compat").FullName;
+    private readonly FileCache _cache = new();
+
+    public void Dispose()
+    {
+        _cache.Dispose();
+        Directory.Delete(_folder, recursive: true);
+    }
+
+    // H7: the default prefix gave keys with two slashes, so that files were not found.
+    [Fact]
+    public void H7_files_are_found_under_their_prefix_with_one_slash_and_have_their_exact_bytes()
+    {
+        Write("index.html", "<p>");
+        Write("a/b/c.txt", "deep");
+        Assert.True(_cache.InsertPath(_folder));
+        Assert.Equal(("<p>", "deep", null), (Find("/index.html"), Find("/a/b/c.txt"), Find("//index.html")));
+        Assert.Equal(3, _cache.Find("/index.html").Item2.Length);
+        using FileCache other = new();
+        Assert.True(other.InsertPath(_folder, "/static", "*.txt"));
+        Assert.Equal((1, true), (other.Size, other.Find("/static/a/b/c.txt").Item1));
+        Assert.True(other.FindPath(_folder + "/"));
+        Assert.True(other.RemovePath(_folder));
+        Assert.True(other.Empty && !other.FindPath(_folder) && !other.RemovePath(_folder));
+        Assert.False(other.InsertPath(Path.Combine(_folder, "nowhere")));
+    }
+
+    [Fact]
+    public void A_folder_is_followed()
+    {
+        Write("a.txt", "1");
+        Assert.True(_cache.InsertPath(_folder));
+        Write("a.txt", "22");
+        Write("new/b.txt", "3");
+        Until(() => Find("/a.txt") == "22" && Find("/new/b.txt") == "3");
+        File.Move(Path.Combine(_folder, "a.txt"), Path.Combine(_folder, "c.txt"));
+        Until(() => Find("/a.txt") is null && Find("/c.txt") == "22");
+        Directory.Delete(Path.Combine(_folder, "new"), recursive: true);
+        File.Delete(Path.Combine(_folder, "c.txt"));
+        Until(() => _cache.Empty);
+        Assert.True(_cache.RemovePath(_folder));
+        Write("late.txt", "4");
+        Assert.True(_cache.Empty);
+    }
+
+    [Fact]
+    public void What_a_link_leads_to_outside_of_the_folder_is_not_served()
+    {
+        string inside = Path.Combine(_folder, "root"), outside = Path.Combine(_folder, "secret");
+        Directory.CreateDirectory(inside);
+        Write("secret/key.pem", "secret");
+        Write("root/a.txt", "a");
+        File.CreateSymbolicLink(Path.Combine(inside, "key"), Path.Combine(outside, "key.pem"));
+        File.CreateSymbolicLink(Path.Combine(inside, "again.txt"), Path.Combine(inside, "a.txt"));
+        Directory.CreateSymbolicLink(Path.Combine(inside, "folder"), outside);
+        Assert.True(_cache.InsertPath(inside));
+        Assert.Equal(("a", "a", null, null), (Find("/a.txt"), Find("/again.txt"), Find("/key"), Find("/folder/key.pem")));
+        Assert.Equal(2, _cache.Size);
+    }
+
+    [Fact]
+    public void A_value_is_not_found_after_its_timeout_and_a_file_is_read_anew()
+    {
+        Assert.True(_cache.Add("k", [1], TimeSpan.FromMilliseconds(1)));
+        Until(() => !_cache.Find("k").Item1);
+        Assert.Equal(0, _cache.Size);
+        Write("a.txt", "1");
+        List<string> read = [];
+        Assert.True(_cache.InsertPath(_folder, timeout: TimeSpan.FromMilliseconds(1), handler: (cache, key, value, timeout) =>
+        {
+            lock (read) read.Add(key);
+            return cache.Add(key, [.. "head "u8, .. value], timeout);
+        }));
+        Until(() => Find("/a.txt") == "head 1" && Count(read) > 1);
+    }
+
+    [Fact]
+    public void A_handler_may_refuse_and_values_go_when_they_are_removed()
+    {
+        Write("a.txt", "1");
+        Assert.True(_cache.InsertPath(_folder, handler: static (_, _, _, _) => false));
+        Assert.True(_cache.Empty);
+        Assert.True(_cache.Add("k", [1]) && _cache.Add("k", [1, 2]));
+        Assert.Equal(2, _cache.Find("k").Item2.Length);
+        Assert.True(_cache.Remove("k"));
+        Assert.False(_cache.Remove("k"));
+        _cache.Add("x", [1]);
+        _cache.Clear();
+        Assert.True(_cache.Empty && !_cache.FindPath(_folder));
+        _cache.Dispose();
+        Assert.False(_cache.Add("k", [1]));
+        Assert.False(_cache.InsertPath(_folder));
+    }
+
+    [Fact]
+    public void A_pipe_among_the_files_holds_nobody_up()
+    {
+        string pipe = Path.Combine(_folder, "pipe");
+        using Process? made = Process.Start("mkfifo", pipe);
+        made!.WaitForExit();
+        Write("a.txt", "1");
+        Assert.True(_cache.InsertPath(_folder));
+        Assert.Equal("1", Find("/a.txt"));
+    }
+
+    private static int Count(List<string> list)
+    {
+        lock (list) return list.Count;
+    }
+
+    private string? Find(string key) => _cache.Find(key) is (true, { } value) ? Encoding.UTF8.GetString(value) : null;
+
+    private void Write(string name, string text)
+    {
+        string path = Path.Combine(_folder, name);
+        Directory.CreateDirectory(Path.GetDirectoryName(path)!);
+        File.WriteAllText(path, text);
+    }
+
+    private static void Until(Func<bool> isSo)
+    {
+        long end = Environment.TickCount64 + (long)s_deadline.TotalMilliseconds;
+        while (!isSo())
+        {
+            Assert.True(Environment.TickCount64 < end, "it did not come");
+            Thread.Yield();
+        }
+    }
+}

@@ -1,0 +1,69 @@
+using NetCoreServer;
+
+namespace Whimbrel.Compat.Tests.Surface;
+
+// Every public and protected member of the old libraries is here, in the same form, and none beside them.
+public sealed class SurfaceTests
+{
+    // What differs on purpose, as the test prints it, with its reason.
+    private static readonly Dictionary<string, string> s_differences = [];
+
+    // Types of the list that are not there yet. One that is there stands here no longer.
+    private static readonly HashSet<string> s_notYet =
+    [
+        "TcpServer", "TcpSession", "TcpClient", "SslContext", "SslServer", "SslSession", "SslClient", "UdsServer", "UdsSession", "UdsClient", "UdpServer", "UdpClient",
+        "HttpServer", "HttpSession", "HttpClient", "HttpClientEx", "HttpsServer", "HttpsSession", "HttpsClient", "HttpsClientEx",
+        "WsServer", "WsSession", "WsClient", "WssServer", "WssSession", "WssClient",
+    ];
+
+    [Fact]
+    public void NetCoreServer_is_whole()
+    {
+        List<string> found = Compare("NetCoreServer", "netcoreserver-8.0.7-api.txt", s_notYet);
+        Assert.True(found.Count == 0, string.Join('\n', found));
+    }
+
+    [Fact]
+    public void The_comparison_finds_what_is_missing_and_what_is_too_much()
+    {
+        string[] found = [.. Differences("Buffer", typeof(NetCoreServer.Buffer), "class Buffer : object", ["long Size {get;}", "void Melt()"])];
+        Assert.Contains("Buffer: missing: void Melt()", found);
+        Assert.Contains("Buffer: not in the list: void Clear()", found);
+        Assert.DoesNotContain("Buffer: missing: long Size {get;}", found);
+        Assert.Contains("Buffer: missing: class Buffer : Stream", Differences("Buffer", typeof(NetCoreServer.Buffer), "class Buffer : Stream", []));
+    }
+
+    [Fact]
+    public void The_list_is_the_whole_of_it()
+    {
+        Dictionary<string, (string Head, string[] Members)> list = Surface.Read("netcoreserver-8.0.7-api.txt");
+        Assert.Equal(38, list.Count);
+        Assert.Equal(1299, list.Sum(static t => t.Value.Members.Length));
+    }
+
+    private static List<string> Compare(string space, string resource, HashSet<string> notYet)
+    {
+        Dictionary<string, (string Head, string[] Members)> list = Surface.Read(resource);
+        Dictionary<string, Type> ours = typeof(Utilities).Assembly.GetExportedTypes().Where(t => t.Namespace == space).ToDictionary(static t => t.Name);
+        List<string> found = [];
+        foreach ((string name, (string head, string[] members)) in list)
+        {
+            if (notYet.Contains(name))
+            {
+                if (ours.ContainsKey(name)) found.Add($"{name}: is there, and stands among those that are not there yet");
+            }
+            else if (ours.TryGetValue(name, out Type? type)) found.AddRange(Differences(name, type, head, members));
+            else found.Add($"{name}: missing");
+        }
+
+        found.AddRange(ours.Keys.Except(list.Keys).Select(static name => $"{name}: not in the list"));
+        found.AddRange(s_differences.Keys.Where(d => !found.Contains(d) && list.ContainsKey(d.Split(':')[0])).Select(static d => $"no difference any more: {d}").ToArray());
+        return [.. found.Where(static f => !s_differences.ContainsKey(f))];
+    }
+
+    private static IEnumerable<string> Differences(string name, Type type, string head, string[] members)
+    {
+        string[] ours = [Surface.HeadOf(type), .. Surface.MembersOf(type)], theirs = [head, .. members];
+        return theirs.Except(ours).Select(m => $"{name}: missing: {m}").Concat(ours.Except(theirs).Select(m => $"{name}: not in the list: {m}"));
+    }
+}
