@@ -22,6 +22,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     private int _filled;
     private int _state;
     private volatile bool _isAtEnd;
+    private volatile bool _wasRead;
     private bool _isCounted;
 
     internal HttpBody(HttpSession session, long nowMs)
@@ -30,6 +31,9 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _session = session;
         _quietSinceMs = nowMs;
     }
+
+    /// <summary>A read was begun.</summary>
+    internal bool WasRead => _wasRead;
 
     /// <summary>A read waits.</summary>
     internal bool IsWaiting => Volatile.Read(ref _state) == Waiting;
@@ -50,6 +54,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _into = buffer;
         _filled = 0;
         HasSome = _isCounted = false;
+        _wasRead = true;
         short version = _source.Version;
         _cancellation = cancellationToken;
         _registration = cancellationToken.UnsafeRegister(static session => ((HttpSession)session!).CancelRead(), _session);

@@ -164,7 +164,7 @@ public sealed partial class HttpResponse
         bool isCoded = BeginCoding();
         _framing = _announced >= 0 && !isCoded ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
         if (_framing == HttpFraming.UntilClose) _wantsClose = true;
-        bool isPersistent = Decide();
+        bool isPersistent = Decide(isWhole: false);
         int room = HeadRoom + _fieldBytes + lineLength;
         _buffer = ArrayPool<byte>.Shared.Rent(Math.Max(BufferBytes, room + ChunkLine + LineEnd + 1));
         _length = WriteHead(_buffer, _framing, _framing == HttpFraming.Length ? _partEnd - _partStart : -1, isPersistent, default, default, line[..lineLength]);

@@ -274,9 +274,9 @@ public sealed partial class HttpResponse
         if (_progress != Progress.Open) throw new InvalidOperationException("The request has its answer, or its head was sent: nothing can be changed any more.");
     }
 
-    private bool Decide()
+    private bool Decide(bool isWhole = true)
     {
-        bool canGoOn = _session.BeginAnswer();
+        bool canGoOn = _session.BeginAnswer(isWhole);
         bool isPersistent = _isPersistent && !_wantsClose && canGoOn;
         Closes = !isPersistent;
         return isPersistent;

@@ -236,13 +236,16 @@ public partial class HttpSession
     }
 
     /// <summary>The answer begins now: whether the connection can serve another request behind it. Any thread.</summary>
-    internal bool BeginAnswer()
+    /// <param name="isWhole">Nothing of it follows: what its handler has not read of the body it will not read.</param>
+    internal bool BeginAnswer(bool isWhole)
     {
         WithholdContinue();
         if (_isLast || _hasEnded) return false;
         if (_body.IsDone) return true;
         // Who was not told to send its body may send it or not: nobody knows what comes next.
         if (_head is { Reader.ExpectsContinue: true } && Volatile.Read(ref _continuing) != Said) return false;
+        // Who answers while the body comes reads on, as an echo does; what is left then is read away, or ends the connection.
+        if (!isWhole && _request!.Stream is { WasRead: true }) return true;
         return _body.Left <= _options.SkipLimitBytes;
     }
 

@@ -44,6 +44,26 @@ public sealed partial class HandlerTests
         Assert.Equal(["200 other", "200 fast", "200 other", "200 fast"], Web.Answers(peer));
     }
 
+    // On the pool the next request of a block gets a callback of its own, also when nothing was pending any more that would have brought it.
+    private sealed class Hasty : HttpSession
+    {
+        protected override void OnRequest(HttpRequest request)
+        {
+            Respond(200, default, request.Path);
+            Flush();
+        }
+    }
+
+    [Fact]
+    public void On_the_pool_requests_sent_ahead_are_served_though_each_answer_leaves_at_once()
+    {
+        using TestNetwork network = new();
+        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), Scheduling = Scheduling.ThreadPool }, static () => new Hasty());
+        TestPeer peer = network.Connect(server);
+        peer.Send(string.Concat(Enumerable.Range(0, 50).Select(static i => Web.Get($"/{i}"))));
+        Assert.Equal(Enumerable.Range(0, 50).Select(static i => $"200 /{i}"), Web.Answers(peer));
+    }
+
     [Fact]
     public void A_client_that_goes_away_cancels_the_handler()
     {
@@ -412,6 +432,89 @@ public sealed partial class HandlerTests
         peer.Send("body");
         Assert.Equal(["200 body"], Web.Answers(peer));
         Assert.True(peer.IsConnected);
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_body_that_was_asked_for_is_read_in_two_reads_and_asked_for_once(bool isSplit)
+    {
+        using Web web = new();
+        TaskCompletionSource go = new();
+        web.Server.Post("/", async (request, response, stop) =>
+        {
+            byte[] piece = new byte[8];
+            await request.Body.ReadExactlyAsync(piece.AsMemory(0, 3), stop);
+            await go.Task;
+            await request.Body.ReadExactlyAsync(piece.AsMemory(3, 5), stop);
+            Assert.Equal(0, await request.Body.ReadAsync(piece, stop));
+            response.Bytes(piece);
+        });
+        TestPeer peer = web.Connect();
+        peer.SplitEveryByte = isSplit;
+        peer.Send("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 8\r\n\r\n");
+        Assert.Equal("HTTP/1.1 100 Continue\r\n\r\n", peer.ReceiveText());
+        peer.Send("123");
+        Assert.Equal("", peer.ReceiveText());
+        peer.OnLoop(go.SetResult); // on the loop, where its reads go on
+        Assert.Equal("", peer.ReceiveText());
+        peer.Send("45678" + Web.Post("/", "abcdefgh"));
+        Assert.Equal(["200 12345678", "200 abcdefgh"], Web.Answers(peer));
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_large_body_that_goes_back_as_it_comes_keeps_the_connection(bool isAnnounced)
+    {
+        using Web web = new();
+        web.Server.Post("/", async (request, response, stop) =>
+        {
+            if (isAnnounced) response.BodyLength = request.BodyLength;
+            await request.Body.CopyToAsync(response.Body, stop);
+        });
+        TestPeer peer = web.Connect();
+        string body = new('x', 1_000_000);
+        for (int i = 0; i < 2; i++)
+        {
+            peer.Send(Web.Post("/", body));
+            Answer answer = Web.One(peer);
+            Assert.Equal((200, "", true), (answer.Status, answer["Connection"], answer.IsWhole && answer.Body == body));
+        }
+
+        Assert.True(peer.IsConnected);
+    }
+
+    [Theory]
+    [InlineData(1010, true)]
+    [InlineData(1011, false)]
+    public void What_a_handler_leaves_of_a_body_behind_the_head_of_its_answer_is_read_away_up_to_the_limit(int length, bool isKept)
+    {
+        using Web web = new(new HttpOptions { SkipLimitBytes = 1000 });
+        web.Server.Post("/", static async (request, response, stop) =>
+        {
+            byte[] piece = new byte[10];
+            await request.Body.ReadExactlyAsync(piece, stop);
+            await response.WriteAsync(piece, stop);
+            await response.FlushAsync(stop); // whether it reads on nobody knows yet
+        });
+        web.Server.Post("/whole", static async (request, response, stop) =>
+        {
+            byte[] piece = new byte[10];
+            await request.Body.ReadExactlyAsync(piece, stop);
+            response.Bytes(piece); // it has had what it wanted
+        });
+        foreach ((string path, string said) in ((string, string)[])[("/", ""), ("/whole", isKept ? "" : "close")])
+        {
+            TestPeer peer = web.Connect();
+            peer.Send(Web.Post(path, new string('x', length)));
+            Answer answer = Web.One(peer);
+            Assert.Equal(("xxxxxxxxxx", said, true), (answer.Body, answer["Connection"], answer.IsWhole));
+            Assert.Equal(isKept, peer.IsConnected);
+            Assert.False(peer.IsReset);
+        }
+
+        Assert.Equal(isKept ? 0 : 1, web.Counters.SkipLimits);
     }
 
     [Fact]

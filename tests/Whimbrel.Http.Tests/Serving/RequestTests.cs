@@ -197,6 +197,31 @@ public sealed class RequestTests
         Assert.Equal("404 ", Assert.Single(Web.Read(peer.Receive(), false, static _ => true).Select(a => $"{a.Status} {a.Body}")));
     }
 
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void HEAD_answered_in_pieces_has_no_body_and_what_is_behind_it_is_served(bool isSplit)
+    {
+        using Web web = new();
+        web.Server.Get("/{length}", static async (request, response, stop) =>
+        {
+            if (request.Route["length"] == "known") response.BodyLength = 40_000;
+            else response.AddTrailer("X-Sum", "1");
+            for (int i = 0; i < 4; i++)
+            {
+                await response.WriteAsync(new byte[10_000], stop);
+                await response.FlushAsync(stop);
+            }
+        });
+        web.Server.Get("/", static (_, response) => response.Text("next"));
+        TestPeer peer = web.Connect();
+        peer.SplitEveryByte = isSplit;
+        peer.Send(Web.Get("/known", verb: "HEAD") + Web.Get("/") + Web.Get("/chunked", verb: "HEAD") + Web.Get("/"));
+        List<Answer> answers = Web.Read(peer.Receive(), false, static i => i is 0 or 2);
+        Assert.Equal(["200 ", "200 next", "200 ", "200 next"], answers.Select(static a => $"{a.Status} {a.Body}"));
+        Assert.Equal(("40000", "chunked"), (answers[0]["Content-Length"], answers[2]["Transfer-Encoding"]));
+    }
+
     [Fact]
     public void What_has_no_handler_is_answered_with_what_there_is()
     {
