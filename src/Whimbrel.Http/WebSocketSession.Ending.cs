@@ -6,6 +6,7 @@ namespace Whimbrel.Http;
 public abstract partial class WebSocketSession
 {
     private const int DeadAfter = 2; // pings that were answered by nothing
+    private const int MostSendLimitBytes = 1 << 30;
 
     private LoopTimer? _timer;
     private long _sentThen;
@@ -87,6 +88,8 @@ public abstract partial class WebSocketSession
         CloseStatus = status;
         CloseText = reason;
         Span<byte> payload = stackalloc byte[WebSocketReader.MostControlBytes];
+        // Behind a full queue, or one large message, it would be refused, and what waits there lost. Nothing is sent after it.
+        SendLimitBytes = MostSendLimitBytes;
         SendSmall(WebSocketOpcode.Close, payload[..WebSocketClose.Write(payload, status, reason)]);
         return true;
     }
@@ -144,7 +147,8 @@ public abstract partial class WebSocketSession
 
         _sentThen = BytesSent;
         _pendingThen = BytesPending;
-        if (!isAlive) SendControl(WebSocketOpcode.Ping, default);
+        // Behind what a peer does not take a ping asks nothing, and may find no room.
+        if (!isAlive && _pendingThen == 0) SendControl(WebSocketOpcode.Ping, default);
         BeatIn(_options!.Heartbeat, Loop);
     }
 }

@@ -14,6 +14,8 @@ public abstract partial class WebSocketSession
 
     private readonly Lock _deflating = new();
     private Deflater? _deflater;
+    private bool _pongWaits;
+    private byte[]? _lastPing;
 
     /// <summary>Sends a message of text.</summary>
     /// <param name="utf8">UTF-8; a peer closes the connection for anything else. Copied.</param>
@@ -77,6 +79,41 @@ public abstract partial class WebSocketSession
     {
         ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes, nameof(payload));
         return IsClosing ? SendResult.Closed : SendSmall(opcode, payload);
+    }
+
+    // A pong that was refused would end a connection whose peer only reads slowly: it waits for room, and of the pings that come
+    // meanwhile the last is answered (RFC 6455, 5.5.3). The session's thread.
+    private void Answer(ReadOnlySpan<byte> ping)
+    {
+        if (_pongWaits)
+        {
+            _lastPing = ping.ToArray();
+            return;
+        }
+
+        byte[] frame = ArrayPool<byte>.Shared.Rent(SmallBytes);
+        ValueTask<SendResult> sending = SendAsync(frame.AsMemory(0, _writer.WriteFrame(frame, WebSocketOpcode.Pong, ping)));
+        if (sending.IsCompletedSuccessfully)
+        {
+            ArrayPool<byte>.Shared.Return(frame);
+            return;
+        }
+
+        _pongWaits = true;
+        _ = AnswerLast(GiveBackAfter(sending, frame));
+    }
+
+    private async Task AnswerLast(ValueTask<SendResult> sending)
+    {
+        if (await sending.ConfigureAwait(false) != SendResult.Queued) return;
+        Post(static s =>
+        {
+            WebSocketSession session = (WebSocketSession)s!;
+            session._pongWaits = false;
+            if (session._lastPing is not { } ping) return;
+            session._lastPing = null;
+            if (!session.IsClosing) session.Answer(ping);
+        }, this);
     }
 
     private SendResult SendSmall(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)

@@ -13,7 +13,7 @@ namespace Whimbrel.Http;
 /// <list type="number">
 /// <item>A message is told whole (<see cref="OnText"/>, <see cref="OnBinary"/>), in order, once. Text is valid UTF-8. With
 /// <see cref="WebSocketOptions.InPieces"/> it is told as it comes.</item>
-/// <item>Pings are answered. While the session is held back (contract 9 of <see cref="Session"/>) nothing is read, so a flood of pings ends at the peer.</item>
+/// <item>Pings are answered; of those that come while a pong waits for room in a full queue only the last. While the session is held back (contract 9 of <see cref="Session"/>) nothing is read, so a flood of pings ends at the peer.</item>
 /// <item>A peer that breaks a rule or a limit gets one close frame, with the status that says so, and the connection ends. What was sent
 /// before that frame is delivered first.</item>
 /// <item><see cref="Close(WebSocketStatus, string)"/> sends a close frame behind what was sent, and waits for the peer's within
@@ -225,7 +225,7 @@ public abstract partial class WebSocketSession : Session
         {
             case WebSocketOpcode.Ping:
                 if (IsClosing) break;
-                SendControl(WebSocketOpcode.Pong, payload);
+                Answer(payload);
                 OnPing(payload);
                 break;
             case WebSocketOpcode.Pong:

@@ -349,7 +349,7 @@ public sealed class FrameTests
         return [.. bytes];
     }
 
-    private static byte[] Payload(string text)
+    internal static byte[] Payload(string text)
     {
         List<byte> bytes = [];
         for (int i = 0; i < text.Length; i++)

@@ -61,7 +61,8 @@ internal static class PlainFrames
             }
 
             int have = (int)BigInteger.Min(length, bytes.Length - at);
-            byte[] payload = [.. bytes.AsSpan(at, have).ToArray().Select((b, i) => (byte)(b ^ key[i % 4]))];
+            byte[] payload = bytes[at..(at + have)];
+            for (int i = 0; i < have; i++) payload[i] ^= key[i & 3];
             at += have;
             if (opcode >= 8)
             {

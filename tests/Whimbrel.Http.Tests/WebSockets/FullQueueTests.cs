@@ -1,0 +1,74 @@
+using System.Text;
+using Whimbrel.Http.Parsing;
+using Whimbrel.Http.Tests.WebSockets.Cases;
+
+namespace Whimbrel.Http.Tests.WebSockets;
+
+// What this end must say itself, when a peer has not read and there is no room in the queue. At a client, which is not held back.
+public sealed class FullQueueTests
+{
+    private static CaseLink Fill(WebSocketOptions options)
+    {
+        CaseLink link = new(WebSocketRole.Client, options);
+        link.Peer.IsReading = false;
+        // What the wire takes leaves room for more.
+        for (int i = 0; i < 3; i++)
+        {
+            link.Peer.OnLoop(() =>
+            {
+                int room;
+                while ((room = (int)(link.Session.SendLimitBytes - link.Session.BytesPending) - 14) >= 0) Assert.Equal(SendResult.Queued, link.Session.SendBinary(new byte[Math.Min(room, 10_000)]));
+            });
+        }
+
+        Assert.InRange(link.Session.BytesPending, link.Session.SendLimitBytes - 14, link.Session.SendLimitBytes);
+        return link;
+    }
+
+    private static List<string> Told(CaseLink link)
+    {
+        link.Peer.IsReading = true;
+        link.Peer.Run();
+        return [.. Case.Events(link.Received, WebSocketRole.Client).Where(static e => !e.StartsWith("Binary", StringComparison.Ordinal))];
+    }
+
+    private static void Send(CaseLink link, string frames) => link.Peer.Send(FrameTests.Frames(frames, WebSocketRole.Client));
+
+    [Fact]
+    public void Pings_do_not_end_it_and_the_first_and_the_last_are_answered_when_there_is_room()
+    {
+        using CaseLink link = Fill(new WebSocketOptions());
+        Send(link, string.Join('|', Enumerable.Range(0, 1000).Select(static i => $"89 the ping of the number {i}")));
+        Assert.True(link.Peer.IsConnected);
+        Assert.Equal(["Pong the ping of the number 0", "Pong the ping of the number 999"], Told(link));
+        Send(link, "89 one more");
+        Assert.Equal("Pong one more", Told(link)[^1]);
+    }
+
+    [Fact]
+    public void A_close_of_the_peer_is_answered_behind_all_that_waits()
+    {
+        using CaseLink link = Fill(new WebSocketOptions());
+        Send(link, "88 \\03\\E8");
+        Assert.Equal(["Close 1000"], Told(link));
+        Assert.Equal(WebSocketStatus.Normal, link.Session.CloseStatus);
+    }
+
+    [Fact]
+    public void A_broken_rule_is_told_behind_all_that_waits()
+    {
+        using CaseLink link = Fill(new WebSocketOptions());
+        Send(link, "83");
+        Assert.Equal(["Close 1002"], Told(link));
+    }
+
+    [Fact]
+    public void A_beat_sends_no_ping_behind_what_the_peer_does_not_take_and_ends_it_when_that_was_so_for_two_of_them()
+    {
+        using CaseLink link = Fill(new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
+        link.Peer.Advance(TimeSpan.FromSeconds(31 + 60));
+        Assert.True(link.Peer.IsConnected);
+        link.Peer.Advance(TimeSpan.FromSeconds(60));
+        Assert.Equal(CloseCause.LocalAbort, link.Session.Cause);
+    }
+}
