@@ -183,6 +183,9 @@ public sealed partial class HttpRequest
 
     internal HttpReader Reader => Head.Reader;
 
+    /// <summary>Whether a field is for whoever answers in the end, and not for this connection.</summary>
+    internal bool GoesOn(int index) => HttpForwarding.GoesOn(Head, index);
+
     internal void Begin(HttpHead head)
     {
         _head = head;

@@ -74,11 +74,17 @@ public sealed partial class HttpResponse
         }
     }
 
-    /// <summary>Sends what was written so far; the head, if nothing was.</summary>
+    /// <summary>Sends what was written so far; the head, if nothing was, which is all of an answer whose status has no body.</summary>
     /// <param name="cancellationToken">Gives up waiting.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
     public ValueTask FlushAsync(CancellationToken cancellationToken = default)
     {
+        if (_progress == Progress.Open && !CanHaveBody)
+        {
+            Bytes(default);
+            return default;
+        }
+
         BeginWriting();
         return _encoder is null ? SendBufferAsync(cancellationToken) : FlushEncoderAsync(cancellationToken);
     }

@@ -93,6 +93,31 @@ public sealed partial class HttpResponse
         _fieldBytes += written;
     }
 
+    /// <summary>
+    /// Adds the fields of an answer that is passed on, as they came: all but those of its connection (Connection, what that names, Keep-Alive, Trailer, Upgrade and the
+    /// like) and what frames the body, and Date, if the server sends its own. The length of the body is taken over as <see cref="BodyLength"/>, also for the answer to HEAD.
+    /// </summary>
+    /// <param name="head">Of an answer by a client; with another status than this one has, set <see cref="Status"/> first.</param>
+    /// <exception cref="InvalidOperationException">The head was sent.</exception>
+    public void AddFieldsOf(HttpResponseHead head)
+    {
+        ArgumentNullException.ThrowIfNull(head);
+        MustBeOpen();
+        for (int i = 0; i < head.FieldCount; i++)
+        {
+            HttpField field = head.Head.Reader[i].Field;
+            if ((field == HttpField.Date && _session.Options.SendDate) || !HttpForwarding.GoesOn(head.Head, i)) continue;
+            ReadOnlySpan<byte> name = head.NameAt(i), value = head.ValueAt(i);
+            int length = name.Length + value.Length + 4;
+            if (_fields is null || _fields.Length - _fieldBytes < length) GrowFields(length);
+            HttpWriter.WriteChecked(_fields.AsSpan(_fieldBytes), name, value);
+            _fieldBytes += length;
+            if (field == HttpField.ContentType) _hasContentType = true;
+        }
+
+        if (CanHaveBody) BodyLength = _isHead ? head.Head.Reader.ContentLength : head.BodyLength;
+    }
+
     /// <summary>Adds Set-Cookie.</summary>
     /// <param name="cookie">What to keep, and how.</param>
     /// <exception cref="InvalidOperationException">No browser would keep it, or it would become another field or cookie: the message says why. Or the head was sent.</exception>

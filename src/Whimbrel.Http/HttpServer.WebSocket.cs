@@ -5,25 +5,27 @@ namespace Whimbrel.Http;
 // WebSocket beside the other routes, on the same port.
 public sealed partial class HttpServer
 {
-    /// <summary>A route on which clients go on with WebSocket. Others get 426.</summary>
+    /// <summary>A route on which clients go on with WebSocket.</summary>
     /// <param name="pattern">See the remarks of this class.</param>
     /// <param name="session">Makes the session of each connection, on its loop.</param>
     /// <param name="options">Limits and wishes; null for the defaults.</param>
-    public void WebSocket(string pattern, Func<WebSocketSession> session, WebSocketOptions? options = null)
+    /// <param name="visitors">Answers who asks for no WebSocket, with a page for instance, as a handler on the loop for GET and HEAD; null for 426.</param>
+    public void WebSocket(string pattern, Func<WebSocketSession> session, WebSocketOptions? options = null, Action<HttpRequest, HttpResponse>? visitors = null)
     {
         ArgumentNullException.ThrowIfNull(session);
-        WebSocket(pattern, _ => session(), options);
+        WebSocket(pattern, _ => session(), options, visitors);
     }
 
-    /// <summary>A route on which clients go on with WebSocket, with a look at the request. Others get 426.</summary>
+    /// <summary>A route on which clients go on with WebSocket, with a look at the request.</summary>
     /// <param name="pattern">See the remarks of this class.</param>
     /// <param name="session">Makes the session of each connection, on its loop. The request is valid during the call. Null refuses with 403.</param>
     /// <param name="options">Limits and wishes; null for the defaults.</param>
-    public void WebSocket(string pattern, Func<HttpRequest, WebSocketSession?> session, WebSocketOptions? options = null)
+    /// <param name="visitors">Answers who asks for no WebSocket, with a page for instance, as a handler on the loop for GET and HEAD; null for 426.</param>
+    public void WebSocket(string pattern, Func<HttpRequest, WebSocketSession?> session, WebSocketOptions? options = null, Action<HttpRequest, HttpResponse>? visitors = null)
     {
         ArgumentNullException.ThrowIfNull(session);
         options ??= new WebSocketOptions();
         options.Check();
-        Get(pattern, new WebSocketRoute(session, options).Answer);
+        Get(pattern, new WebSocketRoute(session, options, visitors).Answer);
     }
 }

@@ -89,6 +89,33 @@ public sealed class HttpClientRequest
         else if (Is(name, "Upgrade")) _isUpgrade = true;
     }
 
+    /// <summary>
+    /// Adds the fields of a request that is passed on, as they came: all but those of its connection (Connection, what that names, Keep-Alive, TE, Trailer, Upgrade and
+    /// the like), what frames the body, and Host, which follows from the URL. An Expect is kept as <see cref="ExpectContinue"/>.
+    /// </summary>
+    /// <param name="request">Not answered yet.</param>
+    public void AddFieldsOf(HttpRequest request)
+    {
+        ArgumentNullException.ThrowIfNull(request);
+        _hasAcceptEncoding = true; // its client has said what it takes, or nothing
+        for (int i = 0; i < request.FieldCount; i++)
+        {
+            HttpField field = request.Reader[i].Field;
+            if (field == HttpField.Expect) ExpectContinue = true;
+            else if (field != HttpField.Host && request.GoesOn(i)) AddChecked(request.NameAt(i), request.ValueAt(i));
+        }
+    }
+
+    // As strings for redirects, which leave out some of them.
+    private void AddChecked(ReadOnlySpan<byte> name, ReadOnlySpan<byte> value)
+    {
+        int length = name.Length + value.Length + 4;
+        if (_fields.Length - _fieldBytes < length) Array.Resize(ref _fields, (_fieldBytes + length) * 2);
+        HttpWriter.WriteChecked(_fields.AsSpan(_fieldBytes), name, value);
+        _fieldBytes += length;
+        (_list ??= []).Add(new(Encoding.Latin1.GetString(name), Encoding.Latin1.GetString(value)));
+    }
+
     /// <summary>Its body lies in memory.</summary>
     /// <param name="bytes">Not copied: not to be changed while the request is sent.</param>
     /// <param name="contentType">Content-Type; null for none.</param>

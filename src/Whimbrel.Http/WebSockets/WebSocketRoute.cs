@@ -4,7 +4,7 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http.WebSockets;
 
 /// <summary>The server's side of the opening handshake (RFC 6455, 4.2): judges a request, answers, and gives the connection to a new session.</summary>
-internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factory, WebSocketOptions options)
+internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factory, WebSocketOptions options, Action<HttpRequest, HttpResponse>? visitors)
 {
     private const string Protocol = "websocket";
     private const string Version = "13";
@@ -13,6 +13,12 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
     {
         if (request.Verb != HttpVerb.Get || !request.AsksFor("websocket"u8))
         {
+            if (visitors is not null)
+            {
+                visitors(request, response);
+                return;
+            }
+
             response.Add("Upgrade", Protocol);
             response.Fail(426, "Only WebSocket is spoken here");
             return;

@@ -1,0 +1,47 @@
+using System.Text;
+using Whimbrel.Http;
+
+namespace Whimbrel.Examples;
+
+/// <summary>Asks another server for all that it is asked. Bodies stream both ways: who takes slowly is sent slowly, and nothing is kept whole.</summary>
+internal static class ReverseProxy
+{
+    internal static HttpClientOptions Habits { get; } = new() { Decompress = false, RedirectLimit = 0 };
+
+    internal static HttpServer Create(string address, Uri target, HttpPool pool)
+    {
+        HttpServer server = new(address, new HttpOptions { BodyLimitBytes = long.MaxValue });
+        foreach (HttpVerb verb in (HttpVerb[])[HttpVerb.Get, HttpVerb.Post, HttpVerb.Put, HttpVerb.Patch, HttpVerb.Delete, HttpVerb.Options])
+            server.Map(verb, "/{*path}", (request, response, stop) => ForwardAsync(request, response, target, pool, stop));
+        return server;
+    }
+
+    private static async ValueTask ForwardAsync(HttpRequest request, HttpResponse response, Uri target, HttpPool pool, CancellationToken stop)
+    {
+        // As it stands: //other.test/ is a path of ours, and what has dots or percent signs in it is the target's to judge.
+        string url = $"{target.GetLeftPart(UriPartial.Authority)}{Encoding.ASCII.GetString(request.Path)}{(request.Query.IsEmpty ? "" : $"?{request.Query}")}";
+        HttpClientRequest forward = new(Encoding.ASCII.GetString(request.Method), new Uri(url, new UriCreationOptions { DangerousDisablePathAndQueryCanonicalization = true }));
+        forward.AddFieldsOf(request);
+        forward.Add("X-Forwarded-Host", Encoding.ASCII.GetString(request.Authority));
+        Stream body = request.Body;
+        if (request.HasBody) forward.SetBody((to, end) => PumpAsync(body, to, end), null, request.BodyLength);
+        try
+        {
+            using HttpClientResponse answer = await pool.SendAsync(forward, stop);
+            response.Status = answer.Status;
+            response.AddFieldsOf(answer.Head);
+            await response.FlushAsync(stop); // the head, before there is anything behind it
+            await PumpAsync(answer.Body, response.Body, stop);
+        }
+        catch (HttpClientException e) when (!response.HasBegun)
+        {
+            response.Fail(e.Failure is HttpClientFailure.ConnectTimeout or HttpClientFailure.HeadTimeout or HttpClientFailure.Stalled ? 504 : 502, e.Failure.ToString());
+        }
+    }
+
+    private static async Task PumpAsync(Stream from, Stream to, CancellationToken stop)
+    {
+        byte[] block = new byte[64 * 1024];
+        for (int count; (count = await from.ReadAsync(block, stop)) > 0; await to.FlushAsync(stop)) await to.WriteAsync(block.AsMemory(0, count), stop);
+    }
+}
