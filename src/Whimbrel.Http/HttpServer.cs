@@ -22,9 +22,9 @@ public sealed partial class HttpServer : Server
     /// <summary>A server for one address.</summary>
     /// <param name="address"><c>http://127.0.0.1:8080</c>, <c>http://*:80</c>, <c>https://...</c> with TLS options, or <c>unix:/path</c>. Port 0 takes a free one.</param>
     /// <param name="options">Limits; null for the defaults.</param>
-    /// <param name="tls">Certificate and rules for <c>https://</c>. With <c>ApplicationProtocols</c> among them is <c>http/1.1</c>.</param>
+    /// <param name="tls">Certificate and rules for <c>https://</c>. Where <c>ApplicationProtocols</c> are named, <c>http/1.1</c> is among them; else it is what is agreed on.</param>
     public HttpServer(string address, HttpOptions? options = null, TlsOptions? tls = null)
-        : this(new ServerOptions { Address = AddressOf(address), Tls = tls }, options)
+        : this(new ServerOptions { Address = AddressOf(address), Tls = tls is { ApplicationProtocols.Count: 0 } ? tls.WithApplicationProtocols(ApplicationProtocol) : tls }, options)
     {
     }
 

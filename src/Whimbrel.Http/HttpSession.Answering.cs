@@ -174,7 +174,7 @@ public partial class HttpSession
         if (!isPeers)
         {
             Count(HttpCount.HandlerErrors);
-            OnError(exception);
+            NoteException(exception, _found.Route is { } route ? $"The handler of {route.Text}" : nameof(OnRequest));
         }
 
         if (_response!.HasBegun || (isPeers && exception is not HttpProtocolException))

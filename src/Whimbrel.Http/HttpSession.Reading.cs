@@ -230,7 +230,7 @@ public partial class HttpSession
         if (Loop.IsCurrent) return true;
         // On the pool what a callback sends leaves when it returns: an answer that another thread gives to the next request
         // would overtake it. So that one has a callback of its own. What is left of the block that is being offered is not counted as unread yet.
-        OfferAgain();
+        Reoffer();
         return false;
     }
 
@@ -246,12 +246,8 @@ public partial class HttpSession
     /// <summary>What is unread comes again, though nothing new has come.</summary>
     private void Reoffer()
     {
-        if (_isPaused || UnreadCount > 0) OfferAgain();
-    }
-
-    private void OfferAgain()
-    {
-        if (!_isPaused) PauseReceiving();
+        OfferAgain();
+        if (!_isPaused) return;
         _isPaused = false;
         ResumeReceiving();
     }

@@ -132,7 +132,7 @@ public abstract partial class WebSocketSession : Session
         catch (Exception e)
         {
             SayClose(WebSocketStatus.InternalError, "");
-            OnError(e);
+            NoteException(e, "An override");
             base.Close();
         }
     }

@@ -112,8 +112,12 @@ public abstract partial class Session
         else if (_connection is { } connection && connection.Generation == _generation) connection.HoldForReader();
     }
 
-    /// <summary>The reader wants more: what is unread comes again, or it is skipped. Any thread. After the end nothing happens.</summary>
-    internal void OfferAgain()
+    /// <summary>
+    /// What is unread comes again (<see cref="OnUnread"/>), though nothing new has come; in a callback that gets bytes, what that one leaves. For a protocol that
+    /// stopped for a reason of its own, as an answer that somebody else gives. Not inside the call, with nothing unread not at all, and while the session is paused
+    /// or held not before that ends; what <see cref="NeedBytes"/> asked for stays asked. Any thread. After the end nothing happens.
+    /// </summary>
+    protected internal void OfferAgain()
     {
         if (RunningStrand is { } strand)
         {

@@ -86,6 +86,9 @@ public abstract partial class Session : IConnection
     [ThreadStatic]
     private static string? t_threw;
 
+    [ThreadStatic]
+    private static bool t_isCaught; // by a protocol, which goes on
+
     private Connection? _connection;
     private uint _generation;
     private PeerAddress _remote;
@@ -918,12 +921,41 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// An override of this session threw; the connection ends after this call. The default gives a notice that names override, class and
+    /// An override of this session threw; the connection ends after this call. Or code that a protocol calls, such as a handler, and the protocol goes on
+    /// (<see cref="NoteException"/>). The default gives a notice that names override, class and
     /// exception, once a minute for each of them with the number left out; an override gets no notice. It is counted either way
     /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
     /// </summary>
     /// <param name="exception">What it threw.</param>
-    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception);
+    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught);
+
+    /// <summary>
+    /// For protocols on top of sessions: code of their user's threw, and they have caught it, because they go on or say so to the peer. It is counted as what an
+    /// override throws, and told to <see cref="OnError"/>, whose notice names the code. The connection does not end by that. The session's thread only.
+    /// </summary>
+    /// <param name="exception">What was thrown.</param>
+    /// <param name="what">What threw it, as the beginning of a sentence: <c>The handler of GET /stock</c>. One of few: notices are paced by it.</param>
+    protected void NoteException(Exception exception, string what)
+    {
+        ArgumentNullException.ThrowIfNull(exception);
+        ArgumentException.ThrowIfNullOrEmpty(what);
+        CountException(exception);
+        (t_threw, t_isCaught) = (what, true);
+        try
+        {
+            OnError(exception);
+        }
+        finally
+        {
+            (t_threw, t_isCaught) = (null, false);
+        }
+    }
+
+    private void CountException(Exception exception)
+    {
+        Loop.Engine.UserCodeThrew(exception);
+        _host?.CountUserException();
+    }
 
     /// <summary>Id and peer, for logs.</summary>
     public override string ToString() => $"session {Id:x} ({RemoteEndPoint?.ToString() ?? "unnamed peer"})";
@@ -1027,8 +1059,7 @@ public abstract partial class Session : IConnection
     internal void CallError(Exception exception, string callback)
     {
         _isEnding = true;
-        Loop.Engine.UserCodeThrew(exception);
-        _host?.CountUserException();
+        CountException(exception);
         t_threw = callback;
         OnError(exception);
     }

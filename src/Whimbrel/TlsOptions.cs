@@ -16,6 +16,8 @@ public sealed class TlsOptions
     /// <summary>Text that stands for "1.2 and 1.3" in messages.</summary>
     private const SslProtocols Known = SslProtocols.Tls12 | SslProtocols.Tls13;
 
+    private IReadOnlyList<string> _applicationProtocols = [];
+
     // ------------------------------------------------------------------ who we are
 
     /// <summary>What this side shows to the peer. A server needs one here, in each of <see cref="Names"/>, or by <see cref="SelectCertificate"/>; a client shows it when asked. Null (the default): none.</summary>
@@ -94,7 +96,11 @@ public sealed class TlsOptions
     public IReadOnlyList<TlsCipherSuite> CipherSuites { get; init; } = [];
 
     /// <summary>Application protocols (ALPN), the dearest first, for example <c>h2</c>, <c>http/1.1</c>. A server chooses in its own order. A peer that names none is let in. Empty (the default): not negotiated. Each 1 to 255 bytes of UTF-8.</summary>
-    public IReadOnlyList<string> ApplicationProtocols { get; init; } = [];
+    public IReadOnlyList<string> ApplicationProtocols
+    {
+        get => _applicationProtocols;
+        init => _applicationProtocols = value;
+    }
 
     /// <summary>Whether sessions may be resumed, which saves most of the work of a handshake. Default true. Certificates count again: a session of one name does not open another.</summary>
     public bool AllowResumption { get; init; } = true;
@@ -129,6 +135,19 @@ public sealed class TlsOptions
 
     /// <summary>Which layer does it. Default <see cref="TlsProvider.Auto"/>. The variable WHIMBREL_TLS wins over this.</summary>
     public TlsProvider Provider { get; init; }
+
+    /// <summary>
+    /// A copy with other application protocols: for a protocol that is given options and has a name of its own in ALPN. What is prepared for these options is
+    /// prepared anew for the copy, so make it once.
+    /// </summary>
+    /// <param name="protocols">As in <see cref="ApplicationProtocols"/>, which they take the place of.</param>
+    public TlsOptions WithApplicationProtocols(params IReadOnlyList<string> protocols)
+    {
+        ArgumentNullException.ThrowIfNull(protocols);
+        TlsOptions copy = (TlsOptions)MemberwiseClone();
+        copy._applicationProtocols = [.. protocols];
+        return copy;
+    }
 
     /// <summary>A layer that is neither: for tests.</summary>
     internal Func<TlsOptions, bool, TlsProfile>? Maker { get; init; }

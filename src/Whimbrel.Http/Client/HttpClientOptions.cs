@@ -75,7 +75,7 @@ public sealed class HttpClientOptions
     /// <summary>The engine of a pool. Null (the default) is <see cref="Whimbrel.Engine.Default"/>.</summary>
     public Engine? Engine { get; init; }
 
-    /// <summary>TLS for <c>https</c>. Null (the default): the defaults, which check chain and host name, with ALPN <c>http/1.1</c>.</summary>
+    /// <summary>TLS for <c>https</c>. Null (the default): the defaults, which check chain and host name. Where no application protocols are named <c>http/1.1</c> is offered.</summary>
     public TlsOptions? Tls { get; init; }
 
     /// <summary>Where a pool connects to, whatever the URL says: a Unix socket, a local proxy. Null (the default): host and port of the URL. The name that TLS checks is then that of <see cref="TlsOptions.HostName"/>.</summary>
@@ -101,6 +101,9 @@ public sealed class HttpClientOptions
     // ------------------------------------------------------------------ for sessions and pools
 
     internal HttpReaderLimits ReaderLimits => new(HeadLimitBytes, HeadLimitBytes, FieldLimit, BodyLimitBytes);
+
+    /// <summary><see cref="Tls"/>, which says what is spoken.</summary>
+    internal TlsOptions? SpokenTls { get; private set; }
 
     internal SessionPhase HeadPhase { get; private set; } = null!;
 
@@ -135,6 +138,7 @@ public sealed class HttpClientOptions
         HttpOptions.Within(mistakes, nameof(IdleTimeout), IdleTimeout);
         HttpOptions.Within(mistakes, nameof(ConnectionLifetime), ConnectionLifetime);
         if (Tls is { ApplicationProtocols: { Count: > 0 } offered } && !(offered is [HttpServer.ApplicationProtocol])) mistakes.Add($"Tls.ApplicationProtocols may have {HttpServer.ApplicationProtocol} alone: it is what is spoken here.");
+        SpokenTls = Tls is { ApplicationProtocols.Count: 0 } ? Tls.WithApplicationProtocols(HttpServer.ApplicationProtocol) : Tls;
         if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpClientOptions)}: {string.Join(' ', mistakes)}");
         HeadPhase = new SessionPhase("the head of the answer", HeadTimeout);
         BodyPhase = new SessionPhase("the body of the answer", RateGrace, MinBytesPerSecond);

@@ -11,7 +11,7 @@ internal sealed class HttpOrigin
         HttpClientOptions options = pool.Options;
         string host = uri.IdnHost;
         EndPoint target = options.EndPoint ?? (IPAddress.TryParse(host, out IPAddress? address) ? new IPEndPoint(address, uri.Port) : new DnsEndPoint(host, uri.Port));
-        TlsOptions? tls = uri.Scheme == Uri.UriSchemeHttps ? options.Tls ?? new TlsOptions { ApplicationProtocols = [HttpServer.ApplicationProtocol], HostName = options.EndPoint is null ? null : host } : null;
+        TlsOptions? tls = uri.Scheme == Uri.UriSchemeHttps ? options.SpokenTls ?? new TlsOptions { ApplicationProtocols = [HttpServer.ApplicationProtocol], HostName = options.EndPoint is null ? null : host } : null;
         Dialler = new Dialler(new ClientOptions { Engine = options.Engine, EndPoint = target, Tls = tls, ConnectTimeout = options.ConnectTimeout, SendTimeout = options.SendTimeout });
     }
 

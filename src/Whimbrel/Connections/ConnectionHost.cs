@@ -105,8 +105,8 @@ internal abstract class ConnectionHost
     internal void CountUserException() => Interlocked.Increment(ref _userExceptions);
 
     /// <summary>An override threw, and the session has no OnError of its own.</summary>
-    internal void NoteUserException(Session session, string callback, Exception exception) =>
-        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, "Its connection was ended; the others go on. Override OnError to be told yourself.");
+    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false) =>
+        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, $"{(isCaught ? "Its protocol goes on from there" : "Its connection was ended; the others go on")}. Override OnError to be told yourself.");
 
     /// <summary>User code threw, and nobody else was told. Once a minute for each piece of code and class of exception.</summary>
     internal void NoteUserException(string what, string which, Exception exception, string consequence)

@@ -48,6 +48,50 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         loops: 1);
 
     [Theory, Contract(4)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void What_a_protocol_has_caught_is_counted_and_told_by_name_and_ends_nothing(bool hasOnError) => Run(rig =>
+    {
+        InvalidDataException thrown = new("thrown by the test");
+        Catcher session = new() { HasOnError = hasOnError, Thrown = thrown };
+        List<Notice> notices = [];
+        Server server = new(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnNotice = notices.Add }), () => session);
+        rig.Await(server.StartAsync());
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("caught", peer.ReadText(6));
+        peer.Write("x");
+        Assert.Equal("caught", peer.ReadText(6));
+        Assert.Equal(2, server.ReadCounters().UserExceptions);
+        Assert.True(session.IsConnected);
+        if (hasOnError) Assert.Equal([thrown, thrown], session.Told);
+        else Assert.StartsWith("The handler of X of Catcher (session", Assert.Single(notices).Message, StringComparison.Ordinal);
+        if (hasOnError) Assert.Empty(notices);
+        rig.Await(server.StopAsync(TimeSpan.Zero));
+    });
+
+    private sealed class Catcher : Session
+    {
+        internal bool HasOnError { get; init; }
+
+        internal required Exception Thrown { get; init; }
+
+        internal List<Exception> Told { get; } = [];
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            NoteException(Thrown, "The handler of X");
+            Send("caught"u8);
+        }
+
+        protected override void OnError(Exception exception)
+        {
+            if (HasOnError) Told.Add(exception);
+            else base.OnError(exception);
+        }
+    }
+
+    [Theory, Contract(4)]
     [InlineData("OnConnecting")]
     [InlineData("OnConnected")]
     [InlineData("OnReceived")]

@@ -32,6 +32,64 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         if (!rig.IsPool) Assert.Contains(3, session.Offers);
     });
 
+    [Theory, Contract(3)]
+    [InlineData("callback")]
+    [InlineData("session")]
+    [InlineData("elsewhere")]
+    public void What_is_unread_comes_again_when_it_is_asked_for_though_nothing_new_has_come(string where) => Run(rig =>
+    {
+        int offers = 0;
+        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        {
+            // The bytes that have come in one call or in several; the last offer is asked for.
+            if (unread.Length < 6) return 0;
+            if (Interlocked.Increment(ref offers) > 1) return unread.Length;
+            if (where == "callback") x.OfferAgain();
+            return 2;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abcdefgh");
+        rig.Until(() => Volatile.Read(ref offers) > 0, "the first offer");
+        if (where != "callback")
+        {
+            rig.Settle();
+            Assert.Equal(2, session.ReceivedCount);
+            if (where == "session") rig.OnLoop(session, session.OfferAgain);
+            else rig.Elsewhere(session.OfferAgain);
+            rig.Join();
+        }
+
+        session.UntilReceived(8);
+        Assert.Equal("abcdefgh", session.ReceivedText);
+    });
+
+    [Fact, Contract(3, 10)]
+    public void What_is_asked_for_in_a_pause_comes_when_it_ends_and_with_nothing_unread_nothing_comes() => Run(rig =>
+    {
+        bool takes = false;
+        RecordingServer server = rig.Serve(s => s.AtUnread = (_, unread) => Volatile.Read(ref takes) ? unread.Length : 0);
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abc");
+        UntilArrived(rig, session, 3);
+        rig.Settle();
+        rig.OnLoop(session, session.PauseReceiving);
+        Volatile.Write(ref takes, true);
+        int offers = session.Offers.Count;
+        rig.OnLoop(session, session.OfferAgain);
+        rig.Settle();
+        Assert.Equal(offers, session.Offers.Count);
+        session.ResumeReceiving();
+        session.UntilReceived(3);
+        offers = session.Offers.Count;
+        rig.OnLoop(session, session.OfferAgain);
+        rig.Settle();
+        Assert.Equal(offers, session.Offers.Count);
+        peer.Write("d");
+        session.UntilReceived(4);
+    });
+
     [Fact, Contract(3)]
     public void The_rest_of_a_partial_take_waits_for_more() => Run(rig =>
     {

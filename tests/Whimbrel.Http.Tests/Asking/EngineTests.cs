@@ -93,6 +93,20 @@ public sealed class EngineTests
         protected override void OnRequestFailed(HttpClientException failure) => Done.TrySetException(failure);
     }
 
+    [Fact]
+    public async Task Where_TLS_options_name_no_application_protocol_it_is_that_of_HTTP_1_1()
+    {
+        await using Engine engine = new(new EngineOptions { Kind = EngineKind.Portable, Loops = 1, OnNotice = static _ => { } });
+        TlsOptions offering = new() { Roots = TestCertificates.Roots };
+        await using HttpServer server = new("https://127.0.0.1:0", tls: new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) });
+        server.Get("/", static (request, response) => response.Text(request.Session.Tls!.ApplicationProtocol ?? "none"));
+        await server.StartAsync();
+        await using HttpPool pool = new(new HttpClientOptions { Engine = engine, Tls = offering });
+        using HttpClientResponse response = await pool.SendAsync(new HttpClientRequest(HttpVerb.Get, $"https://127.0.0.1:{((IPEndPoint)server.EndPoint!).Port}/")).AsTask().WaitAsync(Script.Patience);
+        Assert.Equal("http/1.1", await response.ReadTextAsync().AsTask().WaitAsync(Script.Patience));
+        Assert.Empty(offering.ApplicationProtocols);
+    }
+
     [Theory, MemberData(nameof(Kinds))]
     public async Task Sessions_ask_one_by_one_and_ahead(EngineKind kind, bool isTls, Scheduling scheduling)
     {

@@ -109,6 +109,9 @@ public sealed partial class HandlerTests
         other.Send(Web.Get("/good"));
         Assert.Equal(["200 good"], Web.Answers(other));
         Assert.Equal(1, web.Counters.HandlerErrors);
+        Assert.Equal(1, web.Server.ReadCounters().UserExceptions);
+        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.StartsWith($"The handler of GET {path} of HttpSession", notice.Message, StringComparison.Ordinal);
     }
 
     [Fact]

@@ -13,8 +13,10 @@ internal sealed class Web : IDisposable
     internal Web(HttpOptions? options = null, Scheduling scheduling = Scheduling.Inline)
     {
         Network = new TestNetwork();
-        Server = new HttpServer(new ServerOptions { Engine = Network.Engine, EndPoint = Network.NewEndPoint(), Scheduling = scheduling }, options);
+        Server = new HttpServer(new ServerOptions { Engine = Network.Engine, EndPoint = Network.NewEndPoint(), Scheduling = scheduling, OnNotice = Notices.Add }, options);
     }
+
+    internal List<Notice> Notices { get; } = [];
 
     internal TestNetwork Network { get; }
 
