@@ -1,0 +1,132 @@
+using System.Text;
+using Whimbrel.Http.Parsing;
+using Whimbrel.Http.Tests.WebSockets.Cases;
+using Whimbrel.Http.WebSockets;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Http.Tests.WebSockets;
+
+// What a client makes of the answer to its request, whole and byte by byte.
+public sealed class ClientHandshakeTests
+{
+    private static (string Failure, WsSession? Session, byte[] Received) Dial(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null)
+    {
+        using TestNetwork network = new() { RethrowsExceptions = false };
+        WsSession? session = null;
+        WebSocketClient client = new("ws://a/ws", new ClientOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() }, () => session = new WsSession(), options);
+        TestPeer peer = network.Accept(client);
+        WebSocketDial dial = (WebSocketDial)peer.Session;
+        peer.SplitEveryByte = splits;
+        string request = peer.ReceiveText();
+        Assert.EndsWith("\r\n\r\n", request, StringComparison.Ordinal); // and no frame before the server has agreed
+        peer.Send(Encoding.Latin1.GetBytes(answer(request)));
+        if (wait is { } time) peer.Advance(time);
+        else if (!dial.Opened.Task.IsCompleted) peer.Finish();
+        return (dial.Opened.Task.Exception?.InnerException?.Message ?? "", session, peer.Receive());
+    }
+
+    [Theory]
+    [InlineData("", "", "")]
+    [InlineData("Connection: Upgrade", "connection: keep-alive, UPGRADE", "")] // any list with the token
+    [InlineData("Connection: Upgrade", "Connection: keep-alive\r\nConnection: Upgrade", "")]
+    [InlineData("Upgrade: websocket", "Upgrade: WebSocket", "")]
+    [InlineData("Switching Protocols", "", "")]
+    [InlineData("101 Switching Protocols", "200 OK", "answered 200")]
+    [InlineData("101 Switching Protocols", "301 Moved\r\nLocation: ws://b/ws", "Redirects are not followed")]
+    [InlineData("101 Switching Protocols", "401 Unauthorized", "answered 401")]
+    [InlineData("101 Switching Protocols", "426 Upgrade Required", "answered 426")]
+    [InlineData("HTTP/1.1", "HTTP/1.0", "")]
+    [InlineData("HTTP/1.1", "HTCPCP/1.0", "no HTTP")]
+    [InlineData("Connection: Upgrade\r\n", "", "another protocol")]
+    [InlineData("Connection: Upgrade", "Connection: close", "another protocol")]
+    [InlineData("Upgrade: websocket\r\n", "", "another protocol")]
+    [InlineData("Upgrade: websocket", "Upgrade: h2c", "another protocol")]
+    [InlineData("Upgrade: websocket", "Upgrade: websockets", "another protocol")]
+    [InlineData("Sec-WebSocket-Accept: ", "X-Accept: ", "Sec-WebSocket-Accept")]
+    [InlineData("Sec-WebSocket-Accept: ", "Sec-WebSocket-Accept: \r\nSec-WebSocket-Accept: ", "Sec-WebSocket-Accept")]
+    [InlineData("Sec-WebSocket-Accept: ", "Sec-WebSocket-Accept: x", "Sec-WebSocket-Accept")]
+    [InlineData("=\r\n", "\r\n", "Sec-WebSocket-Accept")] // a beginning is not the whole
+    [InlineData("=\r\n", "=\r\nSec-WebSocket-Protocol: chat\r\n", "sub-protocol")]
+    [InlineData("=\r\n", "=\r\nSec-WebSocket-Protocol: \r\n", "sub-protocol")]
+    [InlineData("=\r\n", "=\r\nSec-WebSocket-Extensions: permessage-deflate\r\n", "extension")]
+    [InlineData("=\r\n", "=\r\nSec-WebSocket-Extensions: x-other\r\n", "extension")]
+    [InlineData("=\r\n", "=\r\nBad Name: x\r\n", "no HTTP")]
+    public void An_answer_is_judged_field_by_field(string replaced, string by, string failure)
+    {
+        foreach (bool splits in (bool[])[false, true])
+        {
+            (string told, WsSession? session, byte[] received) = Dial(request => Change(Answer(request)), splits: splits);
+            if (failure.Length == 0) Assert.Equal("", told);
+            else Assert.Contains(failure, told, StringComparison.Ordinal);
+            Assert.Equal(failure.Length == 0, session is not null);
+            Assert.Empty(received);
+        }
+
+        string Change(string answer) => replaced.Length == 0 ? answer : answer.Replace(replaced, by, StringComparison.Ordinal);
+    }
+
+    private static string Answer(string request, string fields = "") => Encoding.ASCII.GetString(Opening.Answer(request, "", fields));
+
+    [Fact]
+    public void The_nonce_is_compared_to_the_letter()
+    {
+        // In base64 another case is another value.
+        (string told, _, _) = Dial(static request =>
+        {
+            string answer = Answer(request);
+            int at = answer.IndexOf("Accept: ", StringComparison.Ordinal) + 8;
+            int letter = at + answer[at..].TakeWhile(static c => !char.IsAsciiLetter(c)).Count();
+            char other = char.IsAsciiLetterUpper(answer[letter]) ? char.ToLowerInvariant(answer[letter]) : char.ToUpperInvariant(answer[letter]);
+            return answer[..letter] + other + answer[(letter + 1)..];
+        });
+        Assert.Contains("Sec-WebSocket-Accept", told, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void What_a_server_says_behind_its_answer_in_one_packet_is_not_lost_and_is_bytes()
+    {
+        foreach (bool splits in (bool[])[false, true])
+        {
+            string frames = Encoding.Latin1.GetString(FrameTests.Frames("82 \\FF\\00\\80|81 welcome|89 x", WebSocketRole.Client));
+            (string told, WsSession? session, byte[] received) = Dial(request => Answer(request) + frames, splits: splits);
+            Assert.Equal("", told);
+            Assert.Equal(["connected", "binary \u00FF\0\u0080", "text welcome", "ping x"], session!.Events.Take(4));
+            Assert.Equal(["Pong x"], Case.Events(received, WebSocketRole.Client));
+        }
+    }
+
+    [Fact]
+    public void Of_the_sub_protocols_that_were_offered_the_server_may_choose_one()
+    {
+        WebSocketOptions options = new() { SubProtocols = ["a", "b"] };
+        (string told, WsSession? session, _) = Dial(static request => Answer(request, "Sec-WebSocket-Protocol: b\r\n"), options);
+        Assert.Equal(("", "b"), (told, session!.SubProtocol));
+        Assert.Contains("sub-protocol", Dial(static request => Answer(request, "Sec-WebSocket-Protocol: a, b\r\n"), options).Failure, StringComparison.Ordinal);
+        Assert.Contains("sub-protocol", Dial(static request => Answer(request, "Sec-WebSocket-Protocol: a\r\nSec-WebSocket-Protocol: b\r\n"), options).Failure, StringComparison.Ordinal);
+        (told, session, _) = Dial(static request => Answer(request), options);
+        Assert.Equal(("", null), (told, session!.SubProtocol));
+    }
+
+    [Fact]
+    public void A_server_that_does_not_answer_is_given_up_and_one_that_goes_away_is_told()
+    {
+        WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(3) };
+        Assert.Equal("", Dial(static _ => "", options, wait: TimeSpan.FromSeconds(2.9)).Failure);
+        Assert.Contains("within 3 s", Dial(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1)).Failure, StringComparison.Ordinal);
+        Assert.Contains("ended before", Dial(static _ => "HTTP/1.1 101 Swi").Failure, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void No_two_connections_have_the_same_nonce()
+    {
+        HashSet<string> nonces = [];
+        for (int i = 0; i < 50; i++)
+        {
+            Dial(request =>
+            {
+                Assert.True(nonces.Add(Opening.Field(request, "Sec-WebSocket-Key")));
+                return Answer(request);
+            });
+        }
+    }
+}
