@@ -46,10 +46,13 @@ internal sealed class RealProgram : IDisposable
         return found!;
     }
 
+    /// <summary>Starts it, in a directory of its own.</summary>
+    internal static RealProgram Start(string command, params string[] arguments) => new(System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName, Find(command), arguments);
+
     /// <summary>Runs it to its end, and gives what it said.</summary>
     internal static async Task<string> RunAsync(string command, params string[] arguments)
     {
-        using RealProgram program = new(System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName, Find(command), arguments);
+        using RealProgram program = Start(command, arguments);
         await program._process.WaitForExitAsync().WaitAsync(Patience);
         Assert.True(program._process.ExitCode == 0, $"{command} {string.Join(' ', arguments)}: {program._process.ExitCode}\n{program.Output}");
         return program.Output;
