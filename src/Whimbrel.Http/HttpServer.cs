@@ -122,6 +122,12 @@ public sealed partial class HttpServer : Server
         _sites.Add(site);
     }
 
+    /// <summary>
+    /// Makes a session that serves the routes of this server on a connection which another session hands over (<see cref="Session.HandOver"/>), unread bytes and all: for a port on
+    /// which several protocols are spoken. This server need not be started for that.
+    /// </summary>
+    public HttpSession CreateSession() => NewSession();
+
     /// <inheritdoc/>
     protected override void OnStarting()
     {

@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Text;
+using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
@@ -40,10 +41,10 @@ internal sealed class ChatRoom
     internal SendResult Say(Session speaker, string name, string text)
     {
         Interlocked.Increment(ref _lines);
-        return _everybody.Broadcast(Encoding.UTF8.GetBytes($"{name}: {text}\n"), except: speaker);
+        return _everybody.BroadcastText(Encoding.UTF8.GetBytes($"{name}: {text}\n"), except: speaker);
     }
 
-    internal void Announce(string text, Session? except = null) => _everybody.Broadcast(Encoding.UTF8.GetBytes($"* {text}\n"), except);
+    internal void Announce(string text, Session? except = null) => _everybody.BroadcastText(Encoding.UTF8.GetBytes($"* {text}\n"), except);
 
     internal string List()
     {

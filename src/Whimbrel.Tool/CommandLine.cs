@@ -61,7 +61,7 @@ internal static class CommandLine
     private static readonly Option<string[]?> s_alpn = Several(["--alpn"], "NAME,...", "Application protocols, the dearest first.", static text => text.Length <= 255 ? null : "takes names of at most 255 bytes");
     private static readonly Option<bool> s_force = new("--force") { Description = "Replace files that are there; never the authority." };
     private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Another authority, even if there is one; that one needs --force too." };
-    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
+    private static readonly Argument<string?> s_address = new("ADDRESS") { Arity = ArgumentArity.ZeroOrOne, Description = "Where to connect: HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST/PATH or unix:PATH. IPv6 addresses stand in brackets: [::1]:1111. The port may be the name of a service." };
 
     private static readonly Argument<string?> s_page = new("PAGE") { Arity = ArgumentArity.ZeroOrOne, Description = "As descriptor-limit, or docs/symptoms/descriptor-limit.md. Without one: the pages that there are." };
     private static readonly Option<bool> s_json = new("--json") { Description = "One JSON object instead of lines." };
@@ -124,7 +124,7 @@ internal static class CommandLine
     internal static string UsageOf(Command command) => DatagramCommandLine.UsageOf(command) ?? command.Name switch
     {
         "serve" => $"whimbrel serve {s_kinds} [options] (whimbrel serve --help explains)",
-        "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
+        "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect ws://HOST:PORT/PATH, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
         "ws" => $"whimbrel serve ws {CommonUsage} [--deflate]",
         "get" => GetCommandLine.Usage,
@@ -201,6 +201,14 @@ internal static class CommandLine
             {
                 string text = result.GetValue(s_address)!;
                 string? mistake;
+                if (ConnectSocketCommand.IsSocket(text))
+                {
+                    if (!Uri.TryCreate(text, UriKind.Absolute, out Uri? url) || url.Host.Length == 0 || url.UserInfo.Length > 0 || url.Fragment.Length > 0) result.AddError($"'{text}' is no address of a WebSocket: that is ws://HOST:PORT/PATH or wss://HOST/PATH, without a fragment.");
+                    else if (result.GetValue(s_udp)) result.AddError("Give --udp or an address of a WebSocket, not both.");
+                    else if (url.Scheme == "ws" && MeansTls(option => IsGiven(result, option))) result.AddError("There is no TLS in ws://: say wss://.");
+                    return;
+                }
+
                 NetworkAddress? address = IsDatagrams(result.GetValue(s_udp), text) ? DatagramText.ReadForSending(text, out mistake) : AddressText.ReadForDialling(text, out mistake);
                 if (address is null) result.AddError(mistake!);
                 else if (IsDatagrams(result.GetValue(s_udp), text) && MeansTls(option => IsGiven(result, option))) result.AddError("Datagrams have no TLS here.");
@@ -211,6 +219,7 @@ internal static class CommandLine
             string text = parsed.GetValue(s_unix) ?? parsed.GetValue(s_address)!;
             EngineKind engine = parsed.GetValue(s_engine) ?? EngineKind.Auto;
             if (IsDatagrams(parsed.GetValue(s_udp), text)) return await ConnectDatagramsCommand.RunAsync(DatagramText.ReadForSending(text, out _)!, new DatagramSettings(engine, Stats: false, Duration: null));
+            if (ConnectSocketCommand.IsSocket(text)) return TryReadTls(parsed, text.StartsWith("wss", StringComparison.OrdinalIgnoreCase), out TlsArguments? socketTls) ? await ConnectSocketCommand.RunAsync(text, engine, socketTls) : ExitCode.Failed;
             string address = AddressText.Read(text, out _)!.ToString();
             return TryReadTls(parsed, address, s_ca, out TlsArguments? tls) ? await ConnectCommand.RunAsync(address, engine, tls) : ExitCode.Failed;
         });

@@ -50,7 +50,7 @@ internal static class ServeCommand
         service.Producer?.Start(server);
         Console.Out.WriteLine($"listening on {server.EndPoint} (engine {server.Engine.KindName}, loops {server.Engine.LoopCount}{(server.TlsProvider is { } layer ? $", TLS {layer.Split(' ')[0].ToLowerInvariant()}" : "")})");
         if (own is not null) Console.Error.WriteLine($"TLS with a certificate of its own, for {NamesOf(own)}; it ends with this process. One that stays: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");
-        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : settings.Tls is { } tls ? HowToTalk(server.EndPoint!, tls, own) : HowToTalk(server.EndPoint!))}");
+        Console.Error.WriteLine($"serving {settings.Kind.ToString().ToLowerInvariant()}; Ctrl-C ends. Talk to it: {(settings.Kind == ServeKind.Ws ? $"new WebSocket(\"{(settings.Tls is null ? "ws" : "wss")}://{server.EndPoint}\") in a browser's console" : settings.Kind == ServeKind.Chat && server.EndPoint is IPEndPoint at ? $"{(settings.Tls is null ? "http" : "https")}://{Reachable(at)}/ in a browser, {HowToTalk(settings, at, own)}" : settings.Kind == ServeKind.Http ? HowToAsk(server.EndPoint!, settings.Tls is not null) : HowToTalk(settings, server.EndPoint!, own))}");
         Task stats = settings.Stats ? PrintStatsAsync(service, ending.Token) : Task.CompletedTask;
 
         if (settings.Duration is { } duration) await Task.WhenAny(asked, Task.Delay(duration, ending.Token));
@@ -80,6 +80,8 @@ internal static class ServeCommand
         string scheme = isTls ? "--insecure https" : "http";
         return endPoint is IPEndPoint ip ? $"curl {scheme}://{Reachable(ip)}" : $"curl --unix-socket {endPoint} {scheme}://localhost";
     }
+
+    private static string HowToTalk(ServeSettings settings, EndPoint endPoint, X509Certificate2? own) => settings.Tls is { } tls ? HowToTalk(endPoint, tls, own) : HowToTalk(endPoint);
 
     private static string HowToTalk(EndPoint endPoint)
     {

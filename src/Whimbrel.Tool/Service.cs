@@ -23,7 +23,7 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
                 return new Service(new Server(Options(), context => new DiscardSession(receives.Of(context.Loop))), "receives", () => receives.Total);
             case ServeKind.Chat:
                 ChatRoom room = new();
-                return new Service(new Server(Options(), () => new ChatSession(room)), "lines", () => room.Lines);
+                return new Service(ChatDoor.CreateServer(Options(), room), "lines", () => room.Lines);
             case ServeKind.Groups:
                 return new Service(new Server(Options(), context => new GroupsSession(receives.Of(context.Loop))), "messages", () => receives.Total);
             case ServeKind.Http:

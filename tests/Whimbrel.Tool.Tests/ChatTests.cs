@@ -137,8 +137,8 @@ public class ChatTests
     private static async Task<Peer> EnterAsync(RunningTool tool, string name)
     {
         var peer = tool.Connect();
-        Assert.Matches(@"^\* welcome, guest\d+\. \d+ here\. ", await peer.Lines.NextAsync());
         await peer.SayAsync($"/name {name}");
+        Assert.Matches(@"^\* welcome, guest\d+\. \d+ here\. ", await peer.Lines.NextAsync());
         await peer.Lines.ThatContains($"* you are {name} now.");
         return peer;
     }
