@@ -1,0 +1,31 @@
+namespace Whimbrel.Compat.Links;
+
+/// <summary>The native session of most links.</summary>
+internal sealed class Bridge(BridgeEnd end) : Session, IBridge
+{
+    public void SetSendLimit(int bytes)
+    {
+        SendLimitBytes = bytes;
+        AllowLargeMessages = true;
+    }
+
+    protected override void OnConnecting() => end.Connecting(this);
+
+    protected override void OnHandshaking() => end.Handshaking(this);
+
+    protected override void OnConnected() => end.Connected(this);
+
+    protected override void OnReceived(ReadOnlySpan<byte> data) => end.Received(this, data);
+
+    protected override void OnDisconnecting(CloseReason reason) => end.Disconnecting(this, reason);
+
+    protected override void OnDisconnected(CloseReason reason) => end.Disconnected(this, reason);
+
+    protected override void OnConnectFailed(CloseReason reason) => end.Disconnected(this, reason);
+
+    protected override void OnError(Exception exception)
+    {
+        base.OnError(exception); // says where, and is counted
+        end.Threw();
+    }
+}

@@ -1,0 +1,30 @@
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Links;
+
+/// <summary>From why a connection ended here to what the old APIs said.</summary>
+internal static class ErrorMap
+{
+    /// <summary>What NetCoreServer's OnError gets; success: it is not called. Ends that every server sees all day were never told.</summary>
+    internal static SocketError Of(CloseReason reason)
+    {
+        switch (reason.Cause)
+        {
+            case CloseCause.None or CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.PeerClosed or CloseCause.ServerStopped or CloseCause.EngineStopped
+                or CloseCause.Cancelled or CloseCause.HandedOver or CloseCause.UserException or CloseCause.TlsTruncated or CloseCause.TlsBroken:
+                return SocketError.Success;
+            case CloseCause.SlowConsumer or CloseCause.UnreadLimit:
+                return SocketError.NoBufferSpaceAvailable;
+            case CloseCause.TlsHandshake:
+                return SocketError.NotConnected;
+        }
+
+        SocketError error = reason.Error.SocketError;
+        return IsTold(error) ? error : SocketError.Success;
+    }
+
+    internal static bool IsTold(SocketError error) => error is not (SocketError.Success or SocketError.ConnectionAborted or SocketError.ConnectionRefused
+        or SocketError.ConnectionReset or SocketError.OperationAborted or SocketError.Shutdown);
+
+    internal static SocketException ToException(NetworkException exception) => new((int)exception.Error.SocketError, exception.Error.Message);
+}

@@ -1,0 +1,8 @@
+namespace Whimbrel.Compat.Links;
+
+/// <summary>The native session of a link, for one connection.</summary>
+internal interface IBridge
+{
+    /// <summary>In the session's order.</summary>
+    void SetSendLimit(int bytes);
+}

@@ -1,0 +1,91 @@
+namespace Whimbrel.Compat.Links;
+
+/// <summary>Bytes that wait for a call of Receive. Bounded: above its mark the peer waits.</summary>
+internal sealed class Inbox
+{
+    private const int Mark = 64 * 1024;
+
+    private readonly object _gate = new();
+    private readonly NetCoreServer.Buffer _bytes = new();
+    private volatile bool _isManual;
+    private bool _hasEnded;
+    private bool _isPaused;
+    private int _waiting;
+
+    internal bool IsManual => _isManual;
+
+    /// <summary>A connection begins. After a Connect that waited, bytes are asked for by Receive or ReceiveAsync.</summary>
+    internal void Begin(bool isManual)
+    {
+        lock (_gate)
+        {
+            _bytes.Clear();
+            _isManual = isManual;
+            _hasEnded = _isPaused = false;
+        }
+    }
+
+    /// <summary>Takes what came, when it is to be asked for.</summary>
+    internal bool Take(Session session, ReadOnlySpan<byte> data)
+    {
+        if (!_isManual) return false;
+        lock (_gate)
+        {
+            if (!_isManual) return false;
+            _bytes.Append(data);
+            if (_bytes.Size >= Mark && !_isPaused)
+            {
+                _isPaused = true;
+                session.PauseReceiving();
+            }
+
+            Monitor.PulseAll(_gate);
+            return true;
+        }
+    }
+
+    internal int Receive(Session session, Span<byte> target)
+    {
+        lock (_gate)
+        {
+            // Who calls Receive while bytes come by callback gets the next ones.
+            bool wasManual = _isManual;
+            _isManual = true;
+            _waiting++;
+            while (_bytes.IsEmpty && !_hasEnded) Monitor.Wait(_gate);
+            _waiting--;
+            int count = (int)Math.Min(target.Length, _bytes.Size);
+            _bytes.AsSpan()[..count].CopyTo(target);
+            _bytes.Remove(0, count);
+            if (!wasManual && _waiting == 0 && _bytes.IsEmpty) _isManual = false;
+            if (_isPaused && _bytes.Size < Mark / 2)
+            {
+                _isPaused = false;
+                session.ResumeReceiving();
+            }
+
+            return count;
+        }
+    }
+
+    /// <summary>From now on by callback.</summary>
+    internal byte[] Stop()
+    {
+        lock (_gate)
+        {
+            byte[] rest = _bytes.AsSpan().ToArray();
+            _bytes.Clear();
+            _isManual = false;
+            return rest;
+        }
+    }
+
+    internal void End()
+    {
+        lock (_gate)
+        {
+            _hasEnded = true;
+            Monitor.PulseAll(_gate);
+        }
+    }
+}

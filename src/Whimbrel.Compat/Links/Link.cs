@@ -1,0 +1,498 @@
+using System.Buffers;
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Links;
+
+/// <summary>
+/// Stands between an object of an old API and its connections, one after the other: keeps what the old members say, and tells the object what happens.
+/// </summary>
+/// <remarks>
+/// <list type="number">
+/// <item>Any thread may call it. What it tells about one connection it tells in order and one at a time, on the pool or on the loop, but for Disconnecting,
+/// which the thread that disconnects tells.</item>
+/// <item>A connection is told as Connecting, Connected, Handshaking, Handshaked, ..., Disconnecting, Disconnected; a dial that failed as Connecting, its error, Disconnected.
+/// Each at most once.</item>
+/// <item>Connected is true from before Connected is told until after Disconnecting is told, and false when Disconnected is.</item>
+/// <item>What is called in the wrong state says 0 or false and does nothing.</item>
+/// <item>A waiting call waits on no loop, and not in a callback of the same connection for what comes behind it.</item>
+/// </list>
+/// </remarks>
+internal sealed class Link
+{
+    internal const int DefaultSendLimit = 1024 * 1024;
+    internal const int LargestSendLimit = 1024 * 1024 * 1024;
+    internal const int DefaultBuffer = 8192;
+
+    private static readonly Lock s_waits = new();
+
+    [ThreadStatic] private static Link? t_telling;
+    [ThreadStatic] private static bool t_onlyBegins;
+
+    private readonly ILinked _owner;
+    private readonly ServerLink? _server;
+    private readonly Lock _gate = new();
+    private volatile Session? _bridge;
+    private volatile bool _isConnected, _isHandshaked, _isHandshaking, _isConnecting;
+    private bool _isTls, _toldDisconnecting, _hasFailed;
+    private long _sent, _received; // of the last connection
+    private byte[] _buffer = [];
+    private volatile Link? _waitsFor; // by a callback of this one
+    private Client? _client;
+    private Action? _dialAfterEnd;
+    private TaskCompletionSource<bool>? _ready; // of a sync Connect
+
+    // Bytes for a caller of Receive, who came first.
+    private readonly Inbox _inbox = new();
+
+    internal Link(ILinked owner, ServerLink? server = null)
+    {
+        _owner = owner;
+        _server = server;
+    }
+
+    internal ILinked Owner => _owner;
+
+    internal bool IsConnected => _isConnected;
+
+    internal bool IsConnecting => _isConnecting;
+
+    internal bool IsHandshaked => _isHandshaked;
+
+    internal bool IsHandshaking => _isHandshaking;
+
+    internal long BytesSent => _bridge?.BytesSent ?? Volatile.Read(ref _sent);
+
+    internal long BytesReceived => _bridge?.BytesReceived ?? Volatile.Read(ref _received);
+
+    internal long BytesPending => _bridge?.BytesPending ?? 0;
+
+    internal Socket? Socket => _bridge?.Socket;
+
+    private bool CanSend => _isTls ? _isHandshaked : _isConnected;
+
+    /// <summary>A callback of this link runs on this thread.</summary>
+    private bool IsTelling => ReferenceEquals(t_telling, this);
+
+    // ------------------------------------------------------------------ what happens, told by the bridge
+
+    internal void Accepted(Session bridge)
+    {
+        _bridge = bridge;
+        _isConnecting = true;
+        Tell(LinkEvent.Connecting);
+    }
+
+    /// <summary>The socket is connected.</summary>
+    internal void Up(Session bridge, bool isTls)
+    {
+        SetLimit(bridge);
+        _bridge = bridge;
+        _isTls = isTls;
+        _isConnecting = false;
+        _isConnected = true;
+        Tell(LinkEvent.Connected);
+        if (isTls || !_isConnected) return;
+        Ready();
+    }
+
+    internal void Handshaking(Session bridge)
+    {
+        if (!ReferenceEquals(_bridge, bridge) || !_isConnected) return;
+        _isHandshaking = true;
+        Tell(LinkEvent.Handshaking);
+    }
+
+    internal void Handshaked(Session bridge)
+    {
+        if (!ReferenceEquals(_bridge, bridge) || !_isConnected) return;
+        _isHandshaking = false;
+        _isHandshaked = true;
+        Tell(LinkEvent.Handshaked);
+        if (_isConnected) Ready();
+    }
+
+    private void Ready()
+    {
+        if (_owner.WantsEmpty && BytesPending == 0) Tell(LinkEvent.Empty);
+        Interlocked.Exchange(ref _ready, null)?.TrySetResult(true);
+    }
+
+    internal void Received(Session bridge, ReadOnlySpan<byte> data)
+    {
+        if (_inbox.Take(bridge, data)) return;
+        while (data.Length > 0 && _isConnected)
+        {
+            if (_buffer.Length == 0) _buffer = new byte[Math.Max(_owner.ReceiveSize, 16)];
+            int size = Math.Min(data.Length, _buffer.Length);
+            data[..size].CopyTo(_buffer);
+            data = data[size..];
+            TellReceived(_buffer, size);
+            if (size == _buffer.Length) Grow();
+        }
+    }
+
+    // As the old ones do: a buffer that was filled exactly is doubled, and the limit is one of the buffer.
+    private void Grow()
+    {
+        int limit = _owner.ReceiveLimit;
+        int next = _buffer.Length * 2;
+        if (limit > 0 && next > limit)
+        {
+            _owner.TellError(SocketError.NoBufferSpaceAvailable);
+            Disconnect(waits: false);
+            return;
+        }
+
+        if (next <= 1024 * 1024) _buffer = new byte[next];
+    }
+
+    private void TellReceived(byte[] buffer, int size)
+    {
+        Link? before = t_telling;
+        t_telling = this;
+        try
+        {
+            _owner.TellReceived(buffer, size);
+        }
+        finally
+        {
+            t_telling = before;
+        }
+    }
+
+    internal void Sent(long sent, long pending) => _owner.TellSent(sent, pending);
+
+    internal void Drained()
+    {
+        if (CanSend && _owner.WantsEmpty) Tell(LinkEvent.Empty);
+    }
+
+    internal void Threw() => _owner.TellError(SocketError.SocketError);
+
+    /// <summary>User code threw on another thread: it ends this connection, in its own order.</summary>
+    internal void Rethrow(System.Runtime.ExceptionServices.ExceptionDispatchInfo thrown)
+    {
+        if (_bridge is { } bridge) bridge.Post(static state => ((System.Runtime.ExceptionServices.ExceptionDispatchInfo)state!).Throw(), thrown);
+    }
+
+    internal void Leaving(Session bridge, CloseReason reason)
+    {
+        if (!ReferenceEquals(_bridge, bridge)) return;
+        TellFailure(reason);
+        BeginEnd();
+    }
+
+    internal void Down(Session bridge, CloseReason reason)
+    {
+        if (_bridge is { } current && !ReferenceEquals(current, bridge)) return;
+        bool wasUp = _isConnected;
+        TellFailure(reason);
+        if (wasUp || _server is not null) BeginEnd();
+        End(bridge);
+    }
+
+    /// <summary>The dial ended before it had a session.</summary>
+    private void DialFailed(NetworkError error)
+    {
+        if (!_isConnecting) return;
+        _hasFailed = true;
+        if (ErrorMap.IsTold(error.SocketError)) _owner.TellError(error.SocketError);
+        End(null);
+    }
+
+    private void TellFailure(CloseReason reason)
+    {
+        if (_hasFailed) return;
+        _hasFailed = true;
+        SocketError error = ErrorMap.Of(reason);
+        if (error != SocketError.Success) _owner.TellError(error);
+    }
+
+    /// <summary>Tells Disconnecting, once, and then there is no connection any more.</summary>
+    private void BeginEnd()
+    {
+        lock (_gate)
+        {
+            if (_toldDisconnecting) return;
+            _toldDisconnecting = true;
+        }
+
+        try
+        {
+            Tell(LinkEvent.Disconnecting);
+        }
+        finally
+        {
+            _isConnected = _isHandshaked = _isHandshaking = false;
+        }
+    }
+
+    private void End(Session? bridge)
+    {
+        if (bridge is not null)
+        {
+            Volatile.Write(ref _sent, bridge.BytesSent);
+            Volatile.Write(ref _received, bridge.BytesReceived);
+        }
+
+        _isConnected = _isHandshaked = _isHandshaking = _isConnecting = false;
+        _inbox.End();
+        _bridge = null;
+        try
+        {
+            Tell(LinkEvent.Disconnected);
+        }
+        finally
+        {
+            Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
+            Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
+        }
+    }
+
+    private void Tell(LinkEvent what)
+    {
+        Link? before = t_telling;
+        t_telling = this;
+        try
+        {
+            _owner.Tell(what);
+            _server?.Tell(what, this);
+        }
+        finally
+        {
+            t_telling = before;
+        }
+    }
+
+    // ------------------------------------------------------------------ sending
+
+    internal bool SendAsync(ReadOnlySpan<byte> data)
+    {
+        if (!CanSend || _bridge is not { } bridge) return false;
+        if (data.IsEmpty) return true;
+        int limit = _owner.SendLimit;
+        if (limit > 0 && bridge.BytesPending + data.Length > limit)
+        {
+            _owner.TellError(SocketError.NoBufferSpaceAvailable);
+            return false;
+        }
+
+        return bridge.Send(data) == SendResult.Queued;
+    }
+
+    /// <summary>OptionSendBufferLimit was set.</summary>
+    internal void LimitChanged()
+    {
+        if (_isConnected && _bridge is { } bridge) bridge.Post(static state => ((Link)state!).TakeLimit(), this);
+    }
+
+    private void TakeLimit()
+    {
+        if (_bridge is { } bridge) SetLimit(bridge);
+    }
+
+    // A limit that the user set is kept here, exactly; the native one stands behind it.
+    private void SetLimit(Session bridge) => ((IBridge)bridge).SetSendLimit(_owner.SendLimit == 0 ? DefaultSendLimit : LargestSendLimit);
+
+    /// <summary>Sends, and waits until the system has it or it is queued within the limit.</summary>
+    internal long Send(ReadOnlySpan<byte> data)
+    {
+        if (!CanSend || _bridge is not { } bridge || data.IsEmpty) return 0;
+        if (Loop.Current is not null || data.Length <= DefaultBuffer * 8 && bridge.BytesPending + data.Length <= DefaultSendLimit / 2)
+        {
+            if (!SendAsync(data)) return 0;
+            bridge.Flush();
+            return data.Length;
+        }
+
+        byte[] copy = ArrayPool<byte>.Shared.Rent(data.Length);
+        data.CopyTo(copy);
+        try
+        {
+            return Wait.For(bridge.SendAsync(copy.AsMemory(0, data.Length))) == SendResult.Queued ? data.Length : 0;
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(copy);
+        }
+    }
+
+    // ------------------------------------------------------------------ receiving by calls
+
+    internal void ReceiveAsync()
+    {
+        if (!_isConnected || _bridge is not { } bridge || !_inbox.IsManual) return;
+        bridge.Post(static state => ((Link)state!).StopManual(), this);
+    }
+
+    private void StopManual()
+    {
+        if (_bridge is not { } bridge) return;
+        byte[] rest = _inbox.Stop();
+        bridge.ResumeReceiving();
+        Received(bridge, rest);
+    }
+
+    internal long Receive(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        Span<byte> target = buffer.AsSpan(checked((int)offset), checked((int)size));
+        if (!(_isTls ? _isHandshaked : _isConnected) || _bridge is not { } bridge || target.IsEmpty) return 0;
+        if (Loop.Current is not null || IsTelling)
+            throw new InvalidOperationException("Receive waits for bytes that come behind the running callback. Take them from OnReceived, or call Receive on a thread of your own.");
+        int count = _inbox.Receive(bridge, target);
+        if (count > 0) _owner.TellReceived(buffer[(int)offset..((int)offset + count)], count);
+        return count;
+    }
+
+    // ------------------------------------------------------------------ the end
+
+    /// <summary>Closes all at once, and waits once: for the calls of its own thread inside, Disconnect only begins.</summary>
+    internal static void BeginAll(Action action)
+    {
+        bool before = t_onlyBegins;
+        t_onlyBegins = true;
+        try
+        {
+            action();
+        }
+        finally
+        {
+            t_onlyBegins = before;
+        }
+    }
+
+    /// <summary>Begins with all, and waits for all, once.</summary>
+    internal static void DisconnectAll(Link[] links, Action<int> disconnect)
+    {
+        bool waits = !t_onlyBegins;
+        BeginAll(() =>
+        {
+            for (int i = 0; i < links.Length; i++) disconnect(i);
+        });
+        if (!waits) return;
+        long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
+        foreach (Link link in links) link.AwaitEnd(TimeSpan.FromMilliseconds(Math.Max(deadline - Environment.TickCount64, 0)));
+    }
+
+    internal bool Disconnect(bool waits = true)
+    {
+        if (!_isConnected || _bridge is not { } bridge)
+        {
+            if (!_isConnecting || _server is not null) return false;
+            // Of a dial, who disconnects gives it up.
+            _ = _client?.DisconnectAsync().AsTask();
+            return false;
+        }
+
+        BeginEnd();
+        bridge.Close();
+        if (waits && !t_onlyBegins) AwaitEnd(bridge, CompatOptions.DrainTimeout);
+        return true;
+    }
+
+    internal void AwaitEnd(TimeSpan timeout)
+    {
+        if (_bridge is { } bridge) AwaitEnd(bridge, timeout);
+    }
+
+    private void AwaitEnd(Session bridge, TimeSpan timeout)
+    {
+        if (Loop.Current is not null || IsTelling || !MayWait(t_telling)) return;
+        try
+        {
+            bridge.Close(timeout < TimeSpan.Zero ? TimeSpan.Zero : timeout);
+        }
+        catch (NetworkException)
+        {
+            // A callback of it still runs: it hears of the end behind that.
+        }
+        finally
+        {
+            if (t_telling is { } waiting) waiting._waitsFor = null;
+        }
+    }
+
+    /// <summary>Not when a callback of this link waits, perhaps by way of others, for the one whose callback asks: both would wait for the time limit.</summary>
+    private bool MayWait(Link? asking)
+    {
+        if (asking is null) return true;
+        lock (s_waits)
+        {
+            for (Link? link = this; link is not null; link = link._waitsFor)
+            {
+                if (ReferenceEquals(link, asking)) return false;
+            }
+
+            asking._waitsFor = this;
+            return true;
+        }
+    }
+
+    // ------------------------------------------------------------------ dialling
+
+    /// <param name="make">Makes the client, of options as they are now.</param>
+    internal bool ConnectAsync(Func<Func<Session>, Client> make) => Dial(make, isSync: false) is not null;
+
+    internal bool Connect(Func<Func<Session>, Client> make)
+    {
+        if (Loop.Current is not null) throw new InvalidOperationException("Connect waits, and a loop must not: call ConnectAsync, or leave CompatOptions.Callbacks on the pool.");
+        return Dial(make, isSync: true) is { } ready && Wait.For(ready);
+    }
+
+    private Task<bool>? Dial(Func<Func<Session>, Client> make, bool isSync)
+    {
+        TaskCompletionSource<bool>? ready = null;
+        lock (_gate)
+        {
+            if (_isConnected || _isConnecting) return null;
+            _isConnecting = true;
+            if (isSync) _ready = ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        }
+
+        // The old connection is told to its end before a new one begins, but by a callback of its own that waits.
+        if (_bridge is not null && !(isSync && IsTelling))
+        {
+            _dialAfterEnd = () => Start(make, isSync);
+            if (_bridge is null) Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
+        }
+        else Start(make, isSync);
+
+        return ready?.Task ?? Task.FromResult(true);
+    }
+
+    private void Start(Func<Func<Session>, Client> make, bool isSync)
+    {
+        _toldDisconnecting = _hasFailed = _isTls = false;
+        _isConnecting = true;
+        Volatile.Write(ref _sent, 0);
+        Volatile.Write(ref _received, 0);
+        _inbox.Begin(isSync);
+        Tell(LinkEvent.Connecting);
+        _ = DialAsync(make);
+    }
+
+    private async Task DialAsync(Func<Func<Session>, Client> make)
+    {
+        // On the pool, so that a callback that dials has its order, and what fails at once is told behind it.
+        await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
+        NetworkError error;
+        try
+        {
+            bool tells = _owner.WantsSent || _owner.WantsEmpty;
+            _client = make(() => tells ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this)));
+            await _client.ConnectAsync().ConfigureAwait(false);
+            return;
+        }
+        catch (NetworkException e)
+        {
+            error = e.Error;
+        }
+        catch (Exception e) when (e is ArgumentException or InvalidOperationException or IOException or OperationCanceledException)
+        {
+            error = new NetworkError(0, ErrorCategory.User, e.Message);
+        }
+
+        DialFailed(error);
+    }
+}

@@ -1,0 +1,124 @@
+using System.Net;
+using System.Runtime.ExceptionServices;
+
+namespace Whimbrel.Compat.Links;
+
+/// <summary>Stands between a server object of an old API and its native servers, a new one for each start, because options may change between.</summary>
+internal sealed class ServerLink(ILinkedServer owner)
+{
+    private readonly OrderedCalls _calls = new();
+    private readonly Lock _gate = new();
+    private volatile Server? _server;
+    private volatile bool _isStarted, _isAccepting, _isStarting;
+    private volatile bool _wantsTelling = true, _knowsWants;
+    private volatile bool _isLimited;
+
+    internal bool IsStarted => _isStarted;
+
+    internal bool IsAccepting => _isAccepting;
+
+    internal EndPoint? EndPoint => _server?.EndPoint;
+
+    internal long BytesPending => _server is { } server && _isStarted ? server.BytesPending : 0;
+
+    internal long BytesSent => _server?.BytesSent ?? 0;
+
+    internal long BytesReceived => _server?.BytesReceived ?? 0;
+
+    /// <summary>Some session has a limit of its own, which a broadcast would not know.</summary>
+    internal void Limited() => _isLimited = true;
+
+    // ------------------------------------------------------------------ start and stop
+
+    /// <param name="makeOptions">The options as they are now; given the address to listen at.</param>
+    internal bool Start(Func<ServerOptions> makeOptions)
+    {
+        lock (_gate)
+        {
+            if (_isStarted || _isStarting) return false;
+            _isStarting = true;
+        }
+
+        Server server = new(makeOptions(), Make);
+        try
+        {
+            owner.Tell(ServerEvent.Starting);
+            server.Start(Timeout.InfiniteTimeSpan);
+            _server = server;
+            _isStarted = _isAccepting = true;
+            owner.Tell(ServerEvent.Started);
+            Wait.For(server.StartAcceptingAsync());
+            return true;
+        }
+        catch (NetworkException e) when (!_isStarted)
+        {
+            throw ErrorMap.ToException(e);
+        }
+        catch (InvalidOperationException) when (_isStarted && !server.IsAccepting)
+        {
+            return true; // stopped by OnStarted
+        }
+        finally
+        {
+            _isStarting = false;
+        }
+    }
+
+    private Session Make() => _wantsTelling ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this));
+
+    internal bool Stop(Action disconnectAll)
+    {
+        if (!_isStarted || _server is not { } server) return false;
+        owner.Tell(ServerEvent.Stopping);
+        lock (_gate)
+        {
+            if (!_isStarted) return false;
+            _isStarted = _isAccepting = false;
+        }
+
+        Link.BeginAll(disconnectAll);
+        if (Loop.Current is null) server.Stop(CompatOptions.DrainTimeout);
+        else _ = server.StopAsync(CompatOptions.DrainTimeout).AsTask();
+        _calls.AwaitIdle(CompatOptions.DrainTimeout);
+        owner.Tell(ServerEvent.Stopped);
+        return true;
+    }
+
+    // ------------------------------------------------------------------ sessions
+
+    internal Link Create()
+    {
+        Link link = owner.Create();
+        bool wants = link.Owner.WantsSent || link.Owner.WantsEmpty;
+        // The first connections tell all; from then on those of a class that wants it. Once one does, all do.
+        _wantsTelling = wants || (_knowsWants && _wantsTelling);
+        _knowsWants = true;
+        if (link.Owner.SendLimit > 0) _isLimited = true;
+        return link;
+    }
+
+    internal void Tell(LinkEvent what, Link link)
+    {
+        if (what == LinkEvent.Empty) return;
+        _calls.Run(() => owner.Tell(what, link.Owner), e => link.Rethrow(ExceptionDispatchInfo.Capture(e)));
+        if (what == LinkEvent.Disconnected) owner.Forget(link.Owner);
+    }
+
+    /// <summary>To all that are connected, encoded once.</summary>
+    /// <param name="data">The bytes.</param>
+    /// <param name="hasOwnSending">The class of the sessions overrides SendAsync, which must then be called.</param>
+    /// <returns>False: it must be sent to one after the other.</returns>
+    internal bool Broadcast(ReadOnlySpan<byte> data, bool hasOwnSending)
+    {
+        if (hasOwnSending || _isLimited || _server is not { } server) return false;
+        if (server.Broadcast(data) == SendResult.Queued) return true;
+        if (Loop.Current is not null) return false;
+        long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
+        while (Environment.TickCount64 < deadline && server.Sessions.WaitForRoom(TimeSpan.FromMilliseconds(100)))
+        {
+            if (server.Broadcast(data) == SendResult.Queued) return true;
+        }
+
+        return false;
+    }
+}

@@ -1,0 +1,20 @@
+namespace Whimbrel.Compat.Links;
+
+/// <summary>Waiting as the old APIs do: the thread stands still.</summary>
+internal static class Wait
+{
+    internal static T For<T>(ValueTask<T> task)
+    {
+        if (task.IsCompletedSuccessfully) return task.Result;
+#pragma warning disable VSTHRD002, CA1849 // the old API waits, on a thread that is no loop's
+        return task.AsTask().GetAwaiter().GetResult();
+    }
+
+    internal static T For<T>(Task<T> task) => task.GetAwaiter().GetResult();
+
+    internal static void For(ValueTask task)
+    {
+        if (!task.IsCompletedSuccessfully) task.AsTask().GetAwaiter().GetResult();
+    }
+#pragma warning restore VSTHRD002, CA1849
+}

@@ -1,0 +1,425 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using Whimbrel;
+using Whimbrel.Compat;
+using Whimbrel.Compat.Links;
+
+namespace NetCoreServer;
+
+/// <summary>A client over TLS, one connection after the other. Callbacks come one at a time.</summary>
+public class SslClient : IDisposable, ILinked
+{
+    private readonly Link _link;
+    private bool? _noDelay;
+    private int _sendLimit;
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="address">The address.</param>
+    /// <param name="port">The port.</param>
+    public SslClient(SslContext context, IPAddress address, int port)
+        : this(context, new IPEndPoint(address, port))
+    {
+    }
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="address">The address, in digits.</param>
+    /// <param name="port">The port.</param>
+    public SslClient(SslContext context, string address, int port)
+        : this(context, new IPEndPoint(IPAddress.Parse(address), port))
+    {
+    }
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="endpoint">A name and a port.</param>
+    public SslClient(SslContext context, DnsEndPoint endpoint)
+        : this(context, (EndPoint)endpoint, endpoint.Host, endpoint.Port)
+    {
+    }
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="endpoint">An address and a port.</param>
+    public SslClient(SslContext context, IPEndPoint endpoint)
+        : this(context, (EndPoint)endpoint, endpoint.Address.ToString(), endpoint.Port)
+    {
+    }
+
+    private SslClient(SslContext context, EndPoint endpoint, string address, int port)
+    {
+        ArgumentNullException.ThrowIfNull(context);
+        Context = context;
+        Endpoint = endpoint;
+        Address = address;
+        Port = port;
+        _link = new Link(this);
+    }
+
+    /// <summary>Different for each client, for good.</summary>
+    public Guid Id { get; } = Guid.NewGuid();
+
+    /// <summary>The address, as it was given.</summary>
+    public string Address { get; }
+
+    /// <summary>The port, as it was given.</summary>
+    public int Port { get; }
+
+    /// <summary>Certificates and rules of TLS.</summary>
+    public SslContext Context { get; }
+
+    /// <summary>Where it connects to.</summary>
+    public EndPoint Endpoint { get; }
+
+    /// <summary>The Socket object of the connection, made by the first call; null without one.</summary>
+    public Socket Socket => _link.Socket!;
+
+    /// <summary>Bytes that wait to be sent.</summary>
+    public long BytesPending => _link.BytesPending;
+
+    /// <summary>Bytes of a send that is under way: 0, they are counted as pending until the system has them.</summary>
+    public long BytesSending => 0;
+
+    /// <summary>Bytes sent in this connection, or the last one.</summary>
+    public long BytesSent => _link.BytesSent;
+
+    /// <summary>Bytes received in this connection, or the last one.</summary>
+    public long BytesReceived => _link.BytesReceived;
+
+    /// <summary>Kept: a name is tried at all of its addresses anyway. Default false.</summary>
+    public bool OptionDualMode { get; set; }
+
+    /// <summary>SO_KEEPALIVE. Default false.</summary>
+    public bool OptionKeepAlive { get; set; }
+
+    /// <summary>Seconds of silence before the first question of keep-alive. -1 (the default): as the system has it.</summary>
+    public int OptionTcpKeepAliveTime { get; set; } = -1;
+
+    /// <summary>Seconds between questions of keep-alive. -1 (the default): as the system has it.</summary>
+    public int OptionTcpKeepAliveInterval { get; set; } = -1;
+
+    /// <summary>Questions without an answer that end the connection. -1 (the default): as the system has it.</summary>
+    public int OptionTcpKeepAliveRetryCount { get; set; } = -1;
+
+    /// <summary>TCP_NODELAY. Not set: on, because off costs up to 40 ms; a value that is set is taken.</summary>
+    public bool OptionNoDelay
+    {
+        get => _noDelay ?? false;
+        set => _noDelay = value;
+    }
+
+    /// <summary>Most bytes that one OnReceived may get: more ends the connection with NoBufferSpaceAvailable. 0 (the default): as many as come.</summary>
+    public int OptionReceiveBufferLimit { get; set; }
+
+    /// <summary>How many bytes OnReceived gets at first; it grows when more come. Default 8192.</summary>
+    public int OptionReceiveBufferSize { get; set; } = Link.DefaultBuffer;
+
+    /// <summary>
+    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets NoBufferSpaceAvailable. 0 (the default): 1 MiB, or one message, whichever is
+    /// more; with that many behind it a slow peer is disconnected.
+    /// </summary>
+    public int OptionSendBufferLimit
+    {
+        get => _sendLimit;
+        set
+        {
+            _sendLimit = value;
+            _link.LimitChanged();
+        }
+    }
+
+    /// <summary>SO_SNDBUF is left to the system, which adapts it; the value is kept. Default 8192.</summary>
+    public int OptionSendBufferSize { get; set; } = Link.DefaultBuffer;
+
+    /// <summary>It connects at this moment.</summary>
+    public bool IsConnecting => _link.IsConnecting;
+
+    /// <summary>There is a connection.</summary>
+    public bool IsConnected => _link.IsConnected;
+
+    /// <summary>It shakes hands at this moment.</summary>
+    public bool IsHandshaking => _link.IsHandshaking;
+
+    /// <summary>The handshake is done.</summary>
+    public bool IsHandshaked => _link.IsHandshaked;
+
+    /// <summary>Dispose was called.</summary>
+    public bool IsDisposed { get; private set; }
+
+    /// <summary>There is no socket.</summary>
+    public bool IsSocketDisposed { get; private set; } = true;
+
+    /// <summary>Makes the socket that connects. An override's own is used.</summary>
+    /// <returns>A new socket, not connected.</returns>
+    protected virtual Socket CreateSocket() => new(Endpoint.AddressFamily == AddressFamily.Unspecified ? AddressFamily.InterNetwork : Endpoint.AddressFamily, SocketType.Stream, ProtocolType.Tcp);
+
+    /// <summary>Connects, and waits for it and for the handshake. Bytes come by Receive then, or by OnReceived from ReceiveAsync on. Not on a loop.</summary>
+    /// <returns>True: there is a connection now. False: there was one, or it failed.</returns>
+    public virtual bool Connect() => _link.Connect(MakeClient);
+
+    /// <summary>Connects; OnConnected tells that it has, OnDisconnected alone that it failed.</summary>
+    /// <returns>False: it is connected, or connects.</returns>
+    public virtual bool ConnectAsync() => _link.ConnectAsync(MakeClient);
+
+    private Client MakeClient(Func<Session> session)
+    {
+        bool hasOwnSocket = ((Func<Socket>)CreateSocket).Method.DeclaringType != typeof(SslClient);
+        return new Client(
+            new ClientOptions
+            {
+                Engine = CompatOptions.Engine,
+                Scheduling = CompatOptions.Callbacks,
+                EndPoint = Endpoint,
+                AllowLargeMessages = true,
+                CreateSocket = hasOwnSocket ? _ => CreateSocket() : null,
+                NoDelay = _noDelay ?? true,
+                KeepAlive = OptionKeepAlive,
+                KeepAliveTime = OptionMap.Seconds(OptionTcpKeepAliveTime),
+                KeepAliveInterval = OptionMap.Seconds(OptionTcpKeepAliveInterval),
+                KeepAliveCount = Math.Max(OptionTcpKeepAliveRetryCount, 0),
+                Tls = TlsMap.ForClient(this, Context, Address),
+            },
+            session);
+    }
+
+    /// <summary>Sends what is queued, ends the connection, and waits until it has ended, callbacks included; not in its own callbacks, and not on a loop.</summary>
+    /// <returns>False: there is none.</returns>
+    public virtual bool Disconnect() => _link.Disconnect();
+
+    /// <summary>The same as <see cref="Disconnect"/>.</summary>
+    /// <returns>False: there is no connection.</returns>
+    public virtual bool DisconnectAsync() => Disconnect();
+
+    /// <summary>Disconnects and connects.</summary>
+    /// <returns>False: there was no connection, or there is none now.</returns>
+    public virtual bool Reconnect() => Disconnect() && Connect();
+
+    /// <summary>Disconnects, and connects when that is done.</summary>
+    /// <returns>False: there was no connection.</returns>
+    public virtual bool ReconnectAsync() => DisconnectAsync() && ConnectAsync();
+
+    /// <summary>Sends, and waits until the bytes are with the system, or queued within the limit.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public virtual long Send(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return Send(buffer.AsSpan());
+    }
+
+    /// <inheritdoc cref="Send(byte[])"/>
+    /// <param name="buffer">Where the bytes lie.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    public virtual long Send(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return Send(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <inheritdoc cref="Send(byte[])"/>
+    /// <param name="buffer">The bytes. Copied.</param>
+    public virtual long Send(ReadOnlySpan<byte> buffer) => _link.Send(buffer);
+
+    /// <inheritdoc cref="Send(byte[])"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    public virtual long Send(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return Send(Encoding.UTF8.GetBytes(text).AsSpan());
+    }
+
+    /// <inheritdoc cref="Send(byte[])"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    public virtual long Send(ReadOnlySpan<char> text)
+    {
+        using PooledText utf8 = new(text);
+        return Send(utf8.Span);
+    }
+
+    /// <summary>Queues bytes; they leave when the callback returns, or at once outside of one.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public virtual bool SendAsync(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendAsync(buffer.AsSpan());
+    }
+
+    /// <inheritdoc cref="SendAsync(byte[])"/>
+    /// <param name="buffer">Where the bytes lie.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    public virtual bool SendAsync(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendAsync(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <inheritdoc cref="SendAsync(byte[])"/>
+    /// <param name="buffer">The bytes. Copied.</param>
+    public virtual bool SendAsync(ReadOnlySpan<byte> buffer) => _link.SendAsync(buffer);
+
+    /// <inheritdoc cref="SendAsync(byte[])"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    public virtual bool SendAsync(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return SendAsync(Encoding.UTF8.GetBytes(text).AsSpan());
+    }
+
+    /// <inheritdoc cref="SendAsync(byte[])"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    public virtual bool SendAsync(ReadOnlySpan<char> text)
+    {
+        using PooledText utf8 = new(text);
+        return SendAsync(utf8.Span);
+    }
+
+    /// <summary>Waits for bytes, and tells them to OnReceived as well. Not in a callback of this connection.</summary>
+    /// <param name="buffer">Where they go.</param>
+    /// <returns>How many came; 0: there is no connection, or it has ended.</returns>
+    public virtual long Receive(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return Receive(buffer, 0, buffer.Length);
+    }
+
+    /// <inheritdoc cref="Receive(byte[])"/>
+    /// <param name="buffer">Where they go.</param>
+    /// <param name="offset">Where their place begins.</param>
+    /// <param name="size">How many it takes.</param>
+    public virtual long Receive(byte[] buffer, long offset, long size) => _link.Receive(buffer, offset, size);
+
+    /// <summary>Waits for bytes, as text.</summary>
+    /// <param name="size">How many at most.</param>
+    /// <returns>The text; a character whose bytes are not all there is not whole.</returns>
+    public virtual string Receive(long size)
+    {
+        byte[] buffer = new byte[size];
+        return Encoding.UTF8.GetString(buffer, 0, (int)Receive(buffer));
+    }
+
+    /// <summary>Bytes come by OnReceived from now on. They do anyway, but after a Connect that waited.</summary>
+    public virtual void ReceiveAsync() => _link.ReceiveAsync();
+
+    /// <summary>The connection begins.</summary>
+    protected virtual void OnConnecting()
+    {
+    }
+
+    /// <summary>The connection is there.</summary>
+    protected virtual void OnConnected()
+    {
+    }
+
+    /// <summary>The handshake begins.</summary>
+    protected virtual void OnHandshaking()
+    {
+    }
+
+    /// <summary>The handshake is done: from now on bytes may be sent.</summary>
+    protected virtual void OnHandshaked()
+    {
+    }
+
+    /// <summary>The connection is about to end. On the thread that ends it.</summary>
+    protected virtual void OnDisconnecting()
+    {
+    }
+
+    /// <summary>The connection has ended, or could not be made.</summary>
+    protected virtual void OnDisconnected()
+    {
+    }
+
+    /// <summary>Bytes came.</summary>
+    /// <param name="buffer">Where they lie; it is used again for the next.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    protected virtual void OnReceived(byte[] buffer, long offset, long size)
+    {
+    }
+
+    /// <summary>The system took bytes.</summary>
+    /// <param name="sent">How many.</param>
+    /// <param name="pending">How many still wait.</param>
+    protected virtual void OnSent(long sent, long pending)
+    {
+    }
+
+    /// <summary>Nothing waits to be sent.</summary>
+    protected virtual void OnEmpty()
+    {
+    }
+
+    /// <summary>Something went wrong; the connection ends, if it does, behind this.</summary>
+    /// <param name="error">What. Ends of every day (refused, reset, aborted) are not told.</param>
+    protected virtual void OnError(SocketError error)
+    {
+    }
+
+    /// <summary>Ends it, and is done with it.</summary>
+    public void Dispose()
+    {
+        Dispose(true);
+        GC.SuppressFinalize(this);
+    }
+
+    /// <summary>Ends it.</summary>
+    /// <param name="disposingManagedResources">True: by Dispose.</param>
+    protected virtual void Dispose(bool disposingManagedResources)
+    {
+        if (IsDisposed) return;
+        if (disposingManagedResources) DisconnectAsync();
+        IsDisposed = true;
+    }
+
+    bool ILinked.WantsSent => ((Action<long, long>)OnSent).Method.DeclaringType != typeof(SslClient);
+
+    bool ILinked.WantsEmpty => ((Action)OnEmpty).Method.DeclaringType != typeof(SslClient);
+
+    int ILinked.SendLimit => _sendLimit;
+
+    int ILinked.ReceiveLimit => OptionReceiveBufferLimit;
+
+    int ILinked.ReceiveSize => OptionReceiveBufferSize;
+
+    void ILinked.Tell(LinkEvent what)
+    {
+        switch (what)
+        {
+            case LinkEvent.Connecting:
+                OnConnecting();
+                break;
+            case LinkEvent.Connected:
+                IsSocketDisposed = false;
+                OnConnected();
+                break;
+            case LinkEvent.Handshaking:
+                OnHandshaking();
+                break;
+            case LinkEvent.Handshaked:
+                OnHandshaked();
+                break;
+            case LinkEvent.Empty:
+                OnEmpty();
+                break;
+            case LinkEvent.Disconnecting:
+                OnDisconnecting();
+                break;
+            case LinkEvent.Disconnected:
+                IsSocketDisposed = true;
+                OnDisconnected();
+                break;
+        }
+    }
+
+    void ILinked.TellReceived(byte[] buffer, int size) => OnReceived(buffer, 0, size);
+
+    void ILinked.TellSent(long sent, long pending) => OnSent(sent, pending);
+
+    void ILinked.TellError(SocketError error) => OnError(error);
+}

@@ -1,0 +1,192 @@
+using System.Net;
+using System.Net.Security;
+using System.Net.Sockets;
+using System.Security.Authentication;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+using System.Text;
+using NetCoreServer;
+
+namespace Whimbrel.Compat.Tests.Connections;
+
+public sealed class SslTests
+{
+    // As the samples of the library have it: a certificate of the own is taken, whatever the system says.
+    private static readonly RemoteCertificateValidationCallback s_own = static (_, certificate, _, _) => certificate?.GetCertHashString() == s_certificate!.GetCertHashString();
+
+    private static readonly X509Certificate2 s_certificate = MakeCertificate();
+
+    [Theory]
+    [InlineData(SslProtocols.Tls12)]
+    [InlineData(SslProtocols.Tls13)]
+    public void Events_come_in_their_order(SslProtocols protocols)
+    {
+        Log log = new(), clientLog = new();
+        using Server server = new(new SslContext(protocols, s_certificate), log);
+        Assert.True(server.Start());
+        using Client client = new(new SslContext(protocols, s_own), server.Chosen, clientLog);
+        Assert.True(client.ConnectAsync());
+        clientLog.Until("handshaked True");
+        Assert.True(client.SendAsync("hello"));
+        clientLog.Until("received hello");
+        Assert.True(client.Disconnect());
+        Assert.Equal(["connecting", "connected False", "early False", "handshaking", "handshaked True", "received hello", "disconnecting", "disconnected"], clientLog.Lines);
+        log.Until("server: disconnected");
+        server.Stop();
+        Assert.Equal(
+            [
+                "connecting", "server: connecting", "connected False", "server: connected", "handshaking", "server: handshaking", "handshaked True", "server: handshaked",
+                "received hello", "disconnecting", "server: disconnecting", "disconnected", "server: disconnected",
+            ],
+            log.Lines);
+    }
+
+    [Fact]
+    public void A_connect_that_waits_waits_for_the_handshake()
+    {
+        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), new Log());
+        server.Start();
+        using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+        Assert.True(client.Connect());
+        Assert.True(client.IsHandshaked);
+        Assert.Equal(4, client.Send("ping"));
+        Assert.Equal("ping", client.Receive(4));
+    }
+
+    [Fact]
+    public void A_foreign_certificate_is_refused_and_told()
+    {
+        Log log = new(), clientLog = new();
+        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), log);
+        server.Start();
+        using Client client = new(new SslContext(SslProtocols.Tls13), server.Chosen, clientLog);
+        Assert.False(client.Connect());
+        Assert.Equal(["connecting", "connected False", "early False", "handshaking", "error NotConnected", "disconnecting", "disconnected"], clientLog.Lines);
+        Assert.False(client.IsHandshaked);
+        log.Until("server: disconnected");
+        Assert.True(server.IsStarted);
+    }
+
+    [Fact]
+    public void The_callback_sees_certificate_and_errors_and_decides()
+    {
+        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), new Log());
+        server.Start();
+        (string? Subject, SslPolicyErrors Errors) seen = default;
+        using Client client = new(
+            new SslContext(SslProtocols.Tls13, (_, certificate, _, errors) =>
+            {
+                seen = (certificate?.Subject, errors);
+                return false;
+            }),
+            server.Chosen,
+            new Log());
+        Assert.False(client.Connect());
+        Assert.Equal("CN=localhost", seen.Subject);
+        Assert.True(seen.Errors.HasFlag(SslPolicyErrors.RemoteCertificateChainErrors));
+    }
+
+    [Fact]
+    public void A_client_that_must_show_a_certificate_does()
+    {
+        int shown = 0;
+        SslContext context = new(SslProtocols.Tls13, s_certificate, (_, certificate, _, _) =>
+        {
+            if (certificate is not null) Interlocked.Increment(ref shown);
+            return certificate is not null;
+        })
+        { ClientCertificateRequired = true };
+        using Server server = new(context, new Log());
+        server.Start();
+        using Client with = new(new SslContext(SslProtocols.Tls13, s_certificate, s_own), server.Chosen, new Log());
+        Assert.True(with.Connect());
+        Assert.Equal("x", with.Send("x") == 1 ? with.Receive(1) : "");
+        Assert.Equal(1, shown);
+        Log log = new();
+        using Client without = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, log);
+        without.ConnectAsync();
+        log.Until("disconnected");
+    }
+
+    [Fact]
+    public void A_context_without_a_certificate_says_so_at_the_start()
+    {
+        using Server server = new(new SslContext(SslProtocols.Tls13), new Log());
+        Assert.Contains("no certificate", Assert.Throws<InvalidOperationException>(() => server.Start()).Message, StringComparison.Ordinal);
+        Assert.False(server.IsStarted);
+    }
+
+    private static X509Certificate2 MakeCertificate()
+    {
+        using ECDsa key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
+        CertificateRequest request = new("CN=localhost", key, HashAlgorithmName.SHA256);
+        SubjectAlternativeNameBuilder names = new();
+        names.AddIpAddress(IPAddress.Loopback);
+        request.CertificateExtensions.Add(names.Build());
+        using X509Certificate2 made = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(30));
+        return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pfx), null);
+    }
+
+    private sealed class Server(SslContext context, Log log) : SslServer(context, IPAddress.Loopback, 0)
+    {
+        internal int Chosen => ((IPEndPoint)Endpoint).Port;
+
+        protected override SslSession CreateSession() => new Session(this, log);
+
+        protected override void OnConnecting(SslSession session) => log.Add("server: connecting");
+
+        protected override void OnConnected(SslSession session) => log.Add("server: connected");
+
+        protected override void OnHandshaking(SslSession session) => log.Add("server: handshaking");
+
+        protected override void OnHandshaked(SslSession session) => log.Add("server: handshaked");
+
+        protected override void OnDisconnecting(SslSession session) => log.Add("server: disconnecting");
+
+        protected override void OnDisconnected(SslSession session) => log.Add("server: disconnected");
+    }
+
+    private sealed class Session(SslServer server, Log log) : SslSession(server)
+    {
+        protected override void OnConnecting() => log.Add("connecting");
+
+        protected override void OnConnected() => log.Add($"connected {IsHandshaked}");
+
+        protected override void OnHandshaking() => log.Add("handshaking");
+
+        protected override void OnHandshaked() => log.Add($"handshaked {IsHandshaked}");
+
+        protected override void OnDisconnecting() => log.Add("disconnecting");
+
+        protected override void OnDisconnected() => log.Add("disconnected");
+
+        protected override void OnReceived(byte[] buffer, long offset, long size)
+        {
+            log.Add("received " + Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
+            SendAsync(buffer, offset, size);
+        }
+    }
+
+    private sealed class Client(SslContext context, int port, Log log) : SslClient(context, IPAddress.Loopback, port)
+    {
+        protected override void OnConnecting() => log.Add("connecting");
+
+        protected override void OnConnected()
+        {
+            log.Add($"connected {IsHandshaked}");
+            log.Add($"early {SendAsync("x")}");
+        }
+
+        protected override void OnHandshaking() => log.Add("handshaking");
+
+        protected override void OnHandshaked() => log.Add($"handshaked {IsHandshaked}");
+
+        protected override void OnDisconnecting() => log.Add("disconnecting");
+
+        protected override void OnDisconnected() => log.Add("disconnected");
+
+        protected override void OnReceived(byte[] buffer, long offset, long size) => log.Add("received " + Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
+
+        protected override void OnError(SocketError error) => log.Add($"error {error}");
+    }
+}
