@@ -10,7 +10,7 @@ namespace Whimbrel.Allocations;
 public sealed class AllocationTests
 {
     private const int Rounds = 400;
-    private const double ShortConnectionLimitBytes = 512;
+    private const double ShortConnectionLimitBytes = 64;
 
     public static TheoryData<string> Engines => Rig.Engines;
 
@@ -20,6 +20,22 @@ public sealed class AllocationTests
     {
         session.Send(unread);
         return unread.Length;
+    }
+
+    // What is there for each idle connection: a field that most never use belongs into an object of those that do.
+    [Fact]
+    public void The_objects_of_a_connection_stay_small()
+    {
+        Assert.InRange(BytesOf(typeof(Whimbrel.Connections.Connection)), 1, 488);
+        Assert.InRange(BytesOf(typeof(EchoSession)), 1, 200);
+
+        static long BytesOf(Type type)
+        {
+            RuntimeHelpers.GetUninitializedObject(type);
+            long before = GC.GetAllocatedBytesForCurrentThread();
+            RuntimeHelpers.GetUninitializedObject(type);
+            return GC.GetAllocatedBytesForCurrentThread() - before;
+        }
     }
 
     [Theory]

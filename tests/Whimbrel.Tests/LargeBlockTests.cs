@@ -17,6 +17,8 @@ public sealed unsafe class LargeBlockTests
         for (int i = 0; i < 6; i++)
         {
             engine.RunFor(TimeSpan.FromMilliseconds(700));
+            // Not given back and made again.
+            Assert.True(block.IsThere);
             Take();
         }
 

@@ -31,7 +31,6 @@ public sealed class RecycledConnectionTests
         ["SlotGeneration"] = "counts the residents of the slot",
         ["IsScheduled"] = "says whether it stands in the loop's queue",
         ["HostMemberIndex"] = "it has left the group of all",
-        ["IsSilent"] = "it has left the list of those that said nothing",
         ["_dirty"] = "says whether it stands in the dirty list",
         ["_moves"] = "its parity belongs to _moveDepth",
         ["_moveDepth"] = "no bytes are between two counts",

@@ -44,7 +44,7 @@ internal sealed partial class Connection
         if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
             Go(ConnectionState.Concluding);
-            _tenancy.CloseAs = reason;
+            tls.CloseAs = reason;
             // Also when the callback that asked for the upgrade never returns.
             if (!tls.HasBegun) StartDeadline(tls.Profile.Options.HandshakeTimeout);
             return;
@@ -113,13 +113,13 @@ internal sealed partial class Connection
     /// Nothing will come that closing would answer with a reset, and the reset destroy what the peer has not read: the session said so, and
     /// nothing has come since. Not with TLS, whose peer owes its close_notify, nor while a fast open may be undone by a close.
     /// </summary>
-    private bool PeerSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
+    private bool PeerSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1 && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
 
     /// <summary>By its protocol the session knows that the peer sends nothing more.</summary>
     internal void NotePeerSaidAll()
     {
         // After its close it is too late: what came meanwhile would not be noticed.
-        if (State == ConnectionState.Open) _tenancy.SaidAllAt = _tenancy.BytesReceived;
+        if (State == ConnectionState.Open) _tenancy.SaidAllAt = _tenancy.BytesReceived + 1;
     }
 
     internal void FinishSending()
@@ -172,7 +172,7 @@ internal sealed partial class Connection
 
         // What failed before is the first cause, though the session was not told yet.
         if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        if (State == ConnectionState.Concluding) SetReason(_tenancy.CloseAs);
+        if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.CloseAs);
         SetReason(reason);
         Strand?.EndInput();
         ResetOnClose = true;
@@ -215,12 +215,12 @@ internal sealed partial class Connection
         CancelSessionTimers();
         if (_tenancy.HoldsSocket)
         {
+            RawSocket held = AdoptedSocket;
             EndSharing();
-            Loop.Discard(AdoptedSocket);
+            Loop.Discard(held);
         }
 
         _tenancy.HoldsSocket = false;
-        _tenancy.AdoptedSocket = default;
         Dial? dial = Dial;
         Dial = null;
         dial?.GiveUp(Reason);

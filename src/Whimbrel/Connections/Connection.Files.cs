@@ -147,9 +147,10 @@ internal sealed partial class Connection
     private void FailFile(Exception? fault)
     {
         _tenancy.SendInFlight = false;
-        if (_tenancy.QueueFault.Cause != CloseCause.None) return;
+        if (_tenancy.QueueFault is not null) return;
         fault ??= new EndOfStreamException("The file ended before all that was to be sent of it: it was cut off meanwhile.");
-        _tenancy.QueueFault = new CloseReason(CloseCause.FileFailed, 0, fault);
+        _tenancy.QueueFault = fault;
+        _tenancy.FileFailed = true;
         Shard.Host.NoteFile(Session, fault);
         RefuseForeign();
         DiscardQueue();

@@ -152,12 +152,15 @@ internal sealed partial class Connection
     private void MemoryThrew(Exception exception)
     {
         Loop.NoteMemory(exception);
-        if (State != ConnectionState.Open || _tenancy.QueueFault.Cause != CloseCause.None) return;
-        _tenancy.QueueFault = new CloseReason(CloseCause.UserException, 0, exception);
+        if (State != ConnectionState.Open || _tenancy.QueueFault is not null) return;
+        _tenancy.QueueFault = exception;
         _queue.CloseFill();
         RefuseForeign();
         Loop.Schedule(this);
     }
+
+    /// <summary>As what a fault of what is sent ends the connection.</summary>
+    private CloseReason QueueFault => new(_tenancy.FileFailed ? CloseCause.FileFailed : CloseCause.UserException, 0, _tenancy.QueueFault);
 
     /// <summary>What a callback on the pool gathered is as many messages as it had sends.</summary>
     private void CountOwned(IMemoryOwner<byte> owner)
@@ -218,7 +221,7 @@ internal sealed partial class Connection
     // ------------------------------------------------------------------ other threads
 
     /// <summary>What other threads were promised before an end still joins the queue.</summary>
-    private bool TakesQueued => _tenancy.QueueFault.Cause == CloseCause.None && State is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
+    private bool TakesQueued => _tenancy.QueueFault is null && State is (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining);
 
     /// <summary>A SendAsync of this tenant waits for room, or is on its way to. Any thread.</summary>
     internal bool HasOperations(uint generation)
@@ -477,7 +480,7 @@ internal sealed partial class Connection
     /// <summary>First come first served: whole messages while they fit; one above the limit in pieces with nothing between.</summary>
     private void PumpOperations()
     {
-        while (_tenancy.FirstOperation is { } operation && _tenancy.QueueFault.Cause == CloseCause.None)
+        while (_tenancy.FirstOperation is { } operation && _tenancy.QueueFault is null)
         {
             long room = _queue.RoomLeft;
             long rest = operation.Left + operation.File.Charge;

@@ -44,7 +44,7 @@ internal sealed unsafe partial class Connection
     /// <param name="messages">The lengths of the messages that it was joined of.</param>
     internal bool AppendRun(Run run, int start, int length, ReadOnlySpan<int> messages)
     {
-        if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0 || _tenancy.QueueFault.Cause != CloseCause.None || _tenancy.BroadcastGate == BroadcastGate.Shut) return false;
+        if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0 || _tenancy.QueueFault is not null || _tenancy.BroadcastGate == BroadcastGate.Shut) return false;
         if (_tenancy.FirstOperation is not null)
         {
             // Between the pieces of a message, or before one that came first, there is no place for it (contracts 6, 7).

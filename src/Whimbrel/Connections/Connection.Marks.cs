@@ -40,7 +40,7 @@ internal sealed partial class Connection
 
     /// <summary>What was queued may have been thrown away.</summary>
     private bool HasDropped =>
-        _tenancy.SendError != 0 || _tenancy.QueueFault.Cause != CloseCause.None || State is ConnectionState.Closed or ConnectionState.Free || _tenancy.Tls is { Phase: TlsPhase.Over };
+        _tenancy.SendError != 0 || _tenancy.QueueFault is not null || State is ConnectionState.Closed or ConnectionState.Free || _tenancy.Tls is { Phase: TlsPhase.Over };
 
     private bool HasSentAll => _tenancy.FirstOperation is null && QueuedInOrder == 0;
 

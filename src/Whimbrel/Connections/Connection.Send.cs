@@ -158,7 +158,7 @@ internal sealed unsafe partial class Connection
 
     /// <summary>Open for sends of the session's own thread.</summary>
     private bool TakesSends(uint generation) =>
-        generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault.Cause == CloseCause.None;
+        generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault is null;
 
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)

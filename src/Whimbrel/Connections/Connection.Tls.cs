@@ -33,12 +33,8 @@ internal sealed unsafe partial class Connection : IPlainSink
 
     internal bool HasTls => _tenancy.Tls is not null || _tenancy.Upgrade is not null;
 
-    /// <summary>In the list of those that have sent no ClientHello, which owns these three (<see cref="SilentConnections"/>).</summary>
-    internal bool IsSilent { get; set; }
-
-    internal Connection? SilentBefore { get; set; }
-
-    internal Connection? SilentAfter { get; set; }
+    /// <summary>What the list of those that have sent no ClientHello has of it (<see cref="SilentConnections"/>); only with TLS it is ever in there.</summary>
+    internal TlsLink? Silence => _tenancy.Tls;
 
     // ------------------------------------------------------------------ the beginning
 
@@ -442,7 +438,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (State == ConnectionState.Concluding)
         {
             if (Strand is null) upgrade?.Done(info);
-            Drain(_tenancy.CloseAs);
+            Drain(_tenancy.Tls!.CloseAs);
             return;
         }
 

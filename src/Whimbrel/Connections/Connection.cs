@@ -66,7 +66,7 @@ internal sealed partial class Connection : Resident
     internal int HostMemberIndex { get; set; } = -1;
 
     /// <summary>The socket that the engine adopts in Attach; an accepted one already lies here during OnConnecting.</summary>
-    internal RawSocket AdoptedSocket => _tenancy.AdoptedSocket;
+    internal RawSocket AdoptedSocket => SharedSocket;
 
     private void Go(ConnectionState next)
     {
@@ -107,8 +107,7 @@ internal sealed partial class Connection : Resident
         _tenancy.HoldsSocket = accepted is not null && State == ConnectionState.Connecting;
         if (_tenancy.HoldsSocket)
         {
-            _tenancy.AdoptedSocket = accepted.GetValueOrDefault();
-            BeginSharing(AdoptedSocket);
+            BeginSharing(accepted.GetValueOrDefault());
         }
         else if (accepted is { } socket) Loop.Discard(socket); // ended before it began; it has both callbacks all the same
         if (IsNewcomer || SayConnecting()) ConnectingReturned();
@@ -142,14 +141,12 @@ internal sealed partial class Connection : Resident
     /// <summary>Takes over a connected socket, tells the session, starts to read.</summary>
     internal void Adopt(RawSocket socket)
     {
-        _tenancy.AdoptedSocket = socket;
         BeginSharing(socket);
         Loop.Attach(this);
     }
 
     internal override void CompleteAttach(int error)
     {
-        _tenancy.AdoptedSocket = default;
         if (error != 0)
         {
             SetReason(new CloseReason(Diagnostics.ErrorText.CauseOf(error), error));
@@ -414,7 +411,7 @@ internal sealed partial class Connection : Resident
                 break;
             case ConnectionState.Draining:
                 if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting) SayDisconnecting();
-                if (_tenancy.QueueFault.Cause == CloseCause.FileFailed) AbortWith(_tenancy.QueueFault);
+                if (_tenancy.FileFailed) AbortWith(QueueFault);
                 if (State != ConnectionState.Draining) break;
                 UseRoom();
                 TryFinishDraining();
@@ -428,7 +425,7 @@ internal sealed partial class Connection : Resident
     private void RunScheduledConcluding()
     {
         UseRoom();
-        if (_tenancy.QueueFault.Cause == CloseCause.FileFailed) AbortWith(_tenancy.QueueFault);
+        if (_tenancy.FileFailed) AbortWith(QueueFault);
         else if (_tenancy.SendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
         else if (_tenancy.Upgrade is { IsReady: true, Link.HasBegun: false }) StartUpgrade();
         else RunScheduledTls(_tenancy.Tls!);
@@ -436,9 +433,9 @@ internal sealed partial class Connection : Resident
 
     private void RunScheduledOpen()
     {
-        if (_tenancy.QueueFault.Cause != CloseCause.None)
+        if (_tenancy.QueueFault is not null)
         {
-            AbortWith(_tenancy.QueueFault);
+            AbortWith(QueueFault);
             return;
         }
 

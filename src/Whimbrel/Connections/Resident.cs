@@ -41,6 +41,9 @@ internal abstract class Resident
     /// <summary>The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.</summary>
     internal uint RoomOwedTo { get; set; }
 
+    /// <summary>The socket that sharing began with, until it ends. Loop's thread.</summary>
+    private protected RawSocket SharedSocket => _share.Source;
+
     /// <summary>It has its socket: from now on user code may have an object of it.</summary>
     internal void BeginSharing(RawSocket socket)
     {

@@ -34,12 +34,7 @@ internal unsafe struct SendQueue
     private bool _allowsLarge;
     private long _inFiles; // of parts of files, beyond what they are charged: on disk, or read ahead
 
-    // What Reserve gave: room at the end of this block. Lent until the user's code that runs now returns (its Loop.UserCalls).
-    private int _reserved;
-    private int _reservedAt;
-    private Block? _reservedBlock;
-    private long _lentIn;
-    private int _lostRooms;
+    private LentRoom? _lent; // what Reserve gave; most connections never ask
 
     /// <summary>What is queued, without what lies in the open fill.</summary>
     internal BlockQueue Blocks;
@@ -154,7 +149,7 @@ internal unsafe struct SendQueue
 
     /// <summary>The last block has room behind it that nobody has been lent.</summary>
     internal readonly bool HasFreeTail(long call) =>
-        Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity && !(IsLent(call) && ReferenceEquals(tail, _reservedBlock));
+        Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.End < tail.Capacity && !(IsLent(call) && ReferenceEquals(tail, _lent!.Block));
 
     /// <summary>
     /// Opens what the last block has left, and no more of it than the limit allows (and what was admitted already), so that the one
@@ -235,17 +230,18 @@ internal unsafe struct SendQueue
     // ------------------------------------------------------------------ Reserve and Commit
 
     /// <summary>What was reserved may be written into until the user's code that runs now (that call) returns: until then nothing of the queue leaves.</summary>
-    internal readonly bool IsLent(long call) => _lentIn == call;
+    internal readonly bool IsLent(long call) => _lent is { } lent && lent.Call == call;
 
-    private readonly bool IsReservedAtEnd => _granted == 0 && ReferenceEquals(Blocks.Tail, _reservedBlock) && _reservedBlock is { } block && block.End == _reservedAt;
+    private readonly bool IsAtEnd(LentRoom lent) => _granted == 0 && lent.Block is { } block && ReferenceEquals(Blocks.Tail, block) && block.End == lent.At;
 
     /// <summary>What was reserved before and not committed is given back. False: too many rooms were sent past in this call.</summary>
     internal bool TryBeginReserve(long call)
     {
-        if (!IsLent(call)) _lostRooms = 0;
-        else if (_reserved > 0 && !IsReservedAtEnd) LoseRoom();
-        _reserved = 0;
-        return _lostRooms < MostLostRooms;
+        LentRoom lent = _lent ??= new LentRoom();
+        if (lent.Call != call) lent.Lost = 0;
+        else if (lent.Length > 0 && !IsAtEnd(lent)) lent.Lose();
+        lent.Length = 0;
+        return lent.Lost < MostLostRooms;
     }
 
     /// <summary>The last block has so much room. Otherwise a new one must be queued before <see cref="Reserve"/>.</summary>
@@ -253,7 +249,7 @@ internal unsafe struct SendQueue
     {
         CloseFill();
         if (Blocks.Tail is { Kind: BlockKind.Pooled } tail && tail.Capacity - tail.End >= count) return true;
-        if (_reservedBlock is not null && IsLent(call)) LoseRoom();
+        if (_lent is { Block: not null } lent && lent.Call == call) lent.Lose();
         return false;
     }
 
@@ -261,10 +257,7 @@ internal unsafe struct SendQueue
     {
         Block tail = Blocks.Tail!;
         Debug.Assert(_granted == 0 && tail.Capacity - tail.End >= count, "the last block has not that much room");
-        _reserved = count;
-        _reservedAt = tail.End;
-        _reservedBlock = tail;
-        _lentIn = call;
+        _lent!.Lend(tail, count, call);
         return new Span<byte>(tail.Memory + tail.End, count);
     }
 
@@ -274,43 +267,39 @@ internal unsafe struct SendQueue
     /// <param name="isOpen">Sends are taken. When they are not any more, what was written is forgotten.</param>
     internal bool Commit(int count, long call, bool isOpen)
     {
-        int reserved = _reserved;
+        int reserved = _lent?.Length ?? 0;
         if (count < 0 || (count > reserved && reserved == 0)) CommitOutOfRange(count, reserved);
-        if (reserved == 0 || (count > 0 && !isOpen))
+        if (_lent is not { Length: > 0 } lent) return false; // nothing to give back
+        bool isLent = lent.Call == call;
+        bool isAtEnd = IsAtEnd(lent);
+        if (count > 0 && !isOpen)
         {
-            // Nothing to give back, or ended in between.
-            _reserved = 0;
+            // Ended in between.
+            lent.Length = 0;
             return false;
         }
 
-        if (count > 0 && !(IsLent(call) && IsReservedAtEnd))
+        if (count > 0 && !(isLent && isAtEnd))
         {
-            _reserved = 0;
-            if (IsLent(call)) LoseRoom();
+            lent.Length = 0;
+            if (isLent) lent.Lose();
             RoomIsLost();
         }
 
         if (count > reserved) CommitOutOfRange(count, reserved);
-        _reserved = 0;
-        if (!IsReservedAtEnd)
+        lent.Length = 0;
+        if (!isAtEnd)
         {
-            if (IsLent(call)) LoseRoom();
+            if (isLent) lent.Lose();
             return false;
         }
 
-        _reservedBlock = null;
-        if (_lostRooms == 0) _lentIn = 0;
+        lent.Block = null;
+        if (lent.Lost == 0) lent.Call = 0;
         if (count == 0) return false;
         Blocks.Tail!.End += count;
         _counted += count;
         return true;
-    }
-
-    /// <summary>Something was sent behind the room. Its block stays until the user's code returns, and so does the next one's.</summary>
-    private void LoseRoom()
-    {
-        _reservedBlock = null;
-        _lostRooms++;
     }
 
     internal static void CheckReserve(int count)
@@ -332,10 +321,6 @@ internal unsafe struct SendQueue
         Debug.Assert(_counted == 0 && _granted == 0 && _moveDepth == 0 && Blocks.IsEmpty, "the queue was not discarded");
         Debug.Assert(_inFiles == 0, "files were not discarded");
         Foreign.Begin(generation, isClosed: true);
-        _reserved = 0;
-        _reservedAt = 0;
-        _reservedBlock = null;
-        _lentIn = 0;
-        _lostRooms = 0;
+        _lent = null;
     }
 }

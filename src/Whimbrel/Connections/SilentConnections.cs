@@ -14,10 +14,11 @@ internal sealed class SilentConnections
 
     internal void Add(Connection connection)
     {
-        connection.IsSilent = true;
-        connection.SilentBefore = _newest;
+        TlsLink link = connection.Silence!;
+        link.IsSilent = true;
+        link.SilentBefore = _newest;
         if (_newest is null) Oldest = connection;
-        else _newest.SilentAfter = connection;
+        else _newest.Silence!.SilentAfter = connection;
         _newest = connection;
         Count++;
     }
@@ -25,13 +26,13 @@ internal sealed class SilentConnections
     /// <summary>Nothing when it is not in it.</summary>
     internal void Remove(Connection connection)
     {
-        if (!connection.IsSilent) return;
-        if (connection.SilentBefore is { } before) before.SilentAfter = connection.SilentAfter;
-        else Oldest = connection.SilentAfter;
-        if (connection.SilentAfter is { } after) after.SilentBefore = connection.SilentBefore;
-        else _newest = connection.SilentBefore;
-        connection.SilentBefore = connection.SilentAfter = null;
-        connection.IsSilent = false;
+        if (connection.Silence is not { IsSilent: true } link) return;
+        if (link.SilentBefore is { } before) before.Silence!.SilentAfter = link.SilentAfter;
+        else Oldest = link.SilentAfter;
+        if (link.SilentAfter is { } after) after.Silence!.SilentBefore = link.SilentBefore;
+        else _newest = link.SilentBefore;
+        link.SilentBefore = link.SilentAfter = null;
+        link.IsSilent = false;
         Count--;
     }
 }

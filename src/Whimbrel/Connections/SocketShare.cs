@@ -19,6 +19,9 @@ internal struct SocketShare
     /// <summary>There was an object: user code may have made duplicates of its own.</summary>
     internal bool WasUsed { get; private set; }
 
+    /// <summary>What <see cref="Begin"/> was given, until <see cref="End"/>.</summary>
+    internal readonly RawSocket Source => _source;
+
     internal void Begin(RawSocket source)
     {
         _source = source;

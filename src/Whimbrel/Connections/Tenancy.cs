@@ -20,7 +20,6 @@ internal struct Tenancy
     internal LoopTimer? Timers; // those of the session, linked
 
     // ---- its socket
-    internal RawSocket AdoptedSocket;
     internal bool HoldsSocket; // accepted, and nobody has adopted it
     internal Dial? Dial;
     internal string? DialledHost;
@@ -29,8 +28,7 @@ internal struct Tenancy
 
     // ---- its life
     internal Life Life;
-    internal CloseReason CloseAs; // while Concluding: the reason of the close, unless the handshake fails
-    internal long? SaidAllAt; // the bytes received when the session said that the peer sends no more
+    internal long SaidAllAt; // when the session said that the peer sends no more: the bytes received, and 1; 0 when it did not
     internal long DrainEndsMs;
     internal long ProgressAtDeadline;
 
@@ -52,7 +50,8 @@ internal struct Tenancy
     internal bool SendInFlight;
     internal bool DrainOwed;
     internal int SendError;
-    internal CloseReason QueueFault; // memory that threw, a file that could not be sent: the completion phase ends the connection
+    internal Exception? QueueFault; // of memory that threw, or a file that could not be sent: the completion phase ends the connection
+    internal bool FileFailed; // it was a file
     internal long BytesSent;
     internal long SentUntold;
     internal SendOperation? FirstOperation;

@@ -50,6 +50,14 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>Cipher text not consumed yet.</summary>
     internal UnreadStore Held;
 
+    /// <summary>While the connection is Concluding: the reason of the close, unless the handshake fails.</summary>
+    internal CloseReason CloseAs;
+
+    /// <summary>The connection is in the list of those that have not sent a whole ClientHello, which owns these three (<see cref="SilentConnections"/>).</summary>
+    internal bool IsSilent;
+    internal Connection? SilentBefore;
+    internal Connection? SilentAfter;
+
     /// <summary>The handshake may run: an upgrade waits for the end of the callback that asked for it, and OnHandshaking has returned.</summary>
     internal bool HasBegun;
 
