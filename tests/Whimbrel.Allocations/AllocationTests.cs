@@ -339,7 +339,9 @@ public sealed class AllocationTests
                 client.Send(message);
                 rig.Read(client, message.Length);
             });
-            Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
+            Assert.True(sender.Sent >= Rounds, $"only {sender.Sent} were told of");
+            // On the pool the loop may have sent it before the callback looks.
+            if (scheduling == Scheduling.Inline) Assert.True(sender.Waits >= Rounds / 2, $"only {sender.Waits} waited: nothing was shown");
             sender.AllocatedBytes.Sort();
             Assert.Equal(0, sender.AllocatedBytes[sender.AllocatedBytes.Count * 9 / 10]);
         }
