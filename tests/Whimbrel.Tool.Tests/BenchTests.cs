@@ -43,6 +43,23 @@ public sealed class BenchTests
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData("whimbrel-web-epoll")]
+    [InlineData("whimbrel-web-uring")]
+    public async Task Every_byte_of_a_short_benchmark_of_HTTP_and_WebSocket_is_right(string peer)
+    {
+        bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+        if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
+        Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "the other engines are measured in deep runs");
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        OtherProgram.Needs("openssl");
+        // Each way of the load program once, and all rows in deep runs.
+        string[] scenarios = isDeep ? ["web"] : ["http-pipelined-100", "https-resumed", "http-up-1g", "ws-64k", "ws-oneway-64k", "ws-room-100", "ws-open", "ws-idle"];
+        (int exitCode, string output) = await BenchAsync([.. scenarios, "--smoke", "--seconds", "0.1", "--peers", peer, "--no-build"]);
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
     [Fact]
     public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
     {

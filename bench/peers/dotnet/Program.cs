@@ -1,6 +1,6 @@
 // The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
 // Start here; each server is in the file of its name. All echo; two can also push, Kestrel has groups,
-// and those whose name says udp speak datagrams. `bench/run` sets
+// those whose name says udp speak datagrams, and those whose name says web HTTP and WebSocket. `bench/run` sets
 // DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
 
 using System.Globalization;
@@ -9,7 +9,7 @@ using System.Security.Cryptography.X509Certificates;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso] [--push | --groups | --multicast] [--cert FILE --key FILE] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|whimbrel-web-ENGINE [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
 
 if (args.Length == 0)
 {
@@ -17,7 +17,7 @@ if (args.Length == 0)
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
-string? certificateFile = null, keyFile = null;
+string? certificateFile = null, keyFile = null, folder = null;
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
@@ -39,6 +39,10 @@ for (var i = 1; i < args.Length; i++)
     else if (args[i] == "--key" && i + 1 < args.Length)
     {
         keyFile = args[++i];
+    }
+    else if (args[i] == "--files" && i + 1 < args.Length)
+    {
+        folder = args[++i];
     }
     else if (args[i] != "--port" || ++i == args.Length
         || !int.TryParse(args[i], NumberStyles.None, CultureInfo.InvariantCulture, out port) || port > IPEndPoint.MaxPort)
@@ -84,6 +88,17 @@ switch (name, push)
         return 0;
     case ("socket-udp", false):
         await (multicast ? SocketUdp.MulticastAsync(port, Tell) : SocketUdp.EchoAsync(port, Tell));
+        return 0;
+    case ("kestrel-web", false) when folder is not null:
+        using (var certificate = certificateFile is null || keyFile is null ? null : X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
+        {
+            await KestrelWeb.RunAsync(port, folder, certificate, Tell);
+        }
+
+        return 0;
+    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+        var tls = certificateFile is null || keyFile is null ? null : new TlsOptions { Certificate = TlsCertificate.FromPemFile(certificateFile, keyFile) };
+        await WhimbrelWeb.RunAsync(kind, port, Path.GetFullPath(folder), tls, Tell);
         return 0;
     case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
         await WhimbrelMulticast.RunAsync(kind, port, segmentation: more is not ["nogso"], Tell);

@@ -1,0 +1,113 @@
+using System.Globalization;
+using System.Net;
+using Whimbrel.Http;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>Whimbrel's HTTP and WebSocket server with routes and response objects, as its guide shows them.</summary>
+internal static class WhimbrelWeb
+{
+    public static async Task RunAsync(EngineKind kind, int port, string folder, TlsOptions? tls, Action<IPEndPoint> tell)
+    {
+        var engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
+        var listening = new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port), Tls = tls, AllowLargeMessages = true };
+        var server = new HttpServer(listening, new HttpOptions { BodyLimitBytes = 1L << 40 });
+        AddRoutes(server, new WebBodies(folder));
+        server.Files("/files", Path.Combine(folder, "files"));
+        AddSockets(server);
+        await server.StartAsync();
+        tell((IPEndPoint)server.EndPoint!);
+        await Task.Delay(Timeout.Infinite);
+    }
+
+    private static void AddRoutes(HttpServer server, WebBodies bodies)
+    {
+        foreach (var size in WebBodies.Sizes)
+        {
+            var (body, plain) = (bodies.Of(size), bodies.PlainOf(size));
+            server.Get($"/bytes/{size}", (_, response) => response.Bytes(body, "application/octet-stream"u8));
+            server.Get($"/async/{size}", async (_, response, _) =>
+            {
+                await Task.Yield();
+                response.Bytes(body, "application/octet-stream"u8);
+            });
+            server.Get($"/aes/{size}", (_, response) =>
+            {
+                Span<byte> encrypted = stackalloc byte[WebBodies.LargestBytes];
+                response.Bytes(encrypted[..bodies.Encrypt(plain, encrypted)], "application/octet-stream"u8);
+            });
+            server.Get($"/pool/{size}", async (_, response, stop) =>
+            {
+                await Task.Run(static () => Thread.Sleep(1), stop);
+                response.Bytes(body, "application/octet-stream"u8);
+            });
+        }
+
+        server.Get("/stream/{count}", async (request, response, stop) =>
+        {
+            var count = response.BodyLength = long.Parse(request.Route["count"]!, CultureInfo.InvariantCulture);
+            for (long at = 0; at < count;)
+            {
+                var piece = bodies.PieceAt(at, count);
+                await response.WriteAsync(piece, stop);
+                at += piece.Length;
+            }
+        });
+        server.Map(HttpVerb.Put, "/sink", async (request, response, stop) =>
+        {
+            var buffer = new byte[WebBodies.PieceBytes];
+            while (await request.Body.ReadAsync(buffer, stop) > 0)
+            {
+            }
+
+            response.Empty(200);
+        });
+    }
+
+    private static void AddSockets(HttpServer server)
+    {
+        var options = new WebSocketOptions { Origins = WebSocketOrigins.Any };
+        SessionGroup room = new();
+        server.WebSocket("/echo", static () => new Echo(), options);
+        server.WebSocket("/discard", static () => new Discard(), options);
+        server.WebSocket("/room", () => new Member(room), options);
+    }
+
+    private sealed class Echo : WebSocketSession
+    {
+        protected override void OnText(ReadOnlySpan<byte> utf8) => SendText(utf8);
+
+        protected override void OnBinary(ReadOnlySpan<byte> data) => SendBinary(data);
+    }
+
+    private sealed class Discard : WebSocketSession
+    {
+        private long _messages;
+        private long _bytes;
+
+        protected override void OnText(ReadOnlySpan<byte> utf8) => SendText(string.Create(CultureInfo.InvariantCulture, $"{_messages} {_bytes}"));
+
+        protected override void OnBinary(ReadOnlySpan<byte> data)
+        {
+            _messages++;
+            _bytes += data.Length;
+        }
+    }
+
+    private sealed class Member(SessionGroup room) : WebSocketSession
+    {
+        protected override void OnConnected() => room.Join(this);
+
+        protected override void OnText(ReadOnlySpan<byte> utf8)
+        {
+            if (utf8.SequenceEqual("?"u8))
+            {
+                SendText(utf8);
+            }
+            else
+            {
+                room.BroadcastText(utf8);
+            }
+        }
+    }
+}
