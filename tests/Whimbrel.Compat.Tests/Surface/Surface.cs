@@ -3,6 +3,13 @@ using System.Reflection;
 
 namespace Whimbrel.Compat.Tests.Surface;
 
+/// <summary>How a list writes parameters.</summary>
+internal enum Parameters
+{
+    Named,
+    Types,
+}
+
 /// <summary>Types and members as the lists of the old libraries have them: one type a paragraph, what a user can call or override a line each.</summary>
 internal static class Surface
 {
@@ -61,7 +68,7 @@ internal static class Surface
         return string.Join(' ', ((string[])[kind, type.Name, ":", parent, .. own]).Where(static w => w.Length > 0));
     }
 
-    internal static IEnumerable<string> MembersOf(Type type)
+    internal static IEnumerable<string> MembersOf(Type type, Parameters form = Parameters.Named)
     {
         if (type.IsEnum)
         {
@@ -69,7 +76,7 @@ internal static class Surface
             yield break;
         }
 
-        foreach (ConstructorInfo constructor in type.GetConstructors(Declared).Where(IsVisible)) yield return $"{Access(constructor)}{type.Name}({ParametersOf(constructor.GetParameters())})";
+        foreach (ConstructorInfo constructor in type.GetConstructors(Declared).Where(IsVisible)) yield return $"{Access(constructor)}{type.Name}({ParametersOf(constructor.GetParameters(), form)})";
         foreach (FieldInfo field in type.GetFields(Declared).Where(static f => f.IsPublic || f.IsFamily || f.IsFamilyOrAssembly))
             yield return $"field {(field.IsPublic ? "" : "protected ")}{(field.IsStatic ? "static " : "")}{(field.IsInitOnly ? "readonly " : "")}{NameOf(field.FieldType)} {field.Name}";
         foreach (PropertyInfo property in type.GetProperties(Declared))
@@ -78,12 +85,12 @@ internal static class Surface
             if (accessors.Length == 0) continue;
             string access = accessors.Any(static a => a.IsPublic) ? "" : "protected ";
             string verbs = string.Concat(accessors.Select(static a => $"{Access(a)}{(a.ReturnType == typeof(void) ? "set" : "get")};"));
-            string index = property.GetIndexParameters() is { Length: > 0 } parameters ? $"[{ParametersOf(parameters)}]" : "";
+            string index = property.GetIndexParameters() is { Length: > 0 } parameters ? $"[{ParametersOf(parameters, form)}]" : "";
             yield return $"{access}{Kind(accessors[0])}{NameOf(property.PropertyType)} {property.Name}{index} {{{verbs}}}";
         }
 
         foreach (MethodInfo method in type.GetMethods(Declared).Where(static m => IsVisible(m) && !m.IsSpecialName))
-            yield return $"{Access(method)}{Kind(method)}{NameOf(method.ReturnType)} {method.Name}({ParametersOf(method.GetParameters())})";
+            yield return $"{Access(method)}{Kind(method)}{NameOf(method.ReturnType)} {method.Name}({ParametersOf(method.GetParameters(), form)})";
     }
 
     private static string NameIn(string head) => head.Split(' ').SkipWhile(static w => w is "class" or "static" or "interface" or "enum" or "abstract" or "sealed").First();
@@ -95,8 +102,8 @@ internal static class Surface
     private static string Kind(MethodInfo method) =>
         method.IsStatic ? "static " : !method.IsVirtual || method.IsFinal ? "" : method.GetBaseDefinition() == method ? "virtual " : "override ";
 
-    private static string ParametersOf(ParameterInfo[] parameters) => string.Join(", ", parameters.Select(static p =>
-        $"{(p.ParameterType.IsByRef ? "ref " : "")}{NameOf(p.ParameterType)} {p.Name}{(p.HasDefaultValue ? "=" + DefaultOf(p) : "")}"));
+    private static string ParametersOf(ParameterInfo[] parameters, Parameters form) => string.Join(", ", parameters.Select(p =>
+        $"{(p.ParameterType.IsByRef ? "ref " : "")}{NameOf(p.ParameterType)}{(form == Parameters.Named ? " " + p.Name : "")}{(p.HasDefaultValue ? "=" + DefaultOf(p) : "")}"));
 
     private static string DefaultOf(ParameterInfo parameter) => parameter.RawDefaultValue switch
     {

@@ -1,0 +1,98 @@
+using System;
+using System.Collections.Generic;
+using System.Threading;
+using NetCoreServer;
+
+namespace OldPrograms.Host;
+
+/// What the old performance clients have in common: their options, the wait for all connections, the figures at the end.
+internal sealed class Benchmark
+{
+    public readonly string Address;
+    public readonly int Port;
+    public readonly int Clients;
+    public readonly int Messages;
+    public readonly int Size;
+    public readonly int Seconds;
+
+    public long TotalErrors;
+    public long TotalBytes;
+    public long TotalMessages;
+    private long _begin;
+    private long _end;
+    private long _bytesBeforeLast;
+
+    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1")
+    {
+        var options = new Options(args);
+        Address = options.Text("address", address);
+        Port = options.Number("port", port);
+        Clients = options.Number("clients", 100);
+        Messages = options.Number("messages", messages);
+        Size = options.Number("size", size);
+        Seconds = options.Number("seconds", 10);
+        Console.WriteLine($"Server address: {Address}");
+        Console.WriteLine($"Server port: {Port}");
+        Console.WriteLine($"Working clients: {Clients}");
+        Console.WriteLine($"Working messages: {Messages}");
+        Console.WriteLine($"Message size: {Size}");
+        Console.WriteLine($"Seconds to benchmarking: {Seconds}");
+        Console.WriteLine();
+    }
+
+    /// Bytes came that are a part of what is measured: the clock stops at the last of them.
+    public void Count(long bytes)
+    {
+        Interlocked.Add(ref TotalBytes, bytes);
+        Volatile.Write(ref _end, Environment.TickCount64);
+    }
+
+    public void Run<T>(List<T> clients, Action<T> connect, Func<T, bool> isReady, Action<T> disconnect, Func<T, bool> isConnected)
+    {
+        _begin = Environment.TickCount64;
+        Console.Write("Clients connecting...");
+        foreach (var client in clients) connect(client);
+        Console.WriteLine("Done!");
+        foreach (var client in clients)
+        {
+            while (!isReady(client)) Thread.Yield();
+        }
+
+        Console.WriteLine("All clients connected!");
+        Console.Write("Benchmarking...");
+        for (int second = 0; second < Seconds; second++)
+        {
+            _bytesBeforeLast = Interlocked.Read(ref TotalBytes);
+            Thread.Sleep(1000);
+        }
+
+        Console.WriteLine("Done!");
+        bool stalled = Interlocked.Read(ref TotalBytes) == _bytesBeforeLast;
+        Console.Write("Clients disconnecting...");
+        foreach (var client in clients) disconnect(client);
+        Console.WriteLine("Done!");
+        foreach (var client in clients)
+        {
+            while (isConnected(client)) Thread.Yield();
+        }
+
+        Console.WriteLine("All clients disconnected!");
+        Console.WriteLine();
+        double elapsed = Math.Max(1, _end - _begin);
+        if (TotalMessages == 0) TotalMessages = TotalBytes / Size;
+        Console.WriteLine($"Errors: {TotalErrors}");
+        Console.WriteLine();
+        Console.WriteLine($"Total time: {Utilities.GenerateTimePeriod(elapsed)}");
+        Console.WriteLine($"Total data: {Utilities.GenerateDataSize(TotalBytes)}");
+        Console.WriteLine($"Total messages: {TotalMessages}");
+        Console.WriteLine($"Data throughput: {Utilities.GenerateDataSize(TotalBytes * 1000.0 / elapsed)}/s");
+        if (TotalMessages > 0)
+        {
+            Console.WriteLine($"Message latency: {Utilities.GenerateTimePeriod(elapsed / TotalMessages)}");
+            Console.WriteLine($"Message throughput: {(long)(TotalMessages * 1000.0 / elapsed)} msg/s");
+        }
+
+        // The old ones said nothing of it.
+        if (stalled) Console.WriteLine("Stalled: no bytes came in the last second");
+    }
+}

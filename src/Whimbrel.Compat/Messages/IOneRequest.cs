@@ -1,0 +1,17 @@
+using NetCoreServer;
+
+namespace Whimbrel.Compat;
+
+/// <summary>A client of the old API whose requests are awaited, as <see cref="OneRequest"/> sees it. Two classes are one: plain and TLS.</summary>
+internal interface IOneRequest
+{
+    HttpAsking Http { get; }
+
+    bool IsReady { get; }
+
+    bool Connect();
+
+    bool Send(HttpRequest request);
+
+    void End();
+}

@@ -1,0 +1,215 @@
+using Whimbrel.Compat;
+
+namespace NetCoreServer;
+
+/// <summary>
+/// The server's side of an HTTP/1.1 connection over TLS: override <see cref="OnReceivedRequest"/> and send a response. Requests are read strictly, within limits, and told in
+/// their order (<see cref="HttpServing"/>).
+/// </summary>
+public class HttpsSession : SslSession, IHttpServed
+{
+    private readonly HttpServing _http;
+
+    /// <summary>Makes the session of a connection.</summary>
+    /// <param name="server">Its server.</param>
+    public HttpsSession(HttpsServer server)
+        : base(server)
+    {
+        ArgumentNullException.ThrowIfNull(server);
+        Cache = server.Cache;
+        _http = new HttpServing(this, server.Limits);
+    }
+
+    /// <summary>What is answered without asking this session: the server's.</summary>
+    public FileCache Cache { get; }
+
+    /// <summary>The request under way. Cleared when its callback has returned.</summary>
+    protected HttpRequest Request => _http.Request;
+
+    /// <summary>For the response: compose it and send it.</summary>
+    public HttpResponse Response => _http.Response;
+
+    bool IHttpServed.IsUpgraded => IsUpgraded;
+
+    FileCache IHttpServed.Files => Cache;
+
+    private protected virtual bool IsUpgraded => false;
+
+    /// <summary>Sends <see cref="Response"/>, and waits until the system has it.</summary>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponse() => SendResponse(Response);
+
+    /// <summary>Sends a response, and waits until the system has it.</summary>
+    /// <param name="response">The response. Copied.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponse(HttpResponse response)
+    {
+        ArgumentNullException.ThrowIfNull(response);
+        _http.Dress(response);
+        long sent = Send(response.Cache.AsSpan());
+        _http.NoteAnswer(response);
+        return sent;
+    }
+
+    /// <summary>Sends a part of the body of a response, and waits until the system has it.</summary>
+    /// <param name="body">Sent as UTF-8.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponseBody(string body)
+    {
+        ArgumentNullException.ThrowIfNull(body);
+        return SendResponseBody(body.AsSpan());
+    }
+
+    /// <summary>Sends a part of the body of a response, and waits until the system has it.</summary>
+    /// <param name="body">Sent as UTF-8.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponseBody(ReadOnlySpan<char> body)
+    {
+        using PooledText utf8 = new(body);
+        return SendResponseBody(utf8.Span);
+    }
+
+    /// <summary>Sends a part of the body of a response, and waits until the system has it.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponseBody(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendResponseBody(buffer.AsSpan());
+    }
+
+    /// <summary>Sends a part of the body of a response, and waits until the system has it.</summary>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponseBody(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendResponseBody(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <summary>Sends a part of the body of a response, and waits until the system has it.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long SendResponseBody(ReadOnlySpan<byte> buffer)
+    {
+        long sent = Send(buffer);
+        _http.NoteBody(buffer.Length);
+        return sent;
+    }
+
+    /// <summary>Sends <see cref="Response"/>.</summary>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseAsync() => SendResponseAsync(Response);
+
+    /// <summary>Sends a response.</summary>
+    /// <param name="response">The response. Copied.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseAsync(HttpResponse response)
+    {
+        ArgumentNullException.ThrowIfNull(response);
+        _http.Dress(response);
+        bool sent = SendAsync(response.Cache.AsSpan());
+        _http.NoteAnswer(response);
+        return sent;
+    }
+
+    /// <summary>Sends a part of the body of a response.</summary>
+    /// <param name="body">Sent as UTF-8.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseBodyAsync(string body)
+    {
+        ArgumentNullException.ThrowIfNull(body);
+        return SendResponseBodyAsync(body.AsSpan());
+    }
+
+    /// <summary>Sends a part of the body of a response.</summary>
+    /// <param name="body">Sent as UTF-8.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseBodyAsync(ReadOnlySpan<char> body)
+    {
+        using PooledText utf8 = new(body);
+        return SendResponseBodyAsync(utf8.Span);
+    }
+
+    /// <summary>Sends a part of the body of a response.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseBodyAsync(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendResponseBodyAsync(buffer.AsSpan());
+    }
+
+    /// <summary>Sends a part of the body of a response.</summary>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseBodyAsync(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendResponseBodyAsync(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <summary>Sends a part of the body of a response.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendResponseBodyAsync(ReadOnlySpan<byte> buffer)
+    {
+        bool sent = SendAsync(buffer);
+        _http.NoteBody(buffer.Length);
+        return sent;
+    }
+
+    /// <summary>Reads requests. Call it with bytes of your own making, or leave it alone.</summary>
+    /// <param name="buffer">Where they lie.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    protected override void OnReceived(byte[] buffer, long offset, long size) => _http.Receive(buffer, offset, size);
+
+    /// <summary>The connection has ended. A request that was not whole is told as an error.</summary>
+    protected override void OnDisconnected() => _http.Ended();
+
+    /// <summary>The header of a request was read; its body comes.</summary>
+    /// <param name="request">The request, without its body.</param>
+    protected virtual void OnReceivedRequestHeader(HttpRequest request)
+    {
+    }
+
+    /// <summary>A request is there: answer it, here or later.</summary>
+    /// <param name="request">The request. Cleared when this has returned.</param>
+    protected virtual void OnReceivedRequest(HttpRequest request)
+    {
+    }
+
+    /// <summary>A GET is there that the cache can answer. The default sends that.</summary>
+    /// <param name="request">The request.</param>
+    /// <param name="content">The whole response. Not to be changed.</param>
+    protected virtual void OnReceivedCachedRequest(HttpRequest request, byte[] content) => SendAsync(content);
+
+    /// <summary>A request broke a rule, or was not finished. It is answered, and the connection ends.</summary>
+    /// <param name="request">What there is of it.</param>
+    /// <param name="error">Which rule.</param>
+    protected virtual void OnReceivedRequestError(HttpRequest request, string error)
+    {
+    }
+
+    void IHttpServed.TellHeader(HttpRequest request) => OnReceivedRequestHeader(request);
+
+    void IHttpServed.TellRequest(HttpRequest request) => OnReceivedRequest(request);
+
+    void IHttpServed.TellCached(HttpRequest request, byte[] content) => OnReceivedCachedRequest(request, content);
+
+    void IHttpServed.TellError(HttpRequest request, string error) => OnReceivedRequestError(request, error);
+
+    void IHttpServed.TellUpgraded(byte[] buffer, long offset, long size) => OnReceived(buffer, offset, size);
+
+    bool IHttpServed.Give(ReadOnlySpan<byte> bytes) => SendAsync(bytes);
+
+    void IHttpServed.End() => Disconnect();
+
+    /// <summary>The request got its last answer already.</summary>
+    private protected void RefuseMore() => _http.NoteRefusal();
+}

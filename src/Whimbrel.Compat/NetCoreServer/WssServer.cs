@@ -1,0 +1,268 @@
+using System.Net;
+using Whimbrel.Compat;
+using Whimbrel.Http;
+
+namespace NetCoreServer;
+
+/// <summary>A server of WebSockets over TLS: make its sessions in <see cref="CreateSession"/>. It answers HTTP as well.</summary>
+public class WssServer : HttpsServer, IWebSocket
+{
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="address">The address.</param>
+    /// <param name="port">The port.</param>
+    public WssServer(SslContext context, IPAddress address, int port)
+        : base(context, address, port)
+    {
+    }
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="address">The address, or a name.</param>
+    /// <param name="port">The port.</param>
+    public WssServer(SslContext context, string address, int port)
+        : base(context, address, port)
+    {
+    }
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="endpoint">A name and a port.</param>
+    public WssServer(SslContext context, DnsEndPoint endpoint)
+        : base(context, endpoint)
+    {
+    }
+
+    /// <summary>Makes one.</summary>
+    /// <param name="context">Certificates and rules of TLS.</param>
+    /// <param name="endpoint">An address and a port.</param>
+    public WssServer(SslContext context, IPEndPoint endpoint)
+        : base(context, endpoint)
+    {
+    }
+
+    /// <summary>Closes all WebSockets without a status, and disconnects all sessions.</summary>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll() => CloseAll(0, ReadOnlySpan<byte>.Empty);
+
+    /// <summary>Closes all WebSockets, and disconnects all sessions.</summary>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll(int status) => CloseAll(status, ReadOnlySpan<byte>.Empty);
+
+    /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll(int status, string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return CloseAll(status, text.AsSpan());
+    }
+
+    /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll(int status, ReadOnlySpan<char> text)
+    {
+        using PooledText utf8 = new(text);
+        return CloseAll(status, utf8.Span);
+    }
+
+    /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll(int status, byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return CloseAll(status, buffer.AsSpan());
+    }
+
+    /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll(int status, byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return CloseAll(status, buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public virtual bool CloseAll(int status, ReadOnlySpan<byte> buffer)
+    {
+        if (!IsStarted) return false;
+        foreach ((_, SslSession session) in Sessions)
+        {
+            if (session is WssSession { WebSocket.IsOpen: true } open) open.SendCloseAsync(status, buffer);
+        }
+
+        return DisconnectAll();
+    }
+
+    /// <summary>Sends bytes as they are to all sessions whose WebSocket is open.</summary>
+    /// <param name="buffer">Whole frames. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public override bool Multicast(ReadOnlySpan<byte> buffer)
+    {
+        if (!IsStarted) return false;
+        if (buffer.IsEmpty) return true;
+        foreach ((_, SslSession session) in Sessions)
+        {
+            if (session is WssSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);
+        }
+
+        return true;
+    }
+
+    /// <summary>Sends a message of text to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastText(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return MulticastText(text.AsSpan());
+    }
+
+    /// <summary>Sends a message of text to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastText(ReadOnlySpan<char> text)
+    {
+        using PooledText utf8 = new(text);
+        return MulticastText(utf8.Span);
+    }
+
+    /// <summary>Sends a message of text to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastText(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return MulticastText(buffer.AsSpan());
+    }
+
+    /// <summary>Sends a message of text to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastText(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return MulticastText(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <summary>Sends a message of text to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastText(ReadOnlySpan<byte> buffer)
+    {
+        using PooledFrame frame = new(WebSocketPart.Text, buffer, ofClient: false);
+        return Multicast(frame.Span);
+    }
+
+    /// <summary>Sends a message of bytes to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastBinary(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return MulticastBinary(text.AsSpan());
+    }
+
+    /// <summary>Sends a message of bytes to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastBinary(ReadOnlySpan<char> text)
+    {
+        using PooledText utf8 = new(text);
+        return MulticastBinary(utf8.Span);
+    }
+
+    /// <summary>Sends a message of bytes to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastBinary(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return MulticastBinary(buffer.AsSpan());
+    }
+
+    /// <summary>Sends a message of bytes to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastBinary(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return MulticastBinary(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <summary>Sends a message of bytes to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastBinary(ReadOnlySpan<byte> buffer)
+    {
+        using PooledFrame frame = new(WebSocketPart.Binary, buffer, ofClient: false);
+        return Multicast(frame.Span);
+    }
+
+    /// <summary>Sends a ping to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastPing(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return MulticastPing(text.AsSpan());
+    }
+
+    /// <summary>Sends a ping to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastPing(ReadOnlySpan<char> text)
+    {
+        using PooledText utf8 = new(text);
+        return MulticastPing(utf8.Span);
+    }
+
+    /// <summary>Sends a ping to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastPing(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return MulticastPing(buffer.AsSpan());
+    }
+
+    /// <summary>Sends a ping to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastPing(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return MulticastPing(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <summary>Sends a ping to all sessions whose WebSocket is open. It is composed once.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: the server is not started.</returns>
+    public bool MulticastPing(ReadOnlySpan<byte> buffer)
+    {
+        using PooledFrame frame = new(WebSocketPart.Ping, buffer, ofClient: false);
+        return Multicast(frame.Span);
+    }
+
+    /// <summary>Makes the session of a connection.</summary>
+    protected override SslSession CreateSession() => new WssSession(this);
+}

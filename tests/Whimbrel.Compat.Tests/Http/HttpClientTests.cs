@@ -1,0 +1,168 @@
+using System.Collections.Concurrent;
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using NetCoreServer;
+using HttpClient = NetCoreServer.HttpClient;
+using HttpResponse = NetCoreServer.HttpResponse;
+
+namespace Whimbrel.Compat.Tests.Http;
+
+// The client's side: against a server of the old API, and against one that sends whatever bytes it is told to.
+public sealed class HttpClientTests
+{
+    [Fact]
+    public async Task Requests_are_awaited_one_at_a_time_and_the_client_connects_itself()
+    {
+        using WebHost host = new();
+        using HttpClientEx client = new(IPAddress.Loopback, host.PortNumber);
+        Assert.Equal("GET /g ", (await client.SendGetRequest("/g")).Body);
+        Assert.Equal("POST /p né", (await client.SendPostRequest("/p", "né")).Body);
+        Assert.Equal("PUT /p x", (await client.SendPutRequest("/p", "x")).Body);
+        Assert.Equal("DELETE /d ", (await client.SendDeleteRequest("/d")).Body);
+        Assert.Equal("OPTIONS * ", (await client.SendOptionsRequest("*")).Body);
+        Assert.Equal("TRACE /t ", (await client.SendTraceRequest("/t")).Body);
+        client.Request.SetBegin("GET", "/own").SetHeader("Connection", "close").SetBody();
+        Assert.Equal("GET /own ", (await client.SendRequest()).Body);
+        // The connection has ended: the next one has another.
+        Assert.Equal("GET /again ", (await client.SendGetRequest("/again", TimeSpan.FromSeconds(50))).Body);
+        host.Answer = static (session, _) => session.SendResponseAsync(session.Response.MakeHeadResponse());
+        HttpResponse head = await client.SendHeadRequest("/h");
+        Assert.Equal((200, "", true), (head.Status, head.Body, client.IsConnected));
+
+        host.Answer = static (_, _) => { };
+        Task<HttpResponse> slow = client.SendGetRequest("/slow", TimeSpan.FromMilliseconds(50));
+        await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/second"));
+        Assert.Equal("Timeout!", (await Assert.ThrowsAsync<TimeoutException>(() => slow)).Message);
+    }
+
+    // H8: who waited for an answer waited for ever.
+    [Fact]
+    public async Task H8_a_refused_connection_and_one_that_ends_in_the_middle_end_the_wait()
+    {
+        using Script script = new();
+        using (HttpClientEx client = new(IPAddress.Loopback, script.Port))
+        {
+            script.Play("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", thenClose: true);
+            Assert.Contains("not finished", (await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"))).Message, StringComparison.Ordinal);
+            script.Play("", thenClose: true);
+            await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"));
+            script.Play("HTTP/1.1 200\r\n\r\n", thenClose: false);
+            Assert.Contains("status line", (await Assert.ThrowsAsync<InvalidOperationException>(() => client.SendGetRequest("/"))).Message, StringComparison.Ordinal);
+            script.Play("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nall", thenClose: true);
+            Assert.Equal("all", (await client.SendGetRequest("/")).Body);
+        }
+
+        int port = script.Port;
+        script.Dispose();
+        using HttpClientEx refused = new(IPAddress.Loopback, port);
+        await Assert.ThrowsAsync<InvalidOperationException>(() => refused.SendGetRequest("/"));
+    }
+
+    // H3: answers without a body, and chunked ones, hung or were cut.
+    [Fact]
+    public void H3_answers_of_every_framing_come_in_order()
+    {
+        using Script script = new();
+        using Asking client = new(script.Port);
+        script.Play("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"
+            + "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nto the end", thenClose: true, requests: 5);
+        Assert.True(client.ConnectAsync());
+        WebHost.Until(() => client.IsConnected);
+        foreach (string method in (string[])["PUT", "GET", "HEAD", "GET", "GET"]) Assert.True(client.SendRequestAsync(client.Request.SetBegin(method, "/").SetBody()));
+        WebHost.Until(() => client.Told.Contains("gone"));
+        Assert.Equal(["204 ", "304 ", "200 ", "200 abc", "200 to the end", "gone"], client.Told);
+        Assert.Contains(string.Create(CultureInfo.InvariantCulture, $"PUT / HTTP/1.1\r\nHost: 127.0.0.1:{script.Port}\r\n"), script.Heard, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void An_answer_that_nobody_asked_for_ends_the_connection()
+    {
+        using Script script = new();
+        using Asking client = new(script.Port);
+        script.Play("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", thenClose: false);
+        client.ConnectAsync();
+        WebHost.Until(() => client.IsConnected);
+        client.SendRequestAsync(client.Request.MakeGetRequest("/"));
+        WebHost.Until(() => client.Told.Contains("gone"));
+        Assert.Equal(["200 ", "error Bytes came that belong to no answer.", "gone"], client.Told);
+    }
+
+    private sealed class Asking(int port) : HttpClient(IPAddress.Loopback, port)
+    {
+        internal ConcurrentQueue<string> Told { get; } = new();
+
+        protected override void OnReceivedResponse(HttpResponse response) => Told.Enqueue($"{response.Status} {response.Body}");
+
+        protected override void OnReceivedResponseError(HttpResponse response, string error) => Told.Enqueue($"error {error}");
+
+        protected override void OnDisconnected()
+        {
+            base.OnDisconnected();
+            Told.Enqueue("gone");
+        }
+    }
+
+    /// <summary>A server that answers each connection with the next bytes it was given, once a request has come.</summary>
+    private sealed class Script : IDisposable
+    {
+        private readonly TcpListener _listener = new(IPAddress.Loopback, 0);
+        private readonly BlockingCollection<(string Bytes, bool ThenClose, int Requests)> _next = [];
+        private readonly List<Socket> _open = [];
+        private readonly StringBuilder _heard = new();
+
+        internal Script()
+        {
+            _listener.Start();
+            _ = Task.Run(Serve);
+        }
+
+        internal int Port => ((IPEndPoint)_listener.LocalEndpoint).Port;
+
+        internal string Heard
+        {
+            get
+            {
+                lock (_heard) return _heard.ToString();
+            }
+        }
+
+        internal void Play(string bytes, bool thenClose, int requests = 1) => _next.Add((bytes, thenClose, requests));
+
+        public void Dispose()
+        {
+            _listener.Stop();
+            lock (_open) _open.ForEach(static s => s.Dispose());
+            _next.Dispose();
+        }
+
+        private async Task Serve()
+        {
+            while (true)
+            {
+                Socket socket = await _listener.AcceptSocketAsync();
+                lock (_open) _open.Add(socket);
+                byte[] buffer = new byte[4096];
+                (string bytes, bool thenClose, int requests) = _next.Take();
+                string all = "";
+                while (all.Split("\r\n\r\n").Length <= requests)
+                {
+                    int count = await socket.ReceiveAsync(buffer);
+                    if (count == 0) return;
+                    all += Encoding.Latin1.GetString(buffer, 0, count);
+                }
+
+                lock (_heard) _heard.Append(all);
+                await socket.SendAsync(Encoding.Latin1.GetBytes(bytes));
+                // What is still under way would make the end a reset.
+                if (thenClose) socket.Shutdown(SocketShutdown.Send);
+                while (await socket.ReceiveAsync(buffer) > 0)
+                {
+                }
+
+                socket.Dispose();
+            }
+        }
+    }
+}

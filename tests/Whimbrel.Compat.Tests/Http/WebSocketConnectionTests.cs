@@ -1,0 +1,152 @@
+using System.Net.Sockets;
+using System.Net.WebSockets;
+using System.Text;
+
+namespace Whimbrel.Compat.Tests.Http;
+
+// WebSockets through connections: our client, the one of .NET, and peers of plain bytes. W1 to W9 are rows of the known defects of the old library.
+public sealed class WebSocketConnectionTests
+{
+    private const string Asking = "GET /raw HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+
+    [Fact]
+    public void Messages_go_both_ways_and_a_close_ends_them()
+    {
+        using WsHost host = new();
+        using Talking client = new(host.PortNumber);
+        Assert.False(client.SendTextAsync("too early"));
+        Assert.True(client.ConnectAsync());
+        WebHost.Until(() => client.Told.Contains("connected yes"));
+        Assert.True(client.SendTextAsync("né"));
+        Assert.True(client.SendBinary([1, 2, 3]) > 3);
+        Assert.True(client.SendBinaryAsync(new byte[100_000]));
+        Assert.True(client.SendPingAsync(new byte[125]));
+        WebHost.Until(() => client.Told.Contains("pong 125"));
+        Assert.Contains("message né", client.Told);
+        WebHost.Until(() => client.Told.Any(static t => t.EndsWith("... 100000", StringComparison.Ordinal)));
+        byte[] nonce = client.WsNonce;
+        Assert.True(client.CloseAsync(1000, "done"));
+        Assert.False(client.SendTextAsync("too late"));
+        WebHost.Until(() => client.Told.Contains("gone") && host.Told.Contains("disconnected"));
+        Assert.Contains("close 1000 done", host.Told);
+        Assert.Equal(["connected /chat", "message 3", "message 3", "message 100000", "close 1000 done", "disconnecting", "disconnected"], host.Told);
+
+        Assert.NotEqual(nonce, client.WsNonce);
+        client.Told.Clear();
+        Assert.True(client.ConnectAsync());
+        WebHost.Until(() => client.Told.Contains("connected yes"));
+    }
+
+    // W4: what came in one segment with the answer was lost. Typical for a server that greets.
+    [Fact]
+    public void W4_a_greeting_in_the_same_segment_as_the_answer_is_told()
+    {
+        using WsHost host = new() { Greeting = "hello" };
+        for (int i = 0; i < 20; i++)
+        {
+            using Talking client = new(host.PortNumber);
+            client.ConnectAsync();
+            WebHost.Until(() => client.Told.Contains("message hello"));
+        }
+
+        using Socket socket = Dial(host);
+        socket.Send([.. Encoding.ASCII.GetBytes(Asking), 0x81, 0x81, 0, 0, 0, 0, (byte)'x']);
+        Assert.EndsWith("\u0082\u0001x", WebHost.Read(socket, "\u0082\u0001x"), StringComparison.Ordinal);
+    }
+
+    // W8: a close was lost with the queue, and a stop closed nobody.
+    [Fact]
+    public void W8_the_close_arrives_behind_what_was_sent_also_when_the_server_stops()
+    {
+        using WsHost host = new() { Greeting = "hello" };
+        using Talking client = new(host.PortNumber);
+        client.ConnectAsync();
+        WebHost.Until(() => client.Told.Contains("message hello"));
+        Assert.True(host.MulticastText("to all"));
+        Assert.True(host.CloseAll(1012, "restart"));
+        WebHost.Until(() => client.Told.Contains("gone"));
+        Assert.Equal(["message to all", "close 1012 restart"], client.Told.Where(static t => t.Contains("to all", StringComparison.Ordinal) || t.StartsWith("close", StringComparison.Ordinal)));
+
+        using Talking other = new(host.PortNumber);
+        other.ConnectAsync();
+        WebHost.Until(() => other.Told.Contains("message hello"));
+        host.Stop();
+        WebHost.Until(() => other.Told.Contains("gone"));
+        Assert.Contains("close 1001 ", other.Told);
+    }
+
+    [Fact]
+    public async Task The_client_of_the_platform_is_served_with_fragments_and_its_close_is_answered()
+    {
+        using WsHost host = new();
+        using ClientWebSocket client = new();
+        using CancellationTokenSource deadline = new(WebHost.Deadline);
+        await client.ConnectAsync(new Uri($"ws://127.0.0.1:{host.PortNumber}/net"), deadline.Token);
+        await client.SendAsync("ab"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: false, deadline.Token);
+        await client.SendAsync("c"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: true, deadline.Token);
+        byte[] buffer = new byte[100];
+        WebSocketReceiveResult result = await client.ReceiveAsync(buffer, deadline.Token);
+        Assert.Equal(("abc", WebSocketMessageType.Binary), (Encoding.UTF8.GetString(buffer, 0, result.Count), result.MessageType));
+        await client.SendAsync("end"u8.ToArray(), WebSocketMessageType.Text, endOfMessage: true, deadline.Token);
+        result = await client.ReceiveAsync(buffer, deadline.Token);
+        Assert.Equal((WebSocketCloseStatus.EndpointUnavailable, "bye"), (result.CloseStatus, result.CloseStatusDescription));
+    }
+
+    [Theory]
+    [InlineData("81 01 78", 1002)] // W9: no mask
+    [InlineData("C1 81 00 00 00 00 78", 1002)] // a reserved bit
+    [InlineData("81 81 00 00 00 00 FF", 1007)] // no UTF-8
+    [InlineData("82 FF 7F FF FF FF FF FF FF FF", 1009)] // W3: a length that nobody has
+    public void W3_W9_who_breaks_a_rule_is_told_which_and_the_others_live(string frame, int status)
+    {
+        using WsHost host = new();
+        using Talking other = new(host.PortNumber);
+        other.ConnectAsync();
+        WebHost.Until(() => other.Told.Contains("connected yes"));
+        using Socket socket = Dial(host);
+        socket.Send(Encoding.ASCII.GetBytes(Asking));
+        WebHost.Read(socket, "\r\n\r\n");
+        socket.Send(Convert.FromHexString(frame.Replace(" ", "", StringComparison.Ordinal)));
+        string end = WebHost.Read(socket, until: null);
+        Assert.Equal($"\u0088\u0002{(char)(status >> 8)}{(char)(status & 0xFF)}", end);
+        socket.Dispose();
+        WebHost.Until(() => host.Told.Contains("disconnected"));
+        Assert.Contains(host.Told, static t => t.StartsWith("wrong Invalid WebSocket frame", StringComparison.Ordinal));
+        Assert.True(other.SendTextAsync("still here"));
+        WebHost.Until(() => other.Told.Contains("message still here"));
+    }
+
+    [Fact]
+    public void Who_asks_wrongly_gets_one_answer_and_who_does_not_ask_is_served_by_HTTP()
+    {
+        using WsHost host = new();
+        using (Socket socket = Dial(host))
+        {
+            socket.Send(Encoding.ASCII.GetBytes(Asking.Replace(": 13", ": 8", StringComparison.Ordinal) + "GET /behind HTTP/1.1\r\nHost: h\r\n\r\n"));
+            string answer = WebHost.Read(socket, until: null);
+            Assert.StartsWith("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n", answer, StringComparison.Ordinal);
+            Assert.EndsWith("Invalid WebSocket request: 'Sec-WebSocket-Version' is not 13.", answer, StringComparison.Ordinal);
+        }
+
+        using (Socket socket = Dial(host))
+        {
+            socket.Send("GET /plain HTTP/1.0\r\n\r\n"u8);
+            Assert.StartsWith("HTTP/1.1 200 OK\r\n", WebHost.Read(socket, until: null), StringComparison.Ordinal);
+        }
+
+        Assert.Equal(["request /plain"], host.Told);
+        using WsHost unwilling = new() { Accepts = false };
+        using Talking client = new(unwilling.PortNumber);
+        client.ConnectAsync();
+        WebHost.Until(() => client.Told.Contains("gone"));
+        Assert.Equal(["wrong The server did not upgrade: 200 OK.", "gone"], client.Told);
+        Assert.Equal(["request /chat"], unwilling.Told);
+    }
+
+    private static Socket Dial(WsHost host)
+    {
+        Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)WebHost.Deadline.TotalMilliseconds };
+        socket.Connect("127.0.0.1", host.PortNumber);
+        return socket;
+    }
+}

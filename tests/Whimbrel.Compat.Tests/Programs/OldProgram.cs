@@ -1,0 +1,96 @@
+using System.Diagnostics;
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Tests.Programs;
+
+/// <summary>One of the old programs as a process: lines in, lines out.</summary>
+internal sealed class OldProgram : IDisposable
+{
+    private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(90);
+
+    private readonly Process _process;
+    private readonly List<string> _lines = [];
+    private readonly string _name;
+
+    internal OldProgram(string folder, string name, params string[] arguments)
+    {
+        _name = name;
+        _process = new Process
+        {
+            StartInfo = new ProcessStartInfo("dotnet", [Path.Combine(AppContext.BaseDirectory, "OldPrograms.dll"), name, .. arguments])
+            {
+                WorkingDirectory = folder,
+                RedirectStandardInput = true,
+                RedirectStandardOutput = true,
+                RedirectStandardError = true,
+            },
+        };
+        _process.OutputDataReceived += Add;
+        _process.ErrorDataReceived += Add;
+        _process.Start();
+        _process.BeginOutputReadLine();
+        _process.BeginErrorReadLine();
+    }
+
+    internal string Output
+    {
+        get
+        {
+            lock (_lines) return string.Join('\n', _lines);
+        }
+    }
+
+    /// <summary>A port that is free now.</summary>
+    internal static string FreePort()
+    {
+        using TcpListener listener = new(IPAddress.Loopback, 0);
+        listener.Start();
+        return ((IPEndPoint)listener.LocalEndpoint).Port.ToString(System.Globalization.CultureInfo.InvariantCulture);
+    }
+
+    internal void Type(string line) => _process.StandardInput.WriteLine(line);
+
+    /// <summary>Waits until so many of its lines have the text.</summary>
+    internal void Expect(string text, int times = 1)
+    {
+        long end = Environment.TickCount64 + (long)s_deadline.TotalMilliseconds;
+        lock (_lines)
+        {
+            while (_lines.Count(l => l.Contains(text, StringComparison.Ordinal)) < times)
+            {
+                Assert.True(Environment.TickCount64 < end && Monitor.Wait(_lines, s_deadline), $"{_name} did not say '{text}' {times} times, but:\n{Output}");
+            }
+        }
+    }
+
+    /// <summary>An empty line ends it, with exit code 0.</summary>
+    internal void End()
+    {
+        Type("");
+        WaitForExit();
+    }
+
+    internal void WaitForExit()
+    {
+        Assert.True(_process.WaitForExit(s_deadline), $"{_name} does not end:\n{Output}");
+        _process.WaitForExit();
+        Assert.True(_process.ExitCode == 0, $"{_name} ended with {_process.ExitCode}:\n{Output}");
+    }
+
+    public void Dispose()
+    {
+        if (!_process.HasExited) _process.Kill(entireProcessTree: true);
+        _process.Dispose();
+    }
+
+    private void Add(object sender, DataReceivedEventArgs e)
+    {
+        if (e.Data is null) return;
+        lock (_lines)
+        {
+            _lines.Add(e.Data);
+            Monitor.PulseAll(_lines);
+        }
+    }
+}

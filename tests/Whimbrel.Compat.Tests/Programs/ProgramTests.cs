@@ -1,0 +1,123 @@
+namespace Whimbrel.Compat.Tests.Programs;
+
+// The old programs against each other, as processes: what they print is what people saw who ran them. Plain and over TLS.
+public sealed class ProgramTests : IDisposable
+{
+    private readonly string _folder = Directory.CreateTempSubdirectory("programs").FullName;
+
+    public ProgramTests() => OldCertificates.Write(_folder);
+
+    public void Dispose() => Directory.Delete(_folder, recursive: true);
+
+    [Theory]
+    [InlineData("HttpServer", "HttpClient")]
+    [InlineData("HttpsServer", "HttpsClient")]
+    public void The_store_puts_gets_and_deletes_and_serves_a_page(string server, string client)
+    {
+        string port = OldProgram.FreePort();
+        File.WriteAllText(Path.Combine(_folder, "page.html"), "<p>page</p>");
+        using OldProgram store = new(_folder, server, port, _folder);
+        store.Expect("Press Enter");
+        using OldProgram asking = new(_folder, client, "127.0.0.1", port);
+        asking.Type("PUT /api/cache?key=a one");
+        asking.Expect("Status: 200");
+        asking.Type("PUT /api/cache?key=b two");
+        asking.Expect("Status: 200", 2);
+        asking.Type("GET /api/cache?key=a");
+        asking.Expect("one");
+        asking.Type("GET /api/cache?key=missing");
+        asking.Expect("Status: 404");
+        asking.Type("DELETE /api/cache?key=a");
+        asking.Expect("one", 2);
+        asking.Type("GET /api/cache");
+        asking.Expect("b=two");
+        asking.Type("GET /api/page.html");
+        asking.Expect("<p>page</p>");
+        store.Type("!");
+        store.Expect("Server restarting...");
+        asking.Type("HEAD /api/cache");
+        asking.Expect("Content-Length : 0");
+        asking.End();
+        Assert.Contains("Client disconnecting...Done!", asking.Output, StringComparison.Ordinal);
+        store.End();
+        Assert.Contains("Server stopping...Done!", store.Output, StringComparison.Ordinal);
+        Assert.Contains("Request method: PUT", store.Output, StringComparison.Ordinal);
+        Assert.DoesNotContain("caught an error", store.Output, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("WsChatServer", "WsChatClient")]
+    [InlineData("WssChatServer", "WssChatClient")]
+    public void The_chat_greets_tells_all_and_finds_the_server_again(string server, string client)
+    {
+        string port = OldProgram.FreePort();
+        using OldProgram chat = new(_folder, server, port, _folder);
+        chat.Expect("Press Enter");
+        using OldProgram first = new(_folder, client, "127.0.0.1", port), second = new(_folder, client, "127.0.0.1", port);
+        first.Expect("Incoming: Hello from WebSocket chat!");
+        second.Expect("Incoming: Hello from WebSocket chat!");
+        first.Type("good day");
+        second.Expect("Incoming: good day");
+        chat.Expect("Incoming: good day");
+        chat.Type("to all");
+        first.Expect("Incoming: (admin) to all");
+        // Both come back by themselves.
+        chat.Type("!");
+        first.Expect("Incoming: Hello from WebSocket chat!", 2);
+        second.Expect("Incoming: Hello from WebSocket chat!", 2);
+        first.End();
+        second.End();
+        chat.End();
+    }
+
+    [Theory]
+    [InlineData("HttpTraceServer", "HttpTraceClient", "1")]
+    [InlineData("HttpTraceServer", "HttpTraceClient", "100")]
+    [InlineData("HttpsTraceServer", "HttpsTraceClient", "1")]
+    [InlineData("WsEchoServer", "WsEchoClient", "100")]
+    [InlineData("WssEchoServer", "WssEchoClient", "100")]
+    [InlineData("ProtoServer", "ProtoBenchmark", "100")]
+    public void The_performance_programs_measure_without_errors_and_without_a_stall(string server, string client, string messages) => Measure(server, [], client, messages);
+
+    [Theory]
+    [InlineData("WsMulticastServer", "WsMulticastClient")]
+    [InlineData("WssMulticastServer", "WssMulticastClient")]
+    public void The_multicast_reaches_all_clients(string server, string client) => Measure(server, ["-m", "1000", "-s", "32"], client, "0");
+
+    [Fact]
+    public void The_protocol_answers_rejects_and_notifies()
+    {
+        string port = OldProgram.FreePort();
+        using OldProgram server = new(_folder, "ProtoServer", port);
+        server.Expect("Press Enter");
+        using OldProgram client = new(_folder, "ProtoClient", "127.0.0.1", port);
+        client.Expect("Notification: Hello from protocol server!");
+        server.Expect("connected from 127.0.0.1:");
+        client.Type("test");
+        client.Expect($"Hash of 'test' = 0x{HashOf("test"):X8}");
+        server.Type("news");
+        client.Expect("Notification: (admin) news");
+        client.Type("!");
+        client.Expect("Notification: Hello", 2);
+        client.End();
+        server.End();
+    }
+
+    private void Measure(string server, string[] more, string client, string messages)
+    {
+        string port = OldProgram.FreePort();
+        using OldProgram serving = new(_folder, server, ["--port", port, .. more]);
+        serving.Expect("Press Enter");
+        using OldProgram asking = new(_folder, client, "-a", "127.0.0.1", "-p", port, "-c", "5", "-m", messages, "-s", "32", "-z", "2");
+        asking.WaitForExit();
+        string output = asking.Output;
+        Assert.Contains("All clients connected!", output, StringComparison.Ordinal);
+        Assert.Contains("Errors: 0\n", output, StringComparison.Ordinal);
+        Assert.Contains("Message throughput: ", output, StringComparison.Ordinal);
+        Assert.DoesNotContain("Stalled", output, StringComparison.Ordinal);
+        serving.End();
+        Assert.DoesNotContain("caught an error", serving.Output, StringComparison.Ordinal);
+    }
+
+    private static uint HashOf(string text) => text.Aggregate(0x811C9DC5u, static (hash, c) => unchecked((hash ^ c) * 0x01000193));
+}
