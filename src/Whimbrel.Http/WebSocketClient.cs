@@ -69,6 +69,16 @@ public sealed class WebSocketClient : Client
         }
     }
 
+    /// <summary>The last connection ended, or was refused, by what the server or the way to it has done: also where this side did the last step.</summary>
+    internal bool EndWasTheirs { get; set; }
+
+    /// <summary>A server has agreed once.</summary>
+    internal bool HasOpened { get; set; }
+
+    /// <summary>A close frame of the server is answered by this side, and a silent one aborted: neither was asked for here.</summary>
+    /// <param name="reason">Why the last connection or dial ended.</param>
+    protected override bool IsFinal(CloseReason reason) => !EndWasTheirs && base.IsFinal(reason);
+
     internal WebSocketSession NewSession() => _session() ?? throw new InvalidOperationException("The factory made no session.");
 
     /// <summary>The request of one handshake.</summary>

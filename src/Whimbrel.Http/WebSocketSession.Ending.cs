@@ -70,6 +70,9 @@ public abstract partial class WebSocketSession
 
     // ------------------------------------------------------------------ closing
 
+    /// <summary>Whom to tell that the end was the server's: it may dial again.</summary>
+    internal WebSocketClient? DialledBy { get; set; }
+
     private bool IsClosing => _closing != 0;
 
     private void BeginClose(WebSocketStatus status, string reason)
@@ -97,7 +100,12 @@ public abstract partial class WebSocketSession
     private void PeerCloses(WebSocketStatus status, string reason)
     {
         _peerHasClosed = true;
-        if (SayClose(status, "")) CloseText = reason;
+        if (SayClose(status, ""))
+        {
+            CloseText = reason;
+            NoteTheirEnd();
+        }
+
         try
         {
             OnClosing(status, reason);
@@ -106,6 +114,11 @@ public abstract partial class WebSocketSession
         {
             Close(peerFinished: true);
         }
+    }
+
+    private void NoteTheirEnd()
+    {
+        if (DialledBy is { } client) client.EndWasTheirs = true;
     }
 
     private void Fail(WebSocketRule rule)
@@ -141,6 +154,7 @@ public abstract partial class WebSocketSession
         _unanswered = isAlive ? 0 : _unanswered + 1;
         if (_unanswered > DeadAfter)
         {
+            NoteTheirEnd();
             Abort();
             return;
         }

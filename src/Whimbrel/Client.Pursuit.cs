@@ -131,7 +131,7 @@ public partial class Client
             if (reason.Cause == CloseCause.EngineStopped) return true;
             try
             {
-                return policy.StopWhen?.Invoke(reason) ?? ReconnectPolicy.IsFinal(reason);
+                return policy.StopWhen?.Invoke(reason) ?? Client.IsFinal(reason);
             }
             catch (Exception e)
             {

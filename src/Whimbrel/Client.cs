@@ -268,6 +268,13 @@ public partial class Client : IAsyncDisposable
     }
 
     /// <summary>
+    /// Whether the policy dials no more after this end; asked when <see cref="ReconnectPolicy.StopWhen"/> is null. A protocol in which this side does the last
+    /// step of an end that the peer has asked for says so here. The session's last callback came before. On its loop. Default: <see cref="ReconnectPolicy.IsFinal"/>.
+    /// </summary>
+    /// <param name="reason">Why the last connection or dial ended.</param>
+    protected virtual bool IsFinal(CloseReason reason) => ReconnectPolicy.IsFinal(reason);
+
+    /// <summary>
     /// The policy will dial again, unless there is a disconnect before. The session's last callback came before, and for a connection
     /// OnDisconnected. On the loop of that session. Ends in OnReconnected, in OnGaveUp, in another OnReconnecting, or in a disconnect.
     /// </summary>

@@ -18,6 +18,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
 
     protected override void OnConnected()
     {
+        client.EndWasTheirs = false;
         _reader.BeginResponse(HttpReaderLimits.Default, answersHead: false);
         Span<byte> key = stackalloc byte[WebSocketHandshake.KeyLength];
         WebSocketHandshake.NewKey(key);
@@ -45,13 +46,15 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
 
         _timer?.Cancel();
         WebSocketSession next = client.NewSession();
+        next.DialledBy = client;
         next.Begin(WebSocketRole.Client, client.WebSocket, terms, subProtocol, Loop);
         _next = next;
+        client.HasOpened = true;
         HandOver(next);
         return _reader.HeadLength;
     }
 
-    protected override void OnTimer(LoopTimer timer) => Fail($"The server has not answered the request within {client.WebSocket.CloseTimeout.TotalSeconds} s.");
+    protected override void OnTimer(LoopTimer timer) => Fail($"The server has not answered the request within {client.WebSocket.CloseTimeout.TotalSeconds} s.", isLate: true);
 
     protected override void OnDisconnected(CloseReason reason)
     {
@@ -60,9 +63,11 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         _ = Opened.Task.Exception; // who does not wait for it has the session's callbacks
     }
 
-    private void Fail(string text)
+    private void Fail(string text, bool isLate = false)
     {
         _failure = new WebSocketException(text);
+        // One that was there before may be back soon; a first answer is for who waits for it.
+        client.EndWasTheirs = client.HasOpened && (isLate || _reader.Status >= 500);
         Abort();
     }
 

@@ -53,6 +53,11 @@ public sealed class RecordingClient : Client
 
     public void Until(string text) => _rig.Until(() => _events.Contains(text), $"'{text}' after {Story}");
 
+    /// <summary>What the client says of an end; null: what the policy does.</summary>
+    public Func<CloseReason, bool>? JudgesEnd { get; set; }
+
+    protected override bool IsFinal(CloseReason reason) => JudgesEnd?.Invoke(reason) ?? base.IsFinal(reason);
+
     protected override void OnConnected(Session session) => Record("connected");
 
     protected override void OnDisconnected(Session session, CloseReason reason) => Record($"disconnected {reason.Cause}");

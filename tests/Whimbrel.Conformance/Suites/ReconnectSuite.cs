@@ -138,6 +138,31 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void A_client_may_say_itself_which_ends_are_last_and_a_condition_has_the_word_before_it() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        RecordingClient client = Make(rig, server.EndPoint!, Quick());
+        List<CloseCause> asked = [];
+        client.JudgesEnd = reason =>
+        {
+            asked.Add(reason.Cause);
+            return asked.Count == 2;
+        };
+        rig.Connect(client);
+        client.Made[0].Close();
+        rig.Until(() => client.Made.Count > 1 && client.Made[1].Saw("connected"), "a connection after one that this side has closed");
+        client.Made[1].Close();
+        client.Until("gave up LocalClose");
+        Assert.Equal([CloseCause.LocalClose, CloseCause.LocalClose], asked);
+
+        RecordingClient other = Make(rig, server.EndPoint!, Quick(stopWhen: static _ => true));
+        other.JudgesEnd = static _ => false;
+        rig.Connect(other);
+        other.Made[0].Close();
+        other.Until("gave up LocalClose");
+    });
+
+    [Fact]
     public void A_condition_that_throws_is_told_and_ends_it() => Run(rig =>
     {
         rig.Expect("StopWhen of a reconnect policy");

@@ -1,0 +1,151 @@
+using Whimbrel.Testing;
+
+namespace Whimbrel.Http.Tests.WebSockets;
+
+// A client with a policy: what the server or the way to it does is no last end, though this side may have done the last step; what this side wants is one.
+public sealed class ReconnectTests
+{
+    private static readonly MemoryEndPoint _here = new("here");
+
+    private sealed class World : IDisposable
+    {
+        private HttpServer? _server;
+
+        internal World(WebSocketOptions? options = null)
+        {
+            ClientOptions client = new()
+            {
+                Engine = Engine, EndPoint = _here,
+                Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromSeconds(1), MaxDelay = TimeSpan.FromSeconds(1), Jitter = false },
+            };
+            Client = new WebSocketClient("ws://here/ws", client, () =>
+            {
+                WsSession session = new();
+                Sessions.Add(session);
+                return session;
+            }, options ?? new WebSocketOptions { SubProtocols = ["one", "two"], Deflate = new WebSocketDeflate() });
+        }
+
+        internal MemoryEngine Engine { get; } = new(1, faults: MemoryFaults.None);
+
+        internal WebSocketClient Client { get; }
+
+        internal List<WsSession> Sessions { get; } = [];
+
+        internal List<WsSession> Served { get; } = [];
+
+        internal void Serve(WebSocketOptions options, Func<bool>? admits = null, bool isDeaf = false)
+        {
+            _server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = _here });
+            _server.WebSocket("/ws", _ =>
+            {
+                if (admits?.Invoke() == false) return null;
+                WsSession session = new((s, what) =>
+                {
+                    if (isDeaf) s.PauseReceiving();
+                    if (what.StartsWith("text ", StringComparison.Ordinal)) s.SendText(what[5..]);
+                });
+                Served.Add(session);
+                return session;
+            }, options);
+            Engine.Run(_server.StartAsync());
+        }
+
+        internal void StopServing() => Engine.Run(_server!.StopAsync(TimeSpan.FromSeconds(5)));
+
+        internal void Connect()
+        {
+            // Its task goes on elsewhere, in real time: who waits for it lets virtual time run.
+            _ = Client.ConnectAsync();
+            UntilSessions(1);
+        }
+
+        internal void UntilSessions(int count) => Engine.RunUntil(() => Sessions.Count == count && Sessions[^1].Events.Contains("connected"));
+
+        public void Dispose()
+        {
+            Engine.Run(Client.DisposeAsync());
+            if (_server is not null) Engine.Run(_server.StopAsync(TimeSpan.Zero));
+            Engine.Run(Engine.DisposeAsync());
+        }
+    }
+
+    [Fact]
+    public void A_server_that_goes_away_and_comes_back_gets_the_client_again_and_all_is_agreed_on_anew()
+    {
+        using World world = new();
+        world.Serve(new WebSocketOptions { SubProtocols = ["one"], Deflate = new WebSocketDeflate() });
+        world.Connect();
+        Assert.Equal(("one", true), (world.Sessions[0].SubProtocol, world.Sessions[0].IsCompressed));
+        world.StopServing(); // it says 1001, and we answer
+        Assert.Equal(WebSocketStatus.GoingAway, world.Sessions[0].CloseStatus);
+        world.Engine.RunFor(TimeSpan.FromSeconds(10)); // nobody is there
+        Assert.True(world.Client.IsReconnecting);
+        Assert.Single(world.Sessions);
+        world.Serve(new WebSocketOptions { SubProtocols = ["two"] });
+        world.UntilSessions(2);
+        Assert.Equal(("two", false), (world.Sessions[1].SubProtocol, world.Sessions[1].IsCompressed));
+        string text = new('x', 500); // which would be compressed if it were agreed on
+        world.Sessions[1].SendText(text);
+        world.Engine.RunUntil(() => world.Sessions[1].Events.Contains($"text {text}"));
+        Assert.StartsWith("disconnected", world.Sessions[0].Events[^1], StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_server_that_closes_one_connection_gets_the_client_again()
+    {
+        using World world = new();
+        world.Serve(new WebSocketOptions());
+        world.Connect();
+        world.Served[0].Close((WebSocketStatus)4000, "again");
+        world.UntilSessions(2);
+    }
+
+    [Fact]
+    public void A_server_that_does_not_beat_is_given_up_and_dialled_again()
+    {
+        using World world = new(new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(10) });
+        world.Serve(new WebSocketOptions { Heartbeat = Timeout.InfiniteTimeSpan }, isDeaf: true);
+        world.Connect();
+        world.UntilSessions(2);
+        Assert.Equal("disconnected LocalAbort 1006", world.Sessions[0].Events[^1]);
+        Assert.Equal(["connected", "disconnected LocalAbort 1006"], world.Sessions[0].Events);
+    }
+
+    [Fact]
+    public void A_server_that_is_not_ready_after_a_restart_is_asked_again_and_one_that_refuses_is_not()
+    {
+        foreach (bool isReady in (bool[])[false, true])
+        {
+            using World world = new();
+            world.Serve(new WebSocketOptions());
+            world.Connect();
+            world.StopServing();
+            int asked = 0;
+            world.Serve(new WebSocketOptions(), () =>
+            {
+                asked++;
+                if (isReady) return false; // 403
+                return asked > 3 ? true : throw new InvalidOperationException("not yet"); // 500
+            });
+            world.Engine.RunFor(TimeSpan.FromSeconds(20));
+            Assert.Equal(isReady ? (1, 1) : (2, 4), (world.Sessions.Count, asked));
+            Assert.False(world.Client.IsReconnecting);
+        }
+    }
+
+    [Fact]
+    public void What_this_side_ends_is_the_last()
+    {
+        foreach (Action<WsSession> end in (Action<WsSession>[])[static s => s.Close(), static s => s.Abort()])
+        {
+            using World world = new();
+            world.Serve(new WebSocketOptions());
+            world.Connect();
+            end(world.Sessions[0]);
+            world.Engine.RunFor(TimeSpan.FromMinutes(1));
+            Assert.Single(world.Sessions);
+            Assert.False(world.Client.IsReconnecting);
+        }
+    }
+}
