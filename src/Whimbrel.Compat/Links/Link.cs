@@ -386,7 +386,8 @@ internal sealed class Link
         }
 
         BeginEnd();
-        bridge.Close();
+        // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
+        bridge.Close(peerFinished: true);
         if (waits && !t_onlyBegins) AwaitEnd(bridge, CompatOptions.DrainTimeout);
         return true;
     }

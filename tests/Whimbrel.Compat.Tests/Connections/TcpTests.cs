@@ -303,6 +303,26 @@ public sealed class TcpTests
     }
 
     [Fact]
+    public void An_end_does_not_wait_for_a_peer_that_keeps_its_side_open()
+    {
+        Log log = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s);
+        server.Start();
+        using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        peer.Connect(IPAddress.Loopback, server.Chosen);
+        log.Until("server: connected");
+        long start = Stopwatch.GetTimestamp();
+        Assert.True(session!.SendAsync("bye"));
+        Assert.True(session.Disconnect());
+        Assert.True(Stopwatch.GetElapsedTime(start) < TimeSpan.FromSeconds(4), "it waited for the peer's FIN");
+        Assert.Equal(1, log.Count("server: disconnected"));
+        byte[] buffer = new byte[10];
+        Assert.Equal((3, 0), (peer.Receive(buffer), peer.Receive(buffer)));
+    }
+
+    [Fact]
     public void A_server_may_stop_in_its_own_callback()
     {
         Log log = new();
