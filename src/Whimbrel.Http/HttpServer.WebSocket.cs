@@ -28,4 +28,17 @@ public sealed partial class HttpServer
         options.Check();
         Get(pattern, new WebSocketRoute(session, options, visitors).Answer);
     }
+
+    /// <summary>
+    /// A route on which each client that goes on with WebSocket is served by one call of a handler, which pulls its messages. It starts on the loop of the connection; with callbacks on
+    /// the pool, there. When it returns the WebSocket is closed with 1000, when it throws with 1011.
+    /// </summary>
+    /// <param name="pattern">See the remarks of this class.</param>
+    /// <param name="handler">What to do with a connection. Its token is cancelled when the server stops, and when the connection has ended.</param>
+    /// <param name="options">Limits and wishes; null for the defaults.</param>
+    public void WebSocket(string pattern, Func<WebSocketSession, CancellationToken, Task> handler, WebSocketOptions? options = null)
+    {
+        ArgumentNullException.ThrowIfNull(handler);
+        WebSocket(pattern, _ => new WebSocketSession(handler), options);
+    }
 }

@@ -42,6 +42,21 @@ public static class WebSocketBroadcasts
         return Broadcast(group, WebSocketOpcode.Ping, payload, null);
     }
 
+    /// <summary>
+    /// Closes all members that speak WebSocket, each behind what it was sent; the others stay. With <see cref="Server.Sessions"/> all that a server has. Completes when
+    /// all were asked; each ends when its peer has answered, or after its own limit.
+    /// </summary>
+    /// <param name="group">The group.</param>
+    /// <param name="status">As in <see cref="WebSocketSession.Close(WebSocketStatus, string)"/>.</param>
+    /// <param name="reason">As there.</param>
+    /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
+    public static ValueTask CloseAllAsync(this SessionGroup group, WebSocketStatus status = WebSocketStatus.GoingAway, string reason = "")
+    {
+        ArgumentNullException.ThrowIfNull(group);
+        WebSocketSession.Check(status, reason);
+        return group.ForEachAsync(session => (session as WebSocketSession)?.Close(status, reason));
+    }
+
     internal static int ClassOf(WebSocketRole role, in DeflateTerms? terms)
     {
         if (role == WebSocketRole.Client) return ClientMasked;

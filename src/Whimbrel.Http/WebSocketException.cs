@@ -1,6 +1,6 @@
 namespace Whimbrel.Http;
 
-/// <summary>The opening handshake of a WebSocket failed: the connection was there, and the server did not agree, or not as it should.</summary>
+/// <summary>A WebSocket failed: the server did not agree, or not as it should; or the connection ended without a close frame.</summary>
 public sealed class WebSocketException : IOException
 {
     /// <summary>Makes one without a text.</summary>

@@ -7,12 +7,12 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 // Messages out. Each is one send of the core, head and payload: whole or not at all, from any thread.
-public abstract partial class WebSocketSession
+public partial class WebSocketSession
 {
     private const int SmallBytes = 512;
     private const int MostWithContext = 64 * 1024;
 
-    private readonly Lock _deflating = new();
+    private Lock? _deflating; // with compression only
     private Deflater? _deflater;
     private bool _pongWaits;
     private byte[]? _lastPing;
@@ -125,6 +125,21 @@ public abstract partial class WebSocketSession
     private SendResult SendMessage(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
         if (IsClosing) return SendResult.Closed;
+        if (_isInline && Loop.IsCurrent) return _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
+        // Who begins a message in pieces waits for those who have looked and not sent yet.
+        Interlocked.Increment(ref _sendsElsewhere);
+        try
+        {
+            return _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
+        }
+        finally
+        {
+            Interlocked.Decrement(ref _sendsElsewhere);
+        }
+    }
+
+    private SendResult SendWhole(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
+    {
         if (IsWorthDeflating(payload.Length)) return SendDeflated(opcode, payload);
         return _writer.Masks ? SendMasked(opcode, payload) : SendPlain(opcode, payload);
     }
@@ -147,16 +162,36 @@ public abstract partial class WebSocketSession
     private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
     {
         if (IsClosing) return new(SendResult.Closed);
+        if (_isInline && Loop.IsCurrent) return _isInPieces ? new(SendResult.Refused) : SendWholeAsync(opcode, payload, cancellationToken);
+        Interlocked.Increment(ref _sendsElsewhere);
+        try
+        {
+            return _isInPieces ? new(SendResult.Refused) : SendWholeAsync(opcode, payload, cancellationToken);
+        }
+        finally
+        {
+            Interlocked.Decrement(ref _sendsElsewhere);
+        }
+    }
+
+    private ValueTask<SendResult> SendWholeAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    {
         if (IsWorthDeflating(payload.Length) && TrySendDeflatedAsync(opcode, payload, cancellationToken, out ValueTask<SendResult> deflated)) return deflated;
+        return SendFrameAsync(opcode, isFinal: true, payload, cancellationToken);
+    }
+
+    private ValueTask<SendResult> SendFrameAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
+    {
         byte[] frame = ArrayPool<byte>.Shared.Rent(WebSocketWriter.MostHeadBytes + (_writer.Masks ? payload.Length : 0));
+        int head = _writer.WriteHead(frame, opcode, isFinal, isCompressed: false, payload.Length, out uint key);
         ValueTask<SendResult> sending;
         if (_writer.Masks)
         {
-            sending = SendAsync(frame.AsMemory(0, _writer.WriteFrame(frame, opcode, payload.Span)), cancellationToken);
+            WebSocketMask.Copy(payload.Span, frame.AsSpan(head), key);
+            sending = SendAsync(frame.AsMemory(0, head + payload.Length), cancellationToken);
         }
         else
         {
-            int head = _writer.WriteHead(frame, opcode, isFinal: true, isCompressed: false, payload.Length, out _);
             sending = SendAsync(frame.AsMemory(0, head), payload, cancellationToken);
         }
 
@@ -193,7 +228,7 @@ public abstract partial class WebSocketSession
         try
         {
             // The lock keeps the order of compressing and of queueing the same for all threads: with a context each message needs those before it.
-            lock (_deflating)
+            lock (_deflating!)
             {
                 if (IsClosing) return SendResult.Closed;
                 int start = PackInFrame(opcode, payload, ref packed);
@@ -213,7 +248,7 @@ public abstract partial class WebSocketSession
     /// <returns>Where in the buffer the frame begins.</returns>
     private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, ref MessageBuffer packed)
     {
-        _deflater ??= new Deflater(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel, Forgets);
+        _deflater ??= Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel, Forgets);
         // The head goes in front when its length is known.
         packed.Room(WebSocketWriter.MostHeadBytes);
         packed.Advance(WebSocketWriter.MostHeadBytes);
@@ -222,6 +257,7 @@ public abstract partial class WebSocketSession
         int start = WebSocketWriter.MostHeadBytes - _writer.HeadLength(length);
         _writer.WriteHead(packed.Span[start..], opcode, isFinal: true, isCompressed: true, length, out uint key);
         if (_writer.Masks) WebSocketMask.Apply(packed.Span[WebSocketWriter.MostHeadBytes..], key);
+        if (Forgets) DropDeflater();
         return start;
     }
 
@@ -238,7 +274,7 @@ public abstract partial class WebSocketSession
 
         MessageBuffer packed = default;
         int start;
-        lock (_deflating)
+        lock (_deflating!)
         {
             if (IsClosing)
             {
@@ -263,8 +299,9 @@ public abstract partial class WebSocketSession
 
     private void DropDeflater()
     {
-        _deflater?.Dispose();
+        if (_deflater is not { } deflater) return;
         _deflater = null;
+        Deflater.Return(deflater);
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]

@@ -5,7 +5,7 @@ using Whimbrel.Http.WebSockets;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// One end of a WebSocket (RFC 6455): derive from it, and override what you need. The same class serves a route of <see cref="HttpServer"/>
+/// One end of a WebSocket (RFC 6455): derive from it, and override what you need; or use it as it is, and await its messages. The same class serves a route of <see cref="HttpServer"/>
 /// and a <see cref="WebSocketClient"/>. Everything that a <see cref="Session"/> has is there, groups and posts among it; what is sent and received
 /// are messages.
 /// </summary>
@@ -18,12 +18,15 @@ namespace Whimbrel.Http;
 /// before that frame is delivered first.</item>
 /// <item><see cref="Close(WebSocketStatus, string)"/> sends a close frame behind what was sent, and waits for the peer's within
 /// <see cref="WebSocketOptions.CloseTimeout"/>. Messages that come after the call are dropped, and sends give <see cref="SendResult.Closed"/>.</item>
-/// <item>Messages may be sent by any thread, whole or not at all; those of one thread keep their order.</item>
+/// <item>Messages may be sent by any thread, whole or not at all; those of one thread keep their order. While one is sent in pieces
+/// (<see cref="SendPieceAsync"/>) others are <see cref="SendResult.Refused"/>, broadcasts wait, and pings, pongs and the close frame go between.</item>
 /// <item>An exception of an override closes with 1011, and is told to <see cref="Session.OnError"/>.</item>
+/// <item>An object of this class itself is pulled: its messages wait for <see cref="ReceiveAsync"/>, <see cref="ReceiveMessageAsync"/>, a <see cref="WebSocketStream"/> or
+/// <see cref="AsWebSocket"/>. At most 64 KiB wait, then its peer does. The peer's close frame is told behind the last message, and answered when this side ends.</item>
 /// </list>
-/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c>, closing and the heart-beat in <c>WebSocketSession.Ending.cs</c>.
+/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>, closing and the heart-beat in <c>.Ending.cs</c>, what is pulled in <c>.Receiving.cs</c>.
 /// </remarks>
-public abstract partial class WebSocketSession : Session
+public partial class WebSocketSession : Session
 {
     private WebSocketOptions? _options;
     private WebSocketReader _reader;
@@ -33,6 +36,7 @@ public abstract partial class WebSocketSession : Session
     private Inflater? _inflater;
     private WebSocketAssembly _message;
     private MessageBuffer _inflated;
+    private bool _isInline; // callbacks run on the loop
 
     /// <summary>What both ends have agreed to speak, or null.</summary>
     public string? SubProtocol { get; private set; }
@@ -40,15 +44,17 @@ public abstract partial class WebSocketSession : Session
     /// <summary>Whether messages may be compressed.</summary>
     public bool IsCompressed => _terms is not null;
 
-    internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop)
+    internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop, Scheduling? scheduling)
     {
         if (_options is not null) throw new InvalidOperationException("A session serves one connection.");
         _role = role;
         _options = options;
         _terms = terms;
         SubProtocol = subProtocol;
-        _reader = new WebSocketReader(role, options.InPieces ? long.MaxValue : options.MessageLimitBytes, terms is not null);
+        _reader = new WebSocketReader(role, options.InPieces || (_inbox is not null && terms is null) ? long.MaxValue : options.MessageLimitBytes, terms is not null);
         _writer = new WebSocketWriter(role);
+        if (terms is not null) _deflating = new Lock();
+        _isInline = scheduling != Scheduling.ThreadPool;
         _heard = true; // the handshake was
         StartHeart(loop);
     }
@@ -94,8 +100,14 @@ public abstract partial class WebSocketSession : Session
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
     {
         if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
-        Span<byte> bytes = Writable(unread);
         _heard = true;
+        int taken = ReadFrames(Writable(unread));
+        _inbox?.EndTurn();
+        return taken;
+    }
+
+    private int ReadFrames(Span<byte> bytes)
+    {
         int at = 0;
         // What an echo cannot send stays with the connection, and comes again.
         while (!IsHeldBack)
@@ -110,12 +122,12 @@ public abstract partial class WebSocketSession : Session
                     break;
                 case WebSocketReading.Broken:
                     Fail(_reader.Rule);
-                    return unread.Length;
+                    return bytes.Length;
                 default:
                     return at;
             }
 
-            if (!IsConnected) return unread.Length;
+            if (!IsConnected) return bytes.Length;
         }
 
         return at;
@@ -127,13 +139,14 @@ public abstract partial class WebSocketSession : Session
         try
         {
             if (reading == WebSocketReading.Control) Heed(found);
-            else if (!IsClosing) Take(found);
+            else if (!IsEnding) Take(found);
         }
         catch (Exception e)
         {
             SayClose(WebSocketStatus.InternalError, "");
             NoteException(e, "An override");
             base.Close();
+            EndHandshake();
         }
     }
 
@@ -146,6 +159,12 @@ public abstract partial class WebSocketSession : Session
             WebSocketMask.Apply(piece, _reader.Key);
             if (isText && !_message.IsTextSoFar(piece, isLast)) Fail(WebSocketRule.BadUtf8);
             else OnPiece(piece, isText, isLast);
+            return;
+        }
+
+        if (_inbox is { } inbox && !_reader.IsCompressed)
+        {
+            TakeForReader(inbox, piece, isText, isLast);
             return;
         }
 
@@ -177,7 +196,7 @@ public abstract partial class WebSocketSession : Session
     {
         DeflateTerms terms = _terms!.Value;
         bool forgets = _role == WebSocketRole.Server ? terms.ClientForgets : terms.ServerForgets;
-        _inflater ??= new Inflater(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
+        _inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
         int before = _inflated.Length;
         switch (_inflater.Add(piece, isLast, ref _inflated, _options!.MessageLimitBytes))
         {
@@ -209,13 +228,15 @@ public abstract partial class WebSocketSession : Session
 
     private void DropInflater()
     {
-        _inflater?.Dispose();
+        if (_inflater is not { } inflater) return;
         _inflater = null;
+        Inflater.Return(inflater);
     }
 
     private void TellWhole(ReadOnlySpan<byte> message, bool isText)
     {
-        if (isText) OnText(message);
+        if (_inbox is { } inbox) inbox.Take(message, 0, isText, isLast: true);
+        else if (isText) OnText(message);
         else OnBinary(message);
     }
 

@@ -2,11 +2,15 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Compresses messages, one after the other (RFC 7692, 7.2.1). Not for two threads at once. Its memory is outside of the collector's: it must be disposed. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+/// <summary>Compresses messages, one after the other (RFC 7692, 7.2.1). Not for two threads at once. Its memory is outside of the collector's: it is disposed, or at last finalised. Safe because the state is freed once, and buffers are pinned for the call.</summary>
 internal sealed unsafe class Deflater : IDisposable
 {
     private const int TailBytes = 4; // 00 00 FF FF, which every flush ends in
 
+    [ThreadStatic]
+    private static Deflater? t_spare;
+
+    private readonly (int Level, int WindowBits, int MemoryLevel) _shape;
     private readonly bool _forgets;
     private Zlib.Stream* _stream;
 
@@ -19,10 +23,28 @@ internal sealed unsafe class Deflater : IDisposable
     internal Deflater(int level, int windowBits, int memoryLevel, bool forgets)
     {
         _forgets = forgets;
+        _shape = (level, windowBits, memoryLevel);
         _stream = Zlib.NewStream();
         if (Zlib.DeflateInit(_stream, level, Zlib.Deflated, -windowBits, memoryLevel, Zlib.DefaultStrategy) == Zlib.Ok) return;
         Zlib.Free(ref _stream);
         throw new InsufficientMemoryException("zlib has no memory to compress with.");
+    }
+
+    ~Deflater() => Free();
+
+    /// <summary>One that begins anew: that of this thread, where it fits. Messages that need nothing of each other share it.</summary>
+    internal static Deflater Rent(int level, int windowBits, int memoryLevel, bool forgets)
+    {
+        if (!forgets || t_spare is not { } spare || spare._shape != (level, windowBits, memoryLevel)) return new Deflater(level, windowBits, memoryLevel, forgets);
+        t_spare = null;
+        return spare;
+    }
+
+    /// <summary>Gives one back behind a whole message: for the next one of this thread, or to the system.</summary>
+    internal static void Return(Deflater deflater)
+    {
+        if (deflater._forgets && t_spare is null) t_spare = deflater;
+        else deflater.Dispose();
     }
 
     /// <summary>Compresses a piece of a message.</summary>
@@ -59,6 +81,12 @@ internal sealed unsafe class Deflater : IDisposable
     }
 
     public void Dispose()
+    {
+        Free();
+        GC.SuppressFinalize(this);
+    }
+
+    private void Free()
     {
         if (_stream is null) return;
         _ = Zlib.DeflateEnd(_stream);

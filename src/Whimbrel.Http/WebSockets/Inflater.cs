@@ -1,8 +1,11 @@
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Takes the compression from messages, one after the other (RFC 7692, 7.2.2). Not for two threads at once. Its memory is outside of the collector's: it must be disposed. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+/// <summary>Takes the compression from messages, one after the other (RFC 7692, 7.2.2). Not for two threads at once. Its memory is outside of the collector's: it is disposed, or at last finalised. Safe because the state is freed once, and buffers are pinned for the call.</summary>
 internal sealed unsafe class Inflater : IDisposable
 {
+    [ThreadStatic]
+    private static Inflater? t_spare;
+
     private readonly int _windowBits;
     private readonly bool _forgets;
     private Zlib.Stream* _stream;
@@ -19,6 +22,24 @@ internal sealed unsafe class Inflater : IDisposable
         if (Zlib.InflateInit(_stream, _windowBits) == Zlib.Ok) return;
         Zlib.Free(ref _stream);
         throw new InsufficientMemoryException("zlib has no memory for a window.");
+    }
+
+    ~Inflater() => Free();
+
+    /// <summary>One that begins anew: that of this thread, where it fits. Messages that need nothing of each other share it.</summary>
+    internal static Inflater Rent(int windowBits, bool forgets)
+    {
+        if (!forgets || t_spare is not { } spare || spare._windowBits != -windowBits) return new Inflater(windowBits, forgets);
+        t_spare = null;
+        return spare;
+    }
+
+    /// <summary>Gives it back: for the next message of this thread, or to the system.</summary>
+    internal static void Return(Inflater inflater)
+    {
+        // One that was left inside a message begins anew.
+        if (inflater._forgets && t_spare is null && Zlib.InflateReset(inflater._stream, inflater._windowBits) == Zlib.Ok) t_spare = inflater;
+        else inflater.Dispose();
     }
 
     // What a sender leaves out at the end of a message.
@@ -40,6 +61,12 @@ internal sealed unsafe class Inflater : IDisposable
     }
 
     public void Dispose()
+    {
+        Free();
+        GC.SuppressFinalize(this);
+    }
+
+    private void Free()
     {
         if (_stream is null) return;
         _ = Zlib.InflateEnd(_stream);

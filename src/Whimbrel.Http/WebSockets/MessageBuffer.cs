@@ -18,6 +18,9 @@ internal struct MessageBuffer
 
     internal readonly Memory<byte> Memory => _bytes.AsMemory(0, Length);
 
+    /// <summary>The same room as memory, for who fills it later: all that there is behind the bytes.</summary>
+    internal readonly Memory<byte> FreeMemory => _bytes.AsMemory(Length);
+
     /// <summary>Room behind what is there.</summary>
     /// <param name="least">Bytes that are needed now, 1 or more.</param>
     internal Span<byte> Room(int least)

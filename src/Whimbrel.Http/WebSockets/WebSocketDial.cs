@@ -47,7 +47,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         _timer?.Cancel();
         WebSocketSession next = client.NewSession();
         next.DialledBy = client;
-        next.Begin(WebSocketRole.Client, client.WebSocket, terms, subProtocol, Loop);
+        next.Begin(WebSocketRole.Client, client.WebSocket, terms, subProtocol, Loop, client.Options.Scheduling);
         _next = next;
         client.HasOpened = true;
         HandOver(next);

@@ -55,7 +55,7 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
         response.Add("Sec-WebSocket-Accept", Encoding.ASCII.GetString(accept));
         if (subProtocol is not null) response.Add("Sec-WebSocket-Protocol", subProtocol);
         if (terms is { } agreed) response.Add("Sec-WebSocket-Extensions", TextOf(agreed));
-        session.Begin(WebSocketRole.Server, options, terms, subProtocol, request.Session.Loop);
+        session.Begin(WebSocketRole.Server, options, terms, subProtocol, request.Session.Loop, request.Session.Server?.Options.Scheduling);
         response.SwitchProtocol(Protocol, session);
     }
 

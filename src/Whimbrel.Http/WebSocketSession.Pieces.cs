@@ -1,0 +1,140 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+// A message in pieces: one at a time, by one flow of code. Nobody else's message may land between two of its frames, whichever thread it
+// comes from. So the begin is an action of the session: behind it no whole message of another thread is on its way to the queue any more, and
+// the end is one as well, behind the last piece (docs/design/0035).
+public partial class WebSocketSession
+{
+    private const int PieceBytes = 16 * 1024; // of a stream, in one frame
+
+    // States of _piece.
+    private const int NoMessage = 0;
+    private const int InText = 1;
+    private const int InBinary = 2;
+    private const int Busy = 3; // a piece is under way
+
+    private int _piece;
+    private int _sendsElsewhere; // whole messages that other threads are about to send
+    private volatile bool _isInPieces;
+    private BroadcastGate _gateThen;
+
+    /// <summary>
+    /// Sends a piece of a message, waiting for room in the queue: the counterpart of <see cref="OnPiece"/>. The first one begins a message, the last ends it.
+    /// Await each before the next. While a message is under way other messages are <see cref="SendResult.Refused"/> and broadcasts wait;
+    /// pings, pongs and the close frame go between. Pieces are never compressed. Any thread.
+    /// </summary>
+    /// <param name="piece">May be empty, and reused when the task completes. Of text it may end inside a character.</param>
+    /// <param name="isText">The message is text. The same for all its pieces.</param>
+    /// <param name="isLast">The message ends with it.</param>
+    /// <param name="cancellationToken">Gives up waiting: this piece was not sent, the message goes on.</param>
+    /// <returns><see cref="SendResult.Refused"/> when another piece, or a stream, is being sent.</returns>
+    /// <exception cref="InvalidOperationException">The message was begun as the other kind.</exception>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
+    public async ValueTask<SendResult> SendPieceAsync(ReadOnlyMemory<byte> piece, bool isText, bool isLast, CancellationToken cancellationToken = default)
+    {
+        int kind = isText ? InText : InBinary;
+        int before = Interlocked.CompareExchange(ref _piece, Busy, kind);
+        if (before != kind) before = Interlocked.CompareExchange(ref _piece, Busy, NoMessage);
+        if (before == Busy) return SendResult.Refused;
+        if (before != kind && before != NoMessage) throw new InvalidOperationException("A message of the other kind was begun: end it first.");
+        int after = before;
+        try
+        {
+            if (before == NoMessage)
+            {
+                if (isLast) return await SendMessageAsync(OpcodeOf(isText), piece, cancellationToken).ConfigureAwait(false);
+                if (!await HoldOthersAsync().ConfigureAwait(false)) return SendResult.Closed;
+            }
+
+            SendResult result = await SendFrameOfPieceAsync(before == NoMessage ? OpcodeOf(isText) : WebSocketOpcode.Continuation, isLast, piece, cancellationToken).ConfigureAwait(false);
+            if (result == SendResult.Queued) after = isLast ? NoMessage : kind;
+            return result;
+        }
+        finally
+        {
+            if (after == NoMessage && _isInPieces) await LetOthersAsync().ConfigureAwait(false);
+            Volatile.Write(ref _piece, after);
+        }
+    }
+
+    /// <summary>Sends a message of text that is read from a stream to its end, in pieces: at most 16 KiB of it are in memory. As <see cref="SendBinaryAsync(Stream, CancellationToken)"/>.</summary>
+    /// <param name="utf8">UTF-8; a peer closes the connection for anything else. Not disposed.</param>
+    /// <param name="cancellationToken">Gives up. When something was sent already, the connection is closed with 1011: the message has no end.</param>
+    public ValueTask<SendResult> SendTextAsync(Stream utf8, CancellationToken cancellationToken = default) => SendStreamAsync(utf8, isText: true, cancellationToken);
+
+    /// <summary>
+    /// Sends a message of bytes that is read from a stream to its end, in pieces: at most 16 KiB of it are in memory. What holds while a message is
+    /// under way stands at <see cref="SendPieceAsync"/>. What the stream throws is thrown here, and the connection is closed with 1011 when something was sent already.
+    /// </summary>
+    /// <param name="data">Not disposed.</param>
+    /// <param name="cancellationToken">Gives up. When something was sent already, the connection is closed with 1011: the message has no end.</param>
+    /// <returns><see cref="SendResult.Refused"/>, with nothing read, when a message in pieces is under way.</returns>
+    public ValueTask<SendResult> SendBinaryAsync(Stream data, CancellationToken cancellationToken = default) => SendStreamAsync(data, isText: false, cancellationToken);
+
+    private async ValueTask<SendResult> SendStreamAsync(Stream source, bool isText, CancellationToken cancellationToken)
+    {
+        ArgumentNullException.ThrowIfNull(source);
+        if (Interlocked.CompareExchange(ref _piece, Busy, NoMessage) != NoMessage) return SendResult.Refused;
+        byte[] buffer = ArrayPool<byte>.Shared.Rent(PieceBytes);
+        bool hasBegun = false, isWhole = false;
+        try
+        {
+            if (!await HoldOthersAsync().ConfigureAwait(false)) return SendResult.Closed;
+            while (true)
+            {
+                int count = await source.ReadAsync(buffer.AsMemory(0, PieceBytes), cancellationToken).ConfigureAwait(false);
+                SendResult result = await SendFrameOfPieceAsync(hasBegun ? WebSocketOpcode.Continuation : OpcodeOf(isText), count == 0, buffer.AsMemory(0, count), cancellationToken).ConfigureAwait(false);
+                if (result != SendResult.Queued) return result;
+                hasBegun = true;
+                isWhole = count == 0;
+                if (isWhole) return result;
+            }
+        }
+        finally
+        {
+            ArrayPool<byte>.Shared.Return(buffer);
+            // A part of a message can only be followed by the rest of it, or by the end.
+            if (hasBegun && !isWhole) Close(WebSocketStatus.InternalError);
+            if (_isInPieces) await LetOthersAsync().ConfigureAwait(false);
+            Volatile.Write(ref _piece, NoMessage);
+        }
+    }
+
+    private ValueTask<SendResult> SendFrameOfPieceAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> piece, CancellationToken cancellationToken) =>
+        IsClosing ? new(SendResult.Closed) : SendFrameAsync(opcode, isFinal, piece, cancellationToken);
+
+    private static WebSocketOpcode OpcodeOf(bool isText) => isText ? WebSocketOpcode.Text : WebSocketOpcode.Binary;
+
+    private async ValueTask<bool> HoldOthersAsync()
+    {
+        if (!await PostAsync(HoldOthers).ConfigureAwait(false)) return false;
+        // Once all who had looked before have sent, a second action stands behind what they sent.
+        do
+        {
+            if (!await PostAsync(static () => { }).ConfigureAwait(false)) return false;
+        }
+        while (Volatile.Read(ref _sendsElsewhere) > 0);
+        return await PostAsync(static () => { }).ConfigureAwait(false);
+    }
+
+    private void HoldOthers()
+    {
+        _gateThen = BroadcastGate;
+        BroadcastGate = BroadcastGate.Held;
+        _isInPieces = true;
+        Interlocked.MemoryBarrier();
+    }
+
+    private async ValueTask LetOthersAsync()
+    {
+        await PostAsync(() =>
+        {
+            _isInPieces = false;
+            BroadcastGate = _gateThen;
+        }).ConfigureAwait(false);
+    }
+}

@@ -1,0 +1,261 @@
+using System.Text;
+
+namespace Whimbrel.Http.Tests.WebSockets;
+
+// Messages that are awaited, or blocked for, on each engine, plain and over TLS, on the loop and on the pool.
+public sealed class WsPullTests
+{
+    private static readonly int[] _lengths = [0, 1, 125, 126, 5000, 65535, 65536, 1_000_000, 3];
+
+    public static TheoryData<EngineKind, bool, Scheduling> Kinds() => Serving.EngineTests.Kinds();
+
+    private static byte[] Bytes(int length)
+    {
+        byte[] bytes = new byte[length];
+        new Random(length).NextBytes(bytes);
+        bytes.AsSpan(0, length / 2).Fill((byte)'x');
+        return bytes;
+    }
+
+    // Sends back whole messages that it takes in parts.
+    private static async Task EchoInParts(WebSocketSession socket, CancellationToken stop)
+    {
+        byte[] part = new byte[10_000];
+        while (true)
+        {
+            WebSocketReceived got = await socket.ReceiveAsync(part, CancellationToken.None);
+            if (got.IsEnd) return;
+            Assert.Equal(SendResult.Queued, await socket.SendPieceAsync(part.AsMemory(0, got.Count), got.IsText, got.IsLast, CancellationToken.None));
+        }
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task Messages_are_taken_in_parts_and_sent_in_pieces_plain_and_compressed(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        foreach (WebSocketDeflate? deflate in (WebSocketDeflate?[])[null, new WebSocketDeflate()])
+        {
+            await using WsSite site = new(kind, isTls, scheduling);
+            await site.ServeAsync(EchoInParts, new WebSocketOptions { Deflate = deflate });
+            using CancellationTokenSource limit = new(WsSite.Patience);
+            WebSocketSession client = await site.DialAsync(new WebSocketOptions { Deflate = deflate }, limit.Token);
+            foreach (int length in _lengths)
+            {
+                byte[] data = Bytes(length);
+                Assert.Equal(SendResult.Queued, await client.SendBinaryAsync(data, limit.Token));
+                Assert.Equal(SendResult.Queued, client.SendText("t\u00E9xt"));
+                WebSocketMessage? first = await client.ReceiveMessageAsync(limit.Token);
+                Assert.False(first!.Value.IsText);
+                Assert.True(first.Value.Data.Span.SequenceEqual(data), $"{length} bytes");
+                WebSocketMessage? second = await client.ReceiveMessageAsync(limit.Token);
+                Assert.Equal((true, "t\u00E9xt"), (second!.Value.IsText, second.Value.Text));
+            }
+
+            client.FinishSending((WebSocketStatus)4001, "that was all");
+            Assert.Null(await client.ReceiveMessageAsync(limit.Token));
+            Assert.Null(await client.ReceiveMessageAsync(limit.Token)); // it is told again
+            await client.CloseAsync(limit.Token);
+            Assert.Equal((4001, "that was all"), ((int)client.CloseStatus, client.CloseText));
+        }
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll, false, Scheduling.ThreadPool)]
+    [InlineData(EngineKind.Uring, false, Scheduling.Inline)]
+    [InlineData(EngineKind.Portable, true, Scheduling.Inline)]
+    public async Task A_peer_waits_when_nobody_reads_and_nothing_is_lost(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        const int Count = 300, Length = 50_000;
+        await using WsSite site = new(kind, isTls, scheduling);
+        TaskCompletionSource reads = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource<int> wrong = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (socket, _) =>
+        {
+            await reads.Task;
+            for (int i = 0; i < Count; i++)
+            {
+                if (await socket.ReceiveMessageAsync(CancellationToken.None) is not { Data: { Length: Length } data } || data.Span.IndexOfAnyExcept((byte)i) >= 0) wrong.TrySetResult(i);
+            }
+
+            wrong.TrySetResult(-1);
+        }, new WebSocketOptions { Heartbeat = TimeSpan.FromMilliseconds(100) }); // that of one who does not read must not take its peer for dead
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        Task sending = Task.Run(async () =>
+        {
+            for (int i = 0; i < Count; i++)
+            {
+                byte[] data = new byte[Length];
+                data.AsSpan().Fill((byte)i);
+                Assert.Equal(SendResult.Queued, await client.SendBinaryAsync(data, limit.Token));
+            }
+        }, limit.Token);
+        await Task.WhenAny(sending, Task.Delay(700, limit.Token)); // tidy: waits because seven beats must pass while nobody reads
+        Assert.False(sending.IsCompleted, "15 MB went to somebody who does not read");
+        reads.SetResult();
+        await sending;
+        Assert.Equal(-1, await wrong.Task.WaitAsync(limit.Token));
+    }
+
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task A_blocking_receive_gives_messages_a_time_limit_and_the_end(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        await using WsSite site = new(kind, isTls, scheduling);
+        await site.ServeAsync(static async (socket, stop) =>
+        {
+            while (await socket.ReceiveMessageAsync(CancellationToken.None) is { } message)
+            {
+                if (message.Text == "close") return;
+                if (message.Text != "silence") socket.SendText("heard " + message.Text);
+            }
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        client.SendText("a");
+        Assert.Equal("heard a", client.ReceiveMessage(WsSite.Patience)!.Value.Text);
+        client.SendText("silence");
+        Assert.Throws<TimeoutException>(() => client.ReceiveMessage(TimeSpan.FromMilliseconds(20)));
+        client.SendText("b");
+        byte[] part = new byte[6];
+        Assert.Equal(new WebSocketReceived(6, true, false, false), client.Receive(part, WsSite.Patience));
+        Assert.Equal(new WebSocketReceived(1, true, true, false), client.Receive(part, WsSite.Patience));
+        client.SendText("close");
+        Assert.Null(client.ReceiveMessage(WsSite.Patience));
+        Assert.Equal(WebSocketStatus.Normal, client.CloseStatus);
+    }
+
+    [Fact]
+    public async Task A_cancelled_receive_loses_nothing_and_a_second_one_beside_it_throws()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        await site.ServeAsync(EchoInParts);
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        for (int i = 0; i < 200; i++)
+        {
+            using CancellationTokenSource stop = new();
+            Task<WebSocketMessage?> receiving = client.ReceiveMessageAsync(stop.Token).AsTask();
+            Assert.Throws<InvalidOperationException>(() => { _ = client.ReceiveAsync(new byte[1]); });
+            client.SendText($"{i}");
+            _ = Task.Run(stop.Cancel, limit.Token); // about when the message comes
+            WebSocketMessage? got = null;
+            try
+            {
+                got = await receiving;
+            }
+            catch (OperationCanceledException)
+            {
+                got = await client.ReceiveMessageAsync(limit.Token);
+            }
+
+            Assert.Equal($"{i}", got!.Value.Text);
+        }
+    }
+
+    [Fact]
+    public async Task An_end_without_a_close_frame_throws_behind_what_was_received()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        TaskCompletionSource stays = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (socket, _) =>
+        {
+            socket.SendText("last words");
+            await socket.SentAsync();
+            await stays.Task;
+            socket.Abort();
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        Assert.Equal("last words", (await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
+        stays.SetResult();
+        await Assert.ThrowsAsync<WebSocketException>(() => client.ReceiveMessageAsync(limit.Token).AsTask());
+    }
+
+    [Fact]
+    public async Task A_message_above_the_limit_is_not_put_together_and_closes_with_1009()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        TaskCompletionSource<string> failure = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (socket, _) =>
+        {
+            try
+            {
+                await socket.ReceiveMessageAsync(CancellationToken.None);
+            }
+            catch (WebSocketException e)
+            {
+                failure.SetResult(e.Message);
+            }
+        }, new WebSocketOptions { MessageLimitBytes = 1000 });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        client.SendBinary(new byte[1001]);
+        Assert.Null(await client.ReceiveMessageAsync(limit.Token));
+        Assert.Equal(WebSocketStatus.MessageTooBig, client.CloseStatus);
+        Assert.StartsWith("A message has more than 1000 bytes", await failure.Task, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_handler_that_throws_closes_with_1011_and_one_is_told_of_a_stop()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        TaskCompletionSource told = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (socket, stop) =>
+        {
+            if ((await socket.ReceiveMessageAsync(stop))!.Value.Text == "throw") throw new InvalidDataException("mine");
+            try
+            {
+                await socket.ReceiveMessageAsync(stop);
+            }
+            finally
+            {
+                told.SetResult();
+            }
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession first = await site.DialAsync(null, limit.Token), second = await site.DialAsync(null, limit.Token);
+        first.SendText("throw");
+        Assert.Null(await first.ReceiveMessageAsync(limit.Token));
+        Assert.Equal(WebSocketStatus.InternalError, first.CloseStatus);
+        second.SendText("stay");
+        second.SendPing();
+        Task stopping = site.Server.StopAsync(WsSite.Patience).AsTask();
+        Assert.Null(await second.ReceiveMessageAsync(limit.Token));
+        Assert.Equal(WebSocketStatus.GoingAway, second.CloseStatus);
+        second.Close();
+        await told.Task.WaitAsync(limit.Token);
+        await stopping.WaitAsync(limit.Token);
+    }
+
+    [Fact]
+    public async Task A_session_with_overrides_is_not_pulled()
+    {
+        WsSession session = new();
+        InvalidOperationException e = await Assert.ThrowsAsync<InvalidOperationException>(() => session.ReceiveMessageAsync().AsTask());
+        Assert.Contains("WsSession", e.Message, StringComparison.Ordinal);
+        Assert.Throws<InvalidOperationException>(() => new WebSocketStream(session));
+        Assert.Throws<InvalidOperationException>(() => session.AsWebSocket());
+    }
+
+    [Fact]
+    public async Task Text_that_is_no_UTF_8_ends_the_reads_and_closes_with_1007()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        TaskCompletionSource<(int, string)> got = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (socket, _) =>
+        {
+            byte[] part = new byte[100];
+            int count = (await socket.ReceiveAsync(part, CancellationToken.None)).Count;
+            WebSocketException e = await Assert.ThrowsAsync<WebSocketException>(() => socket.ReceiveAsync(part, CancellationToken.None).AsTask());
+            got.SetResult((count, e.Message));
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        await client.SendPieceAsync("good"u8.ToArray(), isText: true, isLast: false, limit.Token);
+        await client.SendPieceAsync(new byte[] { 0xFF }, isText: true, isLast: true, limit.Token);
+        Assert.Null(await client.ReceiveMessageAsync(limit.Token));
+        Assert.Equal(WebSocketStatus.InvalidPayload, client.CloseStatus);
+        (int count, string message) = await got.Task.WaitAsync(limit.Token);
+        Assert.True(count is 4 or 0, Encoding.ASCII.GetString(new byte[count]));
+        Assert.Contains("UTF-8", message, StringComparison.Ordinal);
+    }
+}

@@ -1,0 +1,71 @@
+using System.Net;
+using System.Net.WebSockets;
+using Whimbrel.Conformance;
+
+namespace Whimbrel.Http.Tests.WebSockets;
+
+/// <summary>A server of pulled WebSockets on a real engine, and clients of it.</summary>
+internal sealed class WsSite : IAsyncDisposable
+{
+    internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
+
+    private readonly bool _isTls;
+    private readonly Scheduling _scheduling;
+    private readonly List<WebSocketClient> _clients = [];
+
+    internal WsSite(EngineKind kind, bool isTls = false, Scheduling scheduling = Scheduling.Inline)
+    {
+        EngineSupport support = Engine.SupportFor(kind);
+        Assert.SkipUnless(support.IsAvailable, support.Reason);
+        _isTls = isTls;
+        _scheduling = scheduling;
+        Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = static _ => { } });
+        TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
+        Server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls, AllowLargeMessages = true });
+    }
+
+    internal Engine Engine { get; }
+
+    internal HttpServer Server { get; }
+
+    internal Uri Address => new($"{(_isTls ? "wss" : "ws")}://localhost:{((IPEndPoint)Server.EndPoint!).Port}/ws");
+
+    internal async Task ServeAsync(Func<WebSocketSession, CancellationToken, Task> handler, WebSocketOptions? options = null)
+    {
+        Server.WebSocket("/ws", handler, options);
+        await Server.StartAsync();
+    }
+
+    /// <summary>One of ours, which is pulled.</summary>
+    internal async Task<WebSocketSession> DialAsync(WebSocketOptions? options, CancellationToken stop)
+    {
+        WebSocketClient client = new(
+            Address.ToString(),
+            new ClientOptions
+            {
+                Engine = Engine, EndPoint = Server.EndPoint, Scheduling = _scheduling, AllowLargeMessages = true,
+                Tls = _isTls ? new TlsOptions { ChecksHostName = false, Verify = static v => v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString() } : null,
+            },
+            static () => new WebSocketSession(),
+            options);
+        _clients.Add(client);
+        return await client.ConnectAsync(stop);
+    }
+
+    /// <summary>.NET's own.</summary>
+    internal async Task<ClientWebSocket> DialNetAsync(CancellationToken stop)
+    {
+        ClientWebSocket socket = new();
+        socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString();
+        await socket.ConnectAsync(Address, stop);
+        return socket;
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        foreach (WebSocketClient client in _clients) await client.DisposeAsync();
+        await Server.StopAsync(TimeSpan.Zero);
+        await Server.DisposeAsync();
+        await Engine.DisposeAsync();
+    }
+}

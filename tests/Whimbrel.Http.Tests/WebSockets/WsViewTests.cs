@@ -1,0 +1,136 @@
+using System.Net.WebSockets;
+using System.Text;
+
+namespace Whimbrel.Http.Tests.WebSockets;
+
+// One program against .NET's abstract class, with .NET's client and with ours; the server's end is ours.
+public sealed class WsViewTests
+{
+    public static TheoryData<EngineKind, bool, bool> Ends()
+    {
+        TheoryData<EngineKind, bool, bool> ends = [];
+        foreach (EngineKind kind in (EngineKind[])[EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable])
+        {
+            foreach (bool isTls in (bool[])[false, true])
+            {
+                foreach (bool isNets in (bool[])[false, true]) ends.Add(kind, isTls, isNets);
+            }
+        }
+
+        return ends;
+    }
+
+    public static TheoryData<bool> Clients() => [false, true];
+
+    private static async Task<WebSocket> DialAsync(WsSite site, bool isNets, CancellationToken stop) =>
+        isNets ? await site.DialNetAsync(stop) : (await site.DialAsync(null, stop)).AsWebSocket();
+
+    // What code against the class looks like: fragments in, the same fragments out, until a close frame.
+    private static async Task Echo(WebSocketSession session, CancellationToken stop)
+    {
+        using WebSocket socket = session.AsWebSocket();
+        byte[] buffer = new byte[4096];
+        while (true)
+        {
+            ValueWebSocketReceiveResult got = await socket.ReceiveAsync(buffer.AsMemory(), stop);
+            if (got.MessageType == WebSocketMessageType.Close) break;
+            await socket.SendAsync(buffer.AsMemory(0, got.Count), got.MessageType, got.EndOfMessage, stop);
+        }
+
+        Assert.Equal(WebSocketState.CloseReceived, socket.State);
+        await socket.CloseAsync(socket.CloseStatus!.Value, socket.CloseStatusDescription, stop);
+        Assert.Equal(WebSocketState.Closed, socket.State);
+    }
+
+    private static async Task<(byte[] Data, WebSocketMessageType Type)> ReceiveAsync(WebSocket socket, CancellationToken stop)
+    {
+        MemoryStream all = new();
+        byte[] buffer = new byte[3000];
+        while (true)
+        {
+            WebSocketReceiveResult got = await socket.ReceiveAsync(new ArraySegment<byte>(buffer), stop);
+            all.Write(buffer, 0, got.Count);
+            if (got.EndOfMessage) return (all.ToArray(), got.MessageType);
+        }
+    }
+
+    [Theory, MemberData(nameof(Ends))]
+    public async Task The_same_program_runs_on_both(EngineKind kind, bool isTls, bool isNets)
+    {
+        await using WsSite site = new(kind, isTls);
+        await site.ServeAsync(Echo);
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        Assert.Equal(WebSocketState.Open, socket.State);
+        Assert.Null(socket.CloseStatus);
+        byte[] data = new byte[100_000];
+        new Random(1).NextBytes(data);
+        Task<(byte[] Data, WebSocketMessageType Type)> receiving = ReceiveAsync(socket, limit.Token);
+        await socket.SendAsync(new ArraySegment<byte>(data, 0, 40_000), WebSocketMessageType.Binary, endOfMessage: false, limit.Token);
+        await socket.SendAsync(data.AsMemory(40_000, 60_000), WebSocketMessageType.Binary, WebSocketMessageFlags.EndOfMessage, limit.Token);
+        (byte[] got, WebSocketMessageType type) = await receiving;
+        Assert.True(got.AsSpan().SequenceEqual(data));
+        Assert.Equal(WebSocketMessageType.Binary, type);
+        await socket.SendAsync("h\u00E4llo"u8.ToArray().AsMemory(), WebSocketMessageType.Text, true, limit.Token);
+        (got, type) = await ReceiveAsync(socket, limit.Token);
+        Assert.Equal((WebSocketMessageType.Text, "h\u00E4llo"), (type, Encoding.UTF8.GetString(got)));
+        await socket.CloseAsync((WebSocketCloseStatus)4001, "bye", limit.Token);
+        Assert.Equal((WebSocketState.Closed, (WebSocketCloseStatus)4001, "bye"), (socket.State, socket.CloseStatus, socket.CloseStatusDescription));
+    }
+
+    [Theory, MemberData(nameof(Clients))]
+    public async Task States_and_errors_are_the_same_on_both(bool isNets)
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        TaskCompletionSource mayEnd = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (session, _) =>
+        {
+            using WebSocket socket = session.AsWebSocket();
+            byte[] buffer = new byte[100];
+            Assert.Equal(WebSocketMessageType.Close, (await socket.ReceiveAsync(buffer.AsMemory(), CancellationToken.None)).MessageType);
+            Assert.Equal((WebSocketState.CloseReceived, WebSocketCloseStatus.NormalClosure), (socket.State, socket.CloseStatus));
+            await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(buffer.AsMemory(), CancellationToken.None).AsTask());
+            await socket.SendAsync("after your end"u8.ToArray(), WebSocketMessageType.Text, true, CancellationToken.None);
+            await mayEnd.Task;
+            await socket.CloseOutputAsync(WebSocketCloseStatus.EndpointUnavailable, "me too", CancellationToken.None);
+            Assert.Equal(WebSocketState.Closed, socket.State);
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        await Assert.ThrowsAsync<ArgumentException>(() => socket.SendAsync(default, WebSocketMessageType.Close, true, limit.Token));
+        await Assert.ThrowsAsync<ArgumentException>(() => socket.CloseAsync((WebSocketCloseStatus)1006, null, limit.Token));
+        await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
+        Assert.Equal(WebSocketState.CloseSent, socket.State);
+        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
+        (byte[] got, _) = await ReceiveAsync(socket, limit.Token);
+        Assert.Equal("after your end", Encoding.ASCII.GetString(got));
+        mayEnd.SetResult();
+        (_, WebSocketMessageType type) = await ReceiveAsync(socket, limit.Token);
+        Assert.Equal((WebSocketMessageType.Close, WebSocketState.Closed), (type, socket.State));
+        Assert.Equal((WebSocketCloseStatus.EndpointUnavailable, "me too"), (socket.CloseStatus, socket.CloseStatusDescription));
+        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
+        socket.Dispose();
+        await Assert.ThrowsAsync<ObjectDisposedException>(() => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
+    }
+
+    [Theory, MemberData(nameof(Clients))]
+    public async Task A_cancelled_receive_aborts_and_so_does_an_end_without_a_close_frame(bool isNets)
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        await site.ServeAsync(static async (session, _) =>
+        {
+            await session.ReceiveMessageAsync(CancellationToken.None);
+            session.Abort();
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience), stop = new();
+        using WebSocket first = await DialAsync(site, isNets, limit.Token), second = await DialAsync(site, isNets, limit.Token);
+        Task receiving = first.ReceiveAsync(new byte[1].AsMemory(), stop.Token).AsTask();
+        await stop.CancelAsync();
+        await Assert.ThrowsAnyAsync<OperationCanceledException>(() => receiving);
+        Assert.Equal(WebSocketState.Aborted, first.State);
+        await second.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Binary, true, limit.Token);
+        System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => second.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
+        Assert.Equal(WebSocketError.ConnectionClosedPrematurely, e.WebSocketErrorCode);
+        Assert.Equal(WebSocketState.Aborted, second.State);
+    }
+}
