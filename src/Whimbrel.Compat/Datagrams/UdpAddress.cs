@@ -1,0 +1,24 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Datagrams;
+
+/// <summary>Addresses and errors of UDP, as the old APIs have them.</summary>
+internal static class UdpAddress
+{
+    /// <summary>With a name looked up. Blocks. Throws <see cref="SocketException"/> when there is none.</summary>
+    internal static EndPoint Of(EndPoint endPoint)
+    {
+        if (endPoint is not DnsEndPoint name) return endPoint;
+        IPAddress[] found = name.AddressFamily == AddressFamily.Unspecified ? Dns.GetHostAddresses(name.Host) : Dns.GetHostAddresses(name.Host, name.AddressFamily);
+        if (found.Length == 0) throw new SocketException((int)SocketError.HostNotFound);
+        return new IPEndPoint(found[0], name.Port);
+    }
+
+    /// <summary>Any free port, in the family of that one.</summary>
+    internal static EndPoint AnyOf(EndPoint target) => new IPEndPoint(target.AddressFamily == AddressFamily.InterNetworkV6 ? IPAddress.IPv6Any : IPAddress.Any, 0);
+
+    /// <summary>Errors that come and go with peers were never told.</summary>
+    internal static bool IsTold(SocketError error) => error is not (SocketError.Success or SocketError.ConnectionAborted or SocketError.ConnectionRefused
+        or SocketError.ConnectionReset or SocketError.OperationAborted or SocketError.Shutdown);
+}

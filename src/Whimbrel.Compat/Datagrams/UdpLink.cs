@@ -1,0 +1,353 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Datagrams;
+
+/// <summary>
+/// What a server or client of UDP of an old API stands on: a <see cref="DatagramSocket"/> for each time that it is open, and the order of its callbacks.
+/// </summary>
+/// <remarks>
+/// <list type="number">
+/// <item>Callbacks run on the thread pool, one at a time and never one inside another, and may block.</item>
+/// <item>A call of <see cref="Arm"/> fetches one datagram. While one is on its way, further calls do nothing. A call in a callback does so when that has returned, so
+/// that the bytes it was given stay.</item>
+/// <item>Each datagram that was queued is told as sent, in order, behind the callback that sent it. What the queue does not take is told as an error.</item>
+/// <item>What a callback throws is told as an error; after one for a received datagram the next one is fetched, since nobody else would.</item>
+/// <item>When <see cref="Close"/> has returned nothing is told any more, unless the caller is one of the callbacks: then when that one has returned.</item>
+/// </list>
+/// Any thread. One owner.
+/// </remarks>
+internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
+{
+    private const int LongestDatagram = 65_535;
+    private static readonly TimeSpan s_idle = TimeSpan.FromSeconds(1);
+
+    [ThreadStatic]
+    private static UdpLink? t_running;
+
+    private readonly Lock _gate = new();
+    private readonly Queue<Told> _told = new();
+    private readonly byte[] _buffer = new byte[LongestDatagram];
+    private DatagramSocket? _socket;
+    private Fetcher? _fetcher;
+    private DatagramPeer _lastPeer;
+    private EndPoint? _lastEndPoint;
+    private bool _isRunning;
+    private bool _isArmed;
+    private bool _armsLater; // at the end of the running callback
+    private bool _isOpen;
+    private TaskCompletionSource? _idle;
+    private long _bytesReceived;
+    private long _datagramsReceived;
+
+    private enum Kind
+    {
+        Received,
+        Sent,
+        Failed,
+    }
+
+    internal int ReceiveLimit { get; set; }
+
+    internal int SendLimit { get; set; }
+
+    internal Socket? Socket => _socket?.Socket;
+
+    internal EndPoint? EndPoint => _socket?.EndPoint;
+
+    internal long BytesPending => _socket?.BytesPending ?? 0;
+
+    internal long BytesSent => _socket?.ReadCounters().BytesSent ?? 0;
+
+    internal long DatagramsSent => _socket?.ReadCounters().DatagramsSent ?? 0;
+
+    internal long BytesReceived => Interlocked.Read(ref _bytesReceived);
+
+    internal long DatagramsReceived => Interlocked.Read(ref _datagramsReceived);
+
+    // ------------------------------------------------------------------ open and close
+
+    /// <summary>Throws <see cref="SocketException"/> when it cannot be bound.</summary>
+    internal void Open(DatagramOptions options)
+    {
+        DatagramSocket socket = new(options);
+        Wait(() => socket.StartAsync());
+        lock (_gate)
+        {
+            _socket = socket;
+            _fetcher = new Fetcher(this, socket);
+            _isOpen = true;
+            _isArmed = _armsLater = false;
+            Interlocked.Exchange(ref _bytesReceived, 0);
+            Interlocked.Exchange(ref _datagramsReceived, 0);
+        }
+    }
+
+    /// <summary>Sends what is queued, within its time, then closes.</summary>
+    internal void Close()
+    {
+        DatagramSocket? socket;
+        lock (_gate)
+        {
+            if (!_isOpen) return;
+            _isOpen = false;
+            socket = _socket;
+        }
+
+        Wait(() => socket!.StopAsync());
+        if (ReferenceEquals(t_running, this)) return;
+        Task idle;
+        lock (_gate)
+        {
+            if (!_isRunning) return;
+            idle = (_idle ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
+        }
+
+        // A callback that does not return holds nobody up for longer than a stop would.
+        idle.Wait(CompatOptions.DrainTimeout + s_idle);
+    }
+
+    internal void Join(IPAddress group) => Wait(() => RequireSocket().JoinAsync(group));
+
+    internal void Leave(IPAddress group) => Wait(() => RequireSocket().LeaveAsync(group));
+
+    private DatagramSocket RequireSocket() => _socket ?? throw new SocketException((int)SocketError.NotConnected);
+
+    /// <summary>Not for loops: what is waited for may need this one.</summary>
+    private static void Wait(Func<ValueTask> begin)
+    {
+        if (Loop.Current is not null) throw new InvalidOperationException("The old API waits here, and the thread is a loop's: call it from another thread.");
+        try
+        {
+            begin().AsTask().GetAwaiter().GetResult();
+        }
+        catch (NetworkException e)
+        {
+            throw new SocketException((int)e.Error.SocketError, e.Message);
+        }
+    }
+
+    // ------------------------------------------------------------------ send
+
+    /// <summary>Queues a datagram.</summary>
+    internal bool Queue(EndPoint peer, ReadOnlySpan<byte> data) => Send(peer, data, TimeSpan.Zero) || data.IsEmpty;
+
+    /// <summary>Queues a datagram when there is room for it, and waits for that.</summary>
+    internal long SendNow(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout) => Send(peer, data, timeout) ? data.Length : 0;
+
+    private bool Send(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout)
+    {
+        if (!_isOpen || _socket is not { } socket || data.IsEmpty) return false;
+        if (data.Length > DatagramOptions.MaxDatagramBytes) return Refuse(peer, SocketError.MessageSize);
+        if (SendLimit > 0 && socket.BytesPending + data.Length > SendLimit) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
+        DatagramPeer target = new(peer);
+        SendResult result = timeout == TimeSpan.Zero || Loop.Current is not null ? socket.Send(data, target) : socket.Send(data, target, timeout);
+        if (result == SendResult.Queued) Tell(new Told(Kind.Sent, peer, data.Length));
+        else if (result == SendResult.Full && timeout == TimeSpan.Zero) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
+        return result == SendResult.Queued;
+    }
+
+    private bool Refuse(EndPoint peer, SocketError error)
+    {
+        Tell(new Told(Kind.Failed, peer, (int)error));
+        return false;
+    }
+
+    // ------------------------------------------------------------------ receive
+
+    /// <summary>Fetches the next datagram, unless one is on its way.</summary>
+    internal void Arm()
+    {
+        lock (_gate)
+        {
+            if (!_isOpen || _isArmed) return;
+            _isArmed = true;
+            if (ReferenceEquals(t_running, this))
+            {
+                _armsLater = true;
+                return;
+            }
+        }
+
+        _fetcher!.Begin();
+    }
+
+    /// <summary>Waits for a datagram. It is told as received, too.</summary>
+    internal long ReceiveNow(ref EndPoint peer, Span<byte> target, TimeSpan timeout)
+    {
+        if (!_isOpen || target.IsEmpty || _socket is not { } socket) return 0;
+        ReceivedDatagram datagram;
+        try
+        {
+            if (!socket.TryReceive(target, timeout, out datagram)) return 0;
+        }
+        catch (NetworkException e)
+        {
+            // Cancelled: it was closed meanwhile.
+            if (e.Error.Category != ErrorCategory.Cancelled) owner.TellError(e.Error.SocketError);
+            return 0;
+        }
+
+        Count(datagram.Count);
+        peer = datagram.Peer.ToEndPoint() ?? peer;
+        return datagram.Count;
+    }
+
+    private void Count(int bytes)
+    {
+        Interlocked.Add(ref _bytesReceived, bytes);
+        Interlocked.Increment(ref _datagramsReceived);
+    }
+
+    private void Deliver(Fetcher fetcher)
+    {
+        SocketError error = fetcher.End(out ReceivedDatagram datagram);
+        lock (_gate)
+        {
+            // It was closed, and perhaps opened again: that has a fetcher of its own.
+            if (!_isOpen || !ReferenceEquals(fetcher, _fetcher)) return;
+            _isArmed = false;
+        }
+
+        if (error != SocketError.Success)
+        {
+            owner.TellError(error);
+            Arm();
+            return;
+        }
+
+        Count(datagram.Count);
+        EndPoint peer = EndPointOf(datagram.Peer);
+        if (ReceiveLimit > 0 && datagram.Count > ReceiveLimit)
+        {
+            owner.TellError(SocketError.NoBufferSpaceAvailable);
+            owner.TellTooLong(peer, _buffer);
+        }
+        else owner.TellReceived(peer, _buffer, datagram.Count);
+    }
+
+    /// <summary>One object as long as the same peer speaks.</summary>
+    private EndPoint EndPointOf(in DatagramPeer peer)
+    {
+        if (_lastEndPoint is { } last && _lastPeer == peer) return last;
+        _lastPeer = peer;
+        return _lastEndPoint = peer.ToEndPoint() ?? new IPEndPoint(IPAddress.None, 0);
+    }
+
+    // ------------------------------------------------------------------ the order of callbacks
+
+    private void Tell(in Told told)
+    {
+        lock (_gate)
+        {
+            _told.Enqueue(told);
+            if (_isRunning) return;
+            _isRunning = true;
+        }
+
+        ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+    }
+
+    void IThreadPoolWorkItem.Execute()
+    {
+        UdpLink? outer = t_running;
+        t_running = this;
+        while (TryTake(out Told told)) Run(told);
+        t_running = outer;
+    }
+
+    private bool TryTake(out Told told)
+    {
+        TaskCompletionSource? idle;
+        lock (_gate)
+        {
+            if (_told.TryDequeue(out told)) return true;
+            _isRunning = false;
+            (idle, _idle) = (_idle, null);
+        }
+
+        idle?.SetResult();
+        return false;
+    }
+
+    private void Run(in Told told)
+    {
+        try
+        {
+            if (told.Kind == Kind.Received) Deliver((Fetcher)told.Subject);
+            else if (!_isOpen) return;
+            else if (told.Kind == Kind.Sent) owner.TellSent((EndPoint)told.Subject, told.Number);
+            else
+            {
+                owner.TellError((SocketError)told.Number);
+                // So that who goes on when something has left goes on.
+                owner.TellSent((EndPoint)told.Subject, 0);
+            }
+        }
+        catch (Exception)
+        {
+            TellThrown();
+            if (told.Kind == Kind.Received) Arm();
+        }
+
+        bool arms;
+        lock (_gate) (arms, _armsLater) = (_armsLater && _isOpen, false);
+        if (arms) _fetcher!.Begin();
+    }
+
+    private void TellThrown()
+    {
+        try
+        {
+            owner.TellError(SocketError.SocketError);
+        }
+        catch (Exception)
+        {
+            // It threw while it was told that it had thrown: there is nobody else to tell.
+        }
+    }
+
+    /// <summary>What is told: the subject is a fetcher, or a peer; the number bytes, or an error.</summary>
+    private readonly record struct Told(Kind Kind, object Subject, int Number);
+
+    /// <summary>Receives one datagram at a time, for one time that the link is open.</summary>
+    private sealed class Fetcher
+    {
+        private readonly UdpLink _link;
+        private readonly DatagramSocket _socket;
+        private readonly Action _fetched;
+        private ValueTask<ReceivedDatagram> _receiving;
+
+        internal Fetcher(UdpLink link, DatagramSocket socket)
+        {
+            _link = link;
+            _socket = socket;
+            _fetched = Fetched;
+        }
+
+        internal void Begin()
+        {
+#pragma warning disable CA2012 // consumed once, in End, which follows each Fetched
+            _receiving = _socket.ReceiveAsync(_link._buffer);
+#pragma warning restore CA2012
+            if (_receiving.IsCompleted) Fetched();
+            else _receiving.GetAwaiter().UnsafeOnCompleted(_fetched);
+        }
+
+        internal SocketError End(out ReceivedDatagram datagram)
+        {
+            try
+            {
+                datagram = _receiving.GetAwaiter().GetResult();
+                return SocketError.Success;
+            }
+            catch (NetworkException e)
+            {
+                datagram = default;
+                return e.Error.SocketError;
+            }
+        }
+
+        private void Fetched() => _link.Tell(new Told(Kind.Received, this, 0));
+    }
+}
