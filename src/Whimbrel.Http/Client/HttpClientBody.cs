@@ -120,6 +120,8 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
         HttpClientFailure kind = e is not NetworkException network ? HttpClientFailure.BodyCut : network.Error.Category switch
         {
             ErrorCategory.Timeout => HttpClientFailure.Stalled,
+            // Without a close_notify: as cut as without TLS, and many servers leave so.
+            ErrorCategory.Tls when network.InnerException is TlsException { Failure: TlsFailure.Truncated } => HttpClientFailure.BodyCut,
             ErrorCategory.Tls => HttpClientFailure.Tls,
             _ => HttpClientFailure.BodyCut,
         };

@@ -83,12 +83,23 @@ internal sealed class RealProgram : IDisposable
         throw new InvalidOperationException($"{command} does not listen on {port}: {said}");
     }
 
-    /// <summary>A port that was free a moment ago.</summary>
+    /// <summary>A port that was free a moment ago: below those that the system gives to connections, so that none of them takes it meanwhile.</summary>
     internal static int FreePort()
     {
-        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
-        socket.Bind(new IPEndPoint(IPAddress.Loopback, 0));
-        return ((IPEndPoint)socket.LocalEndPoint!).Port;
+        while (true)
+        {
+            int port = Random.Shared.Next(20_000, 32_000);
+            try
+            {
+                using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+                socket.Bind(new IPEndPoint(IPAddress.Loopback, port));
+                return port;
+            }
+            catch (SocketException)
+            {
+                // Somebody's: another one.
+            }
+        }
     }
 
     private void Said(object sender, DataReceivedEventArgs line)
