@@ -57,7 +57,7 @@ public sealed class HttpOptions
     /// <summary>Age from which on an answer closes its connection. 10 ms up to 7 days; default 1 h.</summary>
     public TimeSpan ConnectionLifetime { get; init; } = TimeSpan.FromHours(1);
 
-    /// <summary>Bytes of further requests that are taken in while one is answered; the rest stays in the system. 1 KiB up to 512 KiB; default 64 KiB.</summary>
+    /// <summary>Bytes of further requests that are taken in while one is answered, and above it what one receive brought (up to 260 KiB); the rest stays in the system. 1 KiB up to 512 KiB; default 64 KiB.</summary>
     public int PipelineLimitBytes { get; init; } = 64 * 1024;
 
     /// <summary>What is left of a body that nobody read is read away up to here, so that the connection can be used again; else it is closed. 0 up to 1 GiB; default 256 KiB.</summary>

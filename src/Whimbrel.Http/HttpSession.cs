@@ -10,7 +10,7 @@ namespace Whimbrel.Http;
 /// <remarks>
 /// <list type="number">
 /// <item>One request at a time, in their order; the next is read when this one was answered. Until then at most
-/// <see cref="HttpOptions.PipelineLimitBytes"/> of what the peer sends ahead are taken in.</item>
+/// <see cref="HttpOptions.PipelineLimitBytes"/> of what the peer sends ahead are taken in, and what one receive brought above that.</item>
 /// <item>A request that breaks a rule or a limit gets one answer, with the status that says so, and the connection is closed. Nothing behind
 /// it is served.</item>
 /// <item><see cref="OnRequest"/> may return without an answer: it is given later, on any thread. Each request gets exactly one.</item>

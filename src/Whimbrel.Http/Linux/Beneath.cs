@@ -33,6 +33,13 @@ internal static unsafe class Beneath
 
     private static volatile bool s_hasOpen = true;
 
+    /// <summary>openat2 is there, as far as is known. Tests set it.</summary>
+    internal static bool HasOpen
+    {
+        get => s_hasOpen;
+        set => s_hasOpen = value;
+    }
+
     [StructLayout(LayoutKind.Sequential)]
     private struct OpenHow
     {

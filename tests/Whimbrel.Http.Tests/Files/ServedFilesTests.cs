@@ -3,6 +3,8 @@ using System.Net;
 using System.Net.Sockets;
 using System.Security.Cryptography;
 using System.Text;
+using Whimbrel.Conformance;
+using Whimbrel.Http.Files;
 using Whimbrel.Http.Tests.Serving;
 
 namespace Whimbrel.Http.Tests.Files;
@@ -111,6 +113,15 @@ public sealed class ServedFilesTests
         using IncrementalHash hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
         using HttpResponseMessage answer = await site.Client.GetAsync(new Uri("/large", UriKind.Relative), HttpCompletionOption.ResponseHeadersRead);
         await using Stream body = await answer.Content.ReadAsStreamAsync();
+        // The peer reads nothing until the server stands still: what the system takes, and not a byte more.
+        for (long sent = -1, still = 0; still < 10; still = site.Server.BytesSent == sent ? still + 1 : 0)
+        {
+            sent = site.Server.BytesSent;
+            await Task.Delay(5); // tidy: waits because nothing is what is looked for
+        }
+
+        Assert.InRange(site.Server.BytesSent, 1, 24L << 20);
+        most = GC.GetTotalMemory(true);
         byte[] buffer = new byte[256 * 1024];
         for (int count, turn = 0; (count = await body.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience)) > 0; turn++)
         {
@@ -294,6 +305,53 @@ public sealed class ServedFilesTests
 
         Assert.InRange(got, 1, Length - 1);
         Assert.Equal("small", (await AskOneAsync(site, Web.Get("/small"))).Body);
+    }
+
+    private sealed class Noting(HttpOptions options, RouteTable routes) : HttpSession(options, routes)
+    {
+        internal TaskCompletionSource<CloseReason> Ended { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+        protected override void OnDisconnected(CloseReason reason)
+        {
+            base.OnDisconnected(reason);
+            Ended.TrySetResult(reason);
+        }
+    }
+
+    [Theory]
+    [InlineData(EngineKind.Epoll, false)]
+    [InlineData(EngineKind.Uring, false)]
+    [InlineData(EngineKind.Portable, false)]
+    [InlineData(EngineKind.Epoll, true)]
+    public async Task A_connection_whose_file_is_cut_off_says_so_in_its_reason(EngineKind kind, bool isTls)
+    {
+        using Folder folder = new();
+        folder.Write("large", new byte[64 << 20]);
+        await using EngineSite site = new(kind, isTls, Scheduling.Inline);
+        using FileSite files = new(folder.Root, _always);
+        RouteTable routes = new();
+        routes.Add(HttpVerb.Get, "/{*file}", null, null, files);
+        Noting session = new(new HttpOptions(), routes);
+        await using Server server = new(new ServerOptions { Engine = site.Server.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = isTls ? TestCertificates.ServerOptions : null }, () => session);
+        await server.StartAsync();
+        await using Stream stream = await EngineSite.DialAsync(server.EndPoint!, isTls);
+        await stream.WriteAsync(Encoding.ASCII.GetBytes(Web.Get("/large")));
+        byte[] buffer = new byte[64 * 1024];
+        await stream.ReadExactlyAsync(buffer).AsTask().WaitAsync(EngineSite.Patience);
+        using (FileStream file = new(folder["large"], FileMode.Open, FileAccess.Write, FileShare.ReadWrite)) file.SetLength(1000);
+        try
+        {
+            while (await stream.ReadAsync(buffer).AsTask().WaitAsync(EngineSite.Patience) > 0)
+            {
+            }
+        }
+        catch (IOException)
+        {
+            // A reset: what was promised did not come.
+        }
+
+        CloseReason reason = await session.Ended.Task.WaitAsync(EngineSite.Patience);
+        Assert.Equal((CloseCause.FileFailed, CloseInitiator.Local), (reason.Cause, reason.Initiator));
     }
 
     [Theory]

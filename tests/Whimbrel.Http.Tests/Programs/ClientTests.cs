@@ -1,7 +1,5 @@
 using System.Globalization;
 using System.Net;
-using System.Net.Sockets;
-using System.Security.Cryptography;
 using System.Text;
 using System.Text.RegularExpressions;
 using Whimbrel.Conformance;
@@ -31,13 +29,6 @@ public sealed partial class ClientTests
             StringBuilder list = new();
             await foreach (HttpPart part in request.ReadPartsAsync(stop)) list.Append(CultureInfo.InvariantCulture, $"{part.Name}/{part.FileName}/{part.ContentType}/{await part.ReadTextAsync(cancellationToken: stop)};");
             response.Text(list.ToString());
-        });
-        web.Post("/hash", static async (request, response, stop) => response.Text(Convert.ToHexString(await SHA256.HashDataAsync(request.Body, stop))));
-        web.Get("/bytes/{mebi}", static async (request, response, stop) =>
-        {
-            int count = int.Parse(request.Route["mebi"], CultureInfo.InvariantCulture);
-            response.BodyLength = (long)count * Mebi;
-            for (int i = 0; i < count; i++) await response.WriteAsync(await Task.Run(() => Pattern(i), stop), stop);
         });
         await web.StartAsync();
         return web;
@@ -175,63 +166,5 @@ public sealed partial class ClientTests
         Assert.True(back.AsSpan().SequenceEqual(body));
         Assert.InRange(web.AcceptedCount, 1, 20);
         Assert.Equal(0, web.Http.ReadCounters().Refused);
-    }
-
-    /// <summary>Many mebibytes, made as they are read.</summary>
-    private sealed class Patterns(int count) : HttpContent
-    {
-        protected override async Task SerializeToStreamAsync(Stream stream, TransportContext? context)
-        {
-            for (int i = 0; i < count; i++) await stream.WriteAsync(Pattern(i));
-        }
-
-        protected override bool TryComputeLength(out long length)
-        {
-            length = 0;
-            return false;
-        }
-    }
-
-    [Fact]
-    public async Task Very_large_bodies_go_both_ways_byte_by_byte_in_flat_memory()
-    {
-        int count = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 1024 : 64;
-        await using HttpServer web = await ServeAsync();
-        // A peer that takes little at a time: the server is always ahead of it.
-        SocketsHttpHandler handler = new()
-        {
-            UseProxy = false,
-            ConnectCallback = static async (context, stop) =>
-            {
-                Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 16 * 1024 };
-                await socket.ConnectAsync(context.DnsEndPoint, stop);
-                return new NetworkStream(socket, ownsSocket: true);
-            },
-        };
-        using HttpClient client = new(handler) { Timeout = TimeSpan.FromMinutes(30), BaseAddress = new Uri($"http://127.0.0.1:{PortOf(web)}") };
-        byte[] piece = new byte[Mebi];
-        long before = 0, most = 0;
-        using (HttpResponseMessage answer = await client.GetAsync(new Uri($"/bytes/{count}", UriKind.Relative), HttpCompletionOption.ResponseHeadersRead))
-        {
-            await using Stream body = await answer.Content.ReadAsStreamAsync();
-            for (int i = 0; i < count; i++)
-            {
-                await body.ReadExactlyAsync(piece);
-                Assert.True(piece.AsSpan().SequenceEqual(Pattern(i)), $"mebibyte {i}");
-                long used = GC.GetTotalMemory(forceFullCollection: i % 16 == 0);
-                if (i == 0) before = used;
-                if (i % 16 == 0) most = Math.Max(most, used - before);
-            }
-
-            Assert.Equal(0, await body.ReadAsync(piece));
-        }
-
-        Assert.True(most < 16 * Mebi, $"{most} bytes more");
-        using IncrementalHash hash = IncrementalHash.CreateHash(HashAlgorithmName.SHA256);
-        for (int i = 0; i < count; i++) hash.AppendData(Pattern(i));
-        using Patterns content = new(count);
-        using HttpResponseMessage hashed = await client.PostAsync(new Uri("/hash", UriKind.Relative), content);
-        Assert.Equal(Convert.ToHexString(hash.GetHashAndReset()), await hashed.Content.ReadAsStringAsync());
-        Assert.True(GC.GetTotalMemory(forceFullCollection: true) - before < 16 * Mebi);
     }
 }

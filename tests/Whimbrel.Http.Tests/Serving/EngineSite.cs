@@ -38,12 +38,14 @@ internal sealed class EngineSite : IAsyncDisposable
         Client.BaseAddress = new Uri($"{(_isTls ? "https" : "http")}://127.0.0.1:{((IPEndPoint)Server.EndPoint!).Port}");
     }
 
-    internal async Task<Stream> DialAsync()
+    internal Task<Stream> DialAsync() => DialAsync(Server.EndPoint!, _isTls);
+
+    internal static async Task<Stream> DialAsync(EndPoint endPoint, bool isTls)
     {
         Socket socket = new(SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
-        await socket.ConnectAsync(Server.EndPoint!);
+        await socket.ConnectAsync(endPoint);
         NetworkStream stream = new(socket, ownsSocket: true);
-        if (!_isTls) return stream;
+        if (!isTls) return stream;
         SslStream tls = new(stream, false, IsOurs);
         await tls.AuthenticateAsClientAsync("chat.test");
         return tls;
