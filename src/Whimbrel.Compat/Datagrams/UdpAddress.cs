@@ -17,8 +17,4 @@ internal static class UdpAddress
 
     /// <summary>Any free port, in the family of that one.</summary>
     internal static EndPoint AnyOf(EndPoint target) => new IPEndPoint(target.AddressFamily == AddressFamily.InterNetworkV6 ? IPAddress.IPv6Any : IPAddress.Any, 0);
-
-    /// <summary>Errors that come and go with peers were never told.</summary>
-    internal static bool IsTold(SocketError error) => error is not (SocketError.Success or SocketError.ConnectionAborted or SocketError.ConnectionRefused
-        or SocketError.ConnectionReset or SocketError.OperationAborted or SocketError.Shutdown);
 }

@@ -4,6 +4,7 @@ using System.Text;
 using Whimbrel;
 using Whimbrel.Compat;
 using Whimbrel.Compat.Datagrams;
+using Whimbrel.Compat.Links;
 
 namespace NetCoreServer;
 
@@ -490,7 +491,7 @@ public class UdpClient : IDisposable, IDatagramOwner
 
     void IDatagramOwner.TellError(SocketError error)
     {
-        if (UdpAddress.IsTold(error)) OnError(error);
+        if (ErrorMap.IsTold(error)) OnError(error);
     }
 
     private EndPoint Target { get; set; } = new IPEndPoint(IPAddress.None, 0);

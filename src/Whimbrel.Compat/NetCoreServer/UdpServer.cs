@@ -4,6 +4,7 @@ using System.Text;
 using Whimbrel;
 using Whimbrel.Compat;
 using Whimbrel.Compat.Datagrams;
+using Whimbrel.Compat.Links;
 
 namespace NetCoreServer;
 
@@ -510,7 +511,7 @@ public class UdpServer : IDisposable, IDatagramOwner
 
     void IDatagramOwner.TellError(SocketError error)
     {
-        if (UdpAddress.IsTold(error)) OnError(error);
+        if (ErrorMap.IsTold(error)) OnError(error);
     }
 
     private void Open(EndPoint local)

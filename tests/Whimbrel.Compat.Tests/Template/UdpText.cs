@@ -209,6 +209,7 @@ internal static class UdpText
         using Whimbrel;
         using Whimbrel.Compat;
         using Whimbrel.Compat.Datagrams;
+        using Whimbrel.Compat.Links;
 
         namespace NetCoreServer;
 
@@ -448,7 +449,7 @@ internal static class UdpText
 
                 void IDatagramOwner.TellError(SocketError error)
                 {
-                    if (UdpAddress.IsTold(error)) OnError(error);
+                    if (ErrorMap.IsTold(error)) OnError(error);
                 }
 
             {{open}}
