@@ -128,6 +128,8 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     private bool TryEnd()
     {
         if (Interlocked.CompareExchange(ref _state, Free, Waiting) != Waiting) return false;
+        // Between two reads there is nothing: who looks on the loop while the next one begins would end that with what this one got.
+        HasSome = false;
         _registration.Unregister();
         _into = default;
         return true;
