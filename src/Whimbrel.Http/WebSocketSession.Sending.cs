@@ -14,6 +14,7 @@ public partial class WebSocketSession
 
     private Lock? _deflating; // with compression only
     private Deflater? _deflater;
+    private bool _beginsAnew; // under the lock
     private bool _pongWaits;
     private byte[]? _lastPing;
 
@@ -222,19 +223,33 @@ public partial class WebSocketSession
 
     private int DeflateBits => Math.Min(_options!.Deflate!.WindowBits, _role == WebSocketRole.Server ? _terms!.Value.ServerBits : _terms!.Value.ClientBits);
 
+    private bool IsOnLoop => _isInline && Loop.IsCurrent;
+
+    /// <summary>
+    /// Whether a message needs nothing of those before it. With a context each needs them as they were queued, and that order only the loop knows: what another thread
+    /// sends is queued when the loop takes it, behind what the loop itself sends meanwhile. So from the first message of another thread on, each begins anew. The lock is held.
+    /// </summary>
+    private bool BeginsAnew()
+    {
+        if (Forgets || _beginsAnew) return true;
+        if (IsOnLoop) return false;
+        DropDeflater();
+        return _beginsAnew = true;
+    }
+
     private SendResult SendDeflated(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
         MessageBuffer packed = default;
         try
         {
-            // The lock keeps the order of compressing and of queueing the same for all threads: with a context each message needs those before it.
             lock (_deflating!)
             {
                 if (IsClosing) return SendResult.Closed;
-                int start = PackInFrame(opcode, payload, ref packed);
+                bool isAlone = BeginsAnew();
+                int start = PackInFrame(opcode, payload, isAlone, ref packed);
                 SendResult result = Send(packed.Span[start..]);
                 // A message that was refused is in the context, and the peer has not got it: a new one begins without.
-                if (result != SendResult.Queued && !Forgets) DropDeflater();
+                if (result != SendResult.Queued && !isAlone) DropDeflater();
                 return result;
             }
         }
@@ -246,9 +261,9 @@ public partial class WebSocketSession
 
     /// <summary>Compresses a message into a frame. The lock is held.</summary>
     /// <returns>Where in the buffer the frame begins.</returns>
-    private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, ref MessageBuffer packed)
+    private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isAlone, ref MessageBuffer packed)
     {
-        _deflater ??= Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel, Forgets);
+        _deflater ??= Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel, isAlone);
         // The head goes in front when its length is known.
         packed.Room(WebSocketWriter.MostHeadBytes);
         packed.Advance(WebSocketWriter.MostHeadBytes);
@@ -257,7 +272,7 @@ public partial class WebSocketSession
         int start = WebSocketWriter.MostHeadBytes - _writer.HeadLength(length);
         _writer.WriteHead(packed.Span[start..], opcode, isFinal: true, isCompressed: true, length, out uint key);
         if (_writer.Masks) WebSocketMask.Apply(packed.Span[WebSocketWriter.MostHeadBytes..], key);
-        if (Forgets) DropDeflater();
+        if (isAlone) DropDeflater();
         return start;
     }
 
@@ -265,7 +280,7 @@ public partial class WebSocketSession
     private bool TrySendDeflatedAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken, out ValueTask<SendResult> sending)
     {
         sending = default;
-        if (!Forgets)
+        if (!Forgets && IsOnLoop)
         {
             if (payload.Length > MostWithContext || BytesPending > 0) return false;
             sending = new(SendDeflated(opcode, payload.Span));
@@ -282,7 +297,7 @@ public partial class WebSocketSession
                 return true;
             }
 
-            start = PackInFrame(opcode, payload.Span, ref packed);
+            start = PackInFrame(opcode, payload.Span, BeginsAnew(), ref packed);
         }
 
         sending = SendAsync(packed.Memory[start..], cancellationToken);

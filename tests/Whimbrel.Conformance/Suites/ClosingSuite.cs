@@ -273,7 +273,8 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
             for (int i = 0; i < 50_000; i++) peer.Write(new byte[4096]);
         });
         Assert.Equal(CloseCause.LocalClose, server.Session().End());
-        if (rig.Tls == TlsKind.None) Assert.InRange(server.Session().BytesReceived, 64 * 1024, 256 * 1024);
+        // What one receive brings may come on top of the limit.
+        if (rig.Tls == TlsKind.None) Assert.InRange(server.Session().BytesReceived, 64 * 1024, (64 + 260) * 1024);
     });
 
     [Fact, Contract(12)]

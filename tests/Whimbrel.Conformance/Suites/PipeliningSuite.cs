@@ -97,7 +97,8 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
         if (sign.EndsWith("FIN", StringComparison.Ordinal)) peer.FinishSending();
         ReadAnswers(rig, peer, count);
-        Assert.Equal(count, answered);
+        // The last answer may be with the peer before the callback that sent it has counted it.
+        rig.Until(() => Volatile.Read(ref answered) == count, "all answers to be counted");
         if (sign.EndsWith("FIN", StringComparison.Ordinal)) Assert.Equal(CloseCause.PeerClosed, session.End());
         else Assert.True(session.IsConnected);
     });

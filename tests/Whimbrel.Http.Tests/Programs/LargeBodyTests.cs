@@ -86,7 +86,8 @@ public sealed class LargeBodyTests
             for (int length; (length = await request.Body.ReadAtLeastAsync(got, Mebi, throwOnEndOfStream: false, stop)) > 0; count++)
             {
                 Fill(expected, count);
-                if (!got.AsSpan(0, length).SequenceEqual(expected)) {
+                if (!got.AsSpan(0, length).SequenceEqual(expected))
+                {
                     int at = got.AsSpan(0, length).CommonPrefixLength(expected);
                     int elsewhere = at + 16 <= length ? expected.AsSpan().IndexOf(got.AsSpan(at, 16)) : -1;
                     throw new InvalidDataException($"Mebibyte {count} has {length} bytes and is another from {at} on; what stands there is at {elsewhere} of what was sent.");

@@ -29,6 +29,37 @@ public sealed class WsPullTests
         }
     }
 
+    // What another thread sent is compressed first, and queued when the loop takes it: behind what the loop has sent meanwhile.
+    [Fact]
+    public async Task Compressed_messages_of_two_threads_with_a_context_are_what_they_were()
+    {
+        WebSocketOptions options = new() { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false, LeastBytes = 0 } };
+        await using WsSite site = new(EngineKind.Epoll);
+        site.Server.WebSocket("/ws", static () => new TwoThreads(), options);
+        await site.Server.StartAsync();
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(options, limit.Token);
+        for (int round = 0; round < 3; round++)
+        {
+            Assert.Equal(SendResult.Queued, client.SendText("go"));
+            HashSet<string> got = [];
+            for (int i = 0; i < 3; i++) got.Add((await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
+            Assert.Equal(["loop again: the same words", "loop: the same words", "other: the same words"], got.Order(StringComparer.Ordinal));
+        }
+    }
+
+    private sealed class TwoThreads : WebSocketSession
+    {
+        protected override void OnText(ReadOnlySpan<byte> utf8)
+        {
+            SendText("loop: the same words");
+            Thread other = new(() => SendText("other: the same words"));
+            other.Start();
+            other.Join();
+            SendText("loop again: the same words");
+        }
+    }
+
     [Theory, MemberData(nameof(Kinds))]
     public async Task Messages_are_taken_in_parts_and_sent_in_pieces_plain_and_compressed(EngineKind kind, bool isTls, Scheduling scheduling)
     {
