@@ -1,5 +1,3 @@
-using System.Net.Sockets;
-
 namespace Whimbrel.Compat.Links;
 
 /// <summary>A server of an old API, as its link sees it. Implemented explicitly, so that none of it shows.</summary>
@@ -14,6 +12,4 @@ internal interface ILinkedServer
     void Tell(ServerEvent what);
 
     void Tell(LinkEvent what, ILinked session);
-
-    void TellError(SocketError error);
 }

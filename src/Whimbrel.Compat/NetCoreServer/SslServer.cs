@@ -384,6 +384,4 @@ public class SslServer : IDisposable, ILinkedServer
                 break;
         }
     }
-
-    void ILinkedServer.TellError(SocketError error) => OnError(error);
 }

@@ -356,6 +356,4 @@ public class TcpServer : IDisposable, ILinkedServer
                 break;
         }
     }
-
-    void ILinkedServer.TellError(SocketError error) => OnError(error);
 }

@@ -291,6 +291,4 @@ public class UdsServer : IDisposable, ILinkedServer
                 break;
         }
     }
-
-    void ILinkedServer.TellError(SocketError error) => OnError(error);
 }

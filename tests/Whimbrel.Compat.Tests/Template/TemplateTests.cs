@@ -6,31 +6,19 @@ public sealed class TemplateTests
     [Fact]
     public void The_classes_are_what_their_texts_make()
     {
-        string folder = Path.Combine(Root(), "src/Whimbrel.Compat/NetCoreServer");
-        Check(All().Select(each => (Path.Combine(folder, each.Name + ".cs"), each.Text)));
+        string folder = Path.Combine(Made.Root, "src/Whimbrel.Compat/NetCoreServer");
+        Made.Check(All().Select(each => (Path.Combine(folder, each.Name + ".cs"), each.Text)));
     }
 
     // A copy may live only under a test that keeps both equal.
     [Fact]
     public void The_programs_over_TLS_are_those_without_it()
     {
-        string folder = Path.Combine(Root(), "examples/OldPrograms");
+        string folder = Path.Combine(Made.Root, "examples/OldPrograms");
         string[] plain = [.. ((string[])["Examples", "Performance"]).SelectMany(f => Directory.GetFiles(Path.Combine(folder, f), "*.cs")).Where(static f => !Path.GetFileName(f).Contains("Https", StringComparison.Ordinal) && !Path.GetFileName(f).Contains("Wss", StringComparison.Ordinal))
             .Where(static f => File.ReadAllText(f).Contains("/*tls:", StringComparison.Ordinal))];
         Assert.Equal(10, plain.Length);
-        Check(plain.Select(static f => (Path.Combine(Path.GetDirectoryName(f)!, TlsTwin.Of(Path.GetFileNameWithoutExtension(f)) + ".cs"), TlsTwin.Of(File.ReadAllText(f)))));
-    }
-
-    private static void Check(IEnumerable<(string Path, string Text)> files)
-    {
-        List<string> different = [];
-        foreach ((string path, string text) in files)
-        {
-            if (Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_TEMPLATE") == "1") File.WriteAllText(path, text);
-            if (!File.Exists(path) || File.ReadAllText(path) != text) different.Add(Path.GetFileName(path));
-        }
-
-        Assert.Equal([], different);
+        Made.Check(plain.Select(static f => (Path.Combine(Path.GetDirectoryName(f)!, TlsTwin.Of(Path.GetFileNameWithoutExtension(f)) + ".cs"), TlsTwin.Of(File.ReadAllText(f)))));
     }
 
     private static IEnumerable<(string Name, string Text)> All()
@@ -45,15 +33,5 @@ public sealed class TemplateTests
             yield return ($"Ws{v.S}Session", WsText.Session(v));
             yield return ($"Ws{v.S}Client", WsText.Client(v));
         }
-    }
-
-    private static string Root()
-    {
-        for (DirectoryInfo? folder = new(AppContext.BaseDirectory); folder is not null; folder = folder.Parent)
-        {
-            if (File.Exists(Path.Combine(folder.FullName, "Whimbrel.slnx"))) return folder.FullName;
-        }
-
-        throw new InvalidOperationException("The tests run from their place in the repository.");
     }
 }

@@ -6,14 +6,7 @@ public sealed class UdpTemplateTests
     [Fact]
     public void The_classes_of_UDP_are_what_their_text_makes()
     {
-        DirectoryInfo? root = new(AppContext.BaseDirectory);
-        while (root is not null && !File.Exists(Path.Combine(root.FullName, "Whimbrel.slnx"))) root = root.Parent;
-        Assert.NotNull(root);
-        foreach ((string name, string text) in new[] { ("UdpServer", UdpText.Server), ("UdpClient", UdpText.Client) })
-        {
-            string path = Path.Combine(root.FullName, "src/Whimbrel.Compat/NetCoreServer", name + ".cs");
-            if (Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_TEMPLATE") == "1") File.WriteAllText(path, text);
-            Assert.Equal(text, File.ReadAllText(path));
-        }
+        string folder = Path.Combine(Made.Root, "src/Whimbrel.Compat/NetCoreServer");
+        Made.Check([(Path.Combine(folder, "UdpServer.cs"), UdpText.Server), (Path.Combine(folder, "UdpClient.cs"), UdpText.Client)]);
     }
 }

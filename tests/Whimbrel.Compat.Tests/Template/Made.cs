@@ -1,0 +1,29 @@
+namespace Whimbrel.Compat.Tests.Template;
+
+/// <summary>Files of the tree that are made from texts. WHIMBREL_ACCEPT_TEMPLATE=1 writes them.</summary>
+internal static class Made
+{
+    internal static string Root { get; } = FindRoot();
+
+    internal static void Check(IEnumerable<(string Path, string Text)> files)
+    {
+        List<string> different = [];
+        foreach ((string path, string text) in files)
+        {
+            if (Environment.GetEnvironmentVariable("WHIMBREL_ACCEPT_TEMPLATE") == "1") File.WriteAllText(path, text);
+            if (!File.Exists(path) || File.ReadAllText(path) != text) different.Add(Path.GetFileName(path));
+        }
+
+        Assert.Equal([], different);
+    }
+
+    private static string FindRoot()
+    {
+        for (DirectoryInfo? folder = new(AppContext.BaseDirectory); folder is not null; folder = folder.Parent)
+        {
+            if (File.Exists(Path.Combine(folder.FullName, "Whimbrel.slnx"))) return folder.FullName;
+        }
+
+        throw new InvalidOperationException("The tests run from their place in the repository.");
+    }
+}
