@@ -30,6 +30,13 @@ public class HabitTests
     }
 
     [Fact]
+    public void No_test_takes_the_folder_of_its_source_from_the_compiler() => Judge.None(Tests.SelectMany(Habits.CallerPaths));
+
+    [Fact]
+    public void A_folder_from_the_compiler_is_found() =>
+        Judge.Finds("CallerFilePath", Habits.CallerPaths(Judge.File("tests/A.cs", "class A { string M([CallerFilePath] string here = \"\") => here; }")));
+
+    [Fact]
     public void Every_unsafe_says_why_it_is_safe() => Judge.None(Repository.Sources("src/").SelectMany(Habits.UnsafeClaims));
 
     [Fact]

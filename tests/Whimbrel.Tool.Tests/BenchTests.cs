@@ -289,15 +289,7 @@ public sealed class BenchTests
 
     private static string Broken => Path.Combine(Root, "bench", "peers", "c", "build", "broken");
 
-    private static string Root
-    {
-        get
-        {
-            string root = AppContext.BaseDirectory;
-            while (!File.Exists(Path.Combine(root, "Whimbrel.slnx"))) root = Path.GetDirectoryName(root)!;
-            return root;
-        }
-    }
+    private static string Root => SourceTree.Root;
 
     private static void NeedsUring()
     {

@@ -1,6 +1,5 @@
 using System.Net;
 using System.Net.WebSockets;
-using System.Runtime.CompilerServices;
 using System.Text;
 using System.Text.RegularExpressions;
 
@@ -222,7 +221,7 @@ public sealed partial class ChatPortTests
     private static Task<string> SayAsync(Browser browser, string text) =>
         browser.EvaluateAsync($"(document.getElementById('text').value = {System.Text.Json.JsonSerializer.Serialize(text)}, document.getElementById('form').requestSubmit())");
 
-    private static string PicturePath([CallerFilePath] string here = "") => Path.GetFullPath(Path.Combine(Path.GetDirectoryName(here)!, "..", "..", "docs", "images", "chat.png"));
+    private static string PicturePath() => Path.Combine(SourceTree.Root, "docs", "images", "chat.png");
 
     private static async Task<ClientWebSocket> DialAsync(RunningTool tool)
     {

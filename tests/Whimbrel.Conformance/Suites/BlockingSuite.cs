@@ -399,9 +399,13 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         TaskCompletionSource<bool> awaitedInOrder = new(TaskCreationOptions.RunContinuationsAsynchronously);
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
+            // The loop is held until all are awaited: what has ended before goes on where it is awaited.
+            using ManualResetEventSlim areAwaited = new();
+            x.Loop.Post(() => Assert.True(areAwaited.Wait(s_patience)));
             Task inOrder = InOrder(x);
-            Assert.True(Beside(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(20)).AsTask()).Wait(s_patience));
-            Assert.True(Beside(x.Loop.PostAsync(static () => 7).AsTask()).Wait(s_patience));
+            Task[] beside = [Beside(x.Loop.DelayAsync(TimeSpan.FromMilliseconds(20)).AsTask()), Beside(x.Loop.PostAsync(static () => 7).AsTask())];
+            areAwaited.Set();
+            Assert.True(Task.WaitAll(beside, s_patience));
             Assert.False(inOrder.IsCompleted);
             x.Send("on"u8);
         });

@@ -25,14 +25,7 @@ public sealed partial class DifferenceTests
     private static bool HasBadTrailers(Vectors.Vector vector) =>
         vector.Section == "chunks" && vector.Outcome is not ("Ok" or "ForbiddenTrailer") && vector.Text.StartsWith("0\\r\\n", StringComparison.Ordinal);
 
-    private static string Root()
-    {
-        string directory = AppContext.BaseDirectory;
-        while (!File.Exists(Path.Combine(directory, "Whimbrel.slnx"))) directory = Path.GetDirectoryName(directory)!;
-        return directory;
-    }
-
-    private static string ListPath => Path.Combine(Root(), "tests/Whimbrel.Http.Tests/Programs/differences.txt");
+    private static string ListPath => Path.Combine(SourceTree.Root, "tests/Whimbrel.Http.Tests/Programs/differences.txt");
 
     [Theory]
     [InlineData("nginx")]
@@ -116,7 +109,7 @@ public sealed partial class DifferenceTests
     [Fact]
     public void Each_group_of_differences_has_its_reason_in_the_design()
     {
-        string page = File.ReadAllText(Path.Combine(Root(), "docs/design/0033-http-beside-other-servers.md"));
+        string page = File.ReadAllText(Path.Combine(SourceTree.Root, "docs/design/0033-http-beside-other-servers.md"));
         IEnumerable<string> groups = File.ReadAllLines(ListPath).Where(static l => l.Length > 0 && l[0] is not ('[' or '#')).Select(static l => l.Split(' ')[0] == "Ok" ? l[(l.IndexOf(' ', 3) + 1)..] : l.Split(' ')[0]).Distinct();
         Assert.DoesNotContain(groups, g => !page.Contains($"`{g}`", StringComparison.Ordinal));
     }

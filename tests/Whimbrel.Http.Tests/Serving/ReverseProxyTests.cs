@@ -1,6 +1,5 @@
 using System.Net;
 using System.Net.Sockets;
-using System.Runtime.CompilerServices;
 using System.Security.Cryptography;
 using System.Text;
 using Whimbrel.Examples;
@@ -58,12 +57,9 @@ public sealed class ReverseProxyTests
     [Fact]
     public void It_has_less_than_sixty_lines()
     {
-        string folder = Path.GetDirectoryName(Path.GetDirectoryName(Path.GetDirectoryName(Here())))!;
-        string[] files = Directory.GetFiles(Path.Combine(Path.GetDirectoryName(folder)!, "examples", "ReverseProxy"), "*.cs");
+        string[] files = Directory.GetFiles(Path.Combine(SourceTree.Root, "examples", "ReverseProxy"), "*.cs");
         Assert.Equal(2, files.Length);
         Assert.InRange(files.Sum(static f => File.ReadLines(f).Count()), 1, 59);
-
-        static string Here([CallerFilePath] string path = "") => path;
     }
 
     [Fact]

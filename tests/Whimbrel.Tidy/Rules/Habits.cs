@@ -25,6 +25,12 @@ internal static partial class Habits
         where !file.Excuses(file.LineOf(creation), "fixed port")
         select file.At(creation, $"{creation}: take port 0 and read back the bound port, or say '// tidy: fixed port because ...'");
 
+    // A build machine writes "/_/" for the folder (deterministic builds): a test that reads a file there fails on it alone.
+    public static IEnumerable<Finding> CallerPaths(SourceFile file) =>
+        from attribute in file.All<AttributeSyntax>()
+        where attribute.Name.ToString().Split('.')[^1] is "CallerFilePath" or "CallerFilePathAttribute"
+        select file.At(attribute, "[CallerFilePath] in a test: a build machine writes no folder there, look for Whimbrel.slnx from AppContext.BaseDirectory");
+
     // Each unsafe block, member or type has a comment with the word "safe": in the comment that belongs to it, up to six lines
     // above it, or at the head of the file. A type that is unsafe for all its members may leave the words to them.
     public static IEnumerable<Finding> UnsafeClaims(SourceFile file)
