@@ -255,10 +255,10 @@ public sealed class TcpTests
         using RecordingServer server = new(log) { Make = static s => new RecordingSession(s) { AtReceived = static (_, text) => throw new FormatException(text) } };
         server.Start();
         using RecordingClient client = new(clientLog, server.Chosen), other = new(new Log(), server.Chosen);
-        client.ConnectAsync();
-        other.ConnectAsync();
+        Assert.True(client.Connect());
+        Assert.True(other.Connect());
         log.Until("server: connected", 2);
-        client.SendAsync("x");
+        Assert.True(client.SendAsync("x"));
         clientLog.Until("client: disconnected False");
         log.Until("session: error SocketError");
         log.Until("server: disconnected");
@@ -359,12 +359,12 @@ public sealed class TcpTests
         };
         server.Start();
         using RecordingClient one = new(new Log(), server.Chosen), two = new(new Log(), server.Chosen);
-        one.ConnectAsync();
-        two.ConnectAsync();
+        Assert.True(one.Connect());
+        Assert.True(two.Connect());
         log.Until("server: connected", 2);
         long start = Stopwatch.GetTimestamp();
-        one.SendAsync("x");
-        two.SendAsync("x");
+        Assert.True(one.SendAsync("x"));
+        Assert.True(two.SendAsync("x"));
         log.Until("session: disconnected False", 2);
         Assert.True(Stopwatch.GetElapsedTime(start) < TimeSpan.FromSeconds(4), "each waited for the other up to the time limit");
     }
@@ -377,9 +377,9 @@ public sealed class TcpTests
         server.Start();
         Log clientLog = new();
         using RecordingClient client = new(clientLog, server.Chosen);
-        client.ConnectAsync();
+        Assert.True(client.Connect());
         log.Until("session: empty");
-        client.SendAsync("hello");
+        Assert.True(client.SendAsync("hello"));
         log.Until("session: sent 5 0");
         log.Until("session: empty", 2);
     }
