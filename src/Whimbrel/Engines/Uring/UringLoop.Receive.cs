@@ -70,12 +70,16 @@ internal sealed unsafe partial class UringLoop
         Push(resident, RingOperation.Receive, ref entry);
     }
 
-    /// <summary>Somebody wants to read, and neither a receive nor what starts one later is under way.</summary>
+    /// <summary>
+    /// Somebody wants to read, and neither a receive nor what starts one later is under way. The cancel of the last receive is such a thing:
+    /// while it runs there is no other receive, or it would be taken for the cancel of that one.
+    /// </summary>
     private bool NeedsReceive(int slot)
     {
         ref UringSlot s = ref _slots[slot];
         // A listener polls for somebody to shed; a connection for the answer to a fast open, and receives beside it.
-        const OperationSet underWay = OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady;
+        const OperationSet underWay =
+            OperationSet.Receive | OperationSet.Accept | OperationSet.Poll | OperationSet.HeldError | OperationSet.ReceiveReady | OperationSet.CancelReceive;
         const OperationSet underWayDeferred = underWay & ~OperationSet.Poll;
         return s.IsWanted && !s.IsParked && !s.IsResting && !s.IsDetaching && (s.Has & (s.Opening.IsUnderWay ? underWayDeferred : underWay)) == 0;
     }
@@ -106,10 +110,11 @@ internal sealed unsafe partial class UringLoop
 
     /// <summary>
     /// A cancel that found nothing came behind the end, which has its own completion. One that found the receive at work is
-    /// repeated while it is still there and nobody wants it.
+    /// repeated while it is still there and nobody wants it. Who wants to read again may do so from here on.
     /// </summary>
     private void ReceiveCancelled(int slot, Resident resident, int result)
     {
+        if (NeedsReceive(slot)) StartReceive(resident);
         if (result >= 0 || (_slots[slot].Has & (OperationSet.Receive | OperationSet.Accept)) == 0 || _slots[slot].IsWanted) return;
         if (!_slots[slot].IsDetaching) _stopped.Enqueue(MarkOf(RingOperation.Receive, resident));
         else PushCancel(resident, RingOperation.CancelReceive, (_slots[slot].Has & OperationSet.Receive) != 0 ? RingOperation.Receive : RingOperation.Accept);
