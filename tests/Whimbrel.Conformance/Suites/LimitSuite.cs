@@ -279,21 +279,32 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Peer otherPeer = rig.Dial(server.EndPoint!);
         server.Connected(1);
         Clog(rig, slow);
-        FillTo(rig, slow, room: 10);
-        BroadcastResult first = rig.Await(server.Sessions.BroadcastAsync(Filled('a', 10)));
-        BroadcastResult second = rig.Await(server.Sessions.BroadcastAsync(Filled('b', 10)));
+        BroadcastResult first;
+        BroadcastResult second;
+        int skipped = 0;
+        long sent;
+        do
+        {
+            FillTo(rig, slow, room: 10);
+            sent = slow.BytesSent;
+            first = rig.Await(server.Sessions.BroadcastAsync(Filled('a', 10)));
+            second = rig.Await(server.Sessions.BroadcastAsync(Filled('b', 10)));
+            skipped += first.Skipped + second.Skipped;
+            Assert.Equal("aaaaaaaaaabbbbbbbbbb", otherPeer.ReadText(20));
+            rig.Settle();
+        }
+        while (slow.IsConnected && slow.BytesSent != sent); // a busy system has taken more after all: then there was room, and nothing to see
+
         Assert.Equal(new BroadcastResult(2, 0), first);
         Assert.Equal(new BroadcastResult(1, 1), second);
-        Assert.Equal("aaaaaaaaaabbbbbbbbbb", otherPeer.ReadText(20));
         if (policy == SlowConsumer.Disconnect) Assert.Equal(CloseCause.SlowConsumer, slow.End());
         else
         {
-            rig.Settle();
             Assert.True(slow.IsConnected);
             Assert.Equal(Limit, slow.BytesPending);
         }
 
-        Assert.Equal(1, server.ReadCounters().BroadcastsDropped);
+        Assert.Equal(skipped, server.ReadCounters().BroadcastsDropped);
         slowPeer.Close();
     });
 
