@@ -121,7 +121,7 @@ public abstract partial class Session : IConnection
     public EndPoint? LocalEndPoint => _localEndPoint;
 
     /// <inheritdoc/>
-    public EndPoint? RemoteEndPoint => _remoteEndPoint ??= _remote.ToEndPoint();
+    public EndPoint? RemoteEndPoint => Volatile.Read(ref _remoteEndPoint) ?? MakeRemoteEndPoint();
 
     /// <inheritdoc/>
     public object? Tag { get; set; }
@@ -711,6 +711,19 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
+    /// Says for whom this connection stands, when a proxy that is trusted has told: from here on these are <see cref="RemoteEndPoint"/> and
+    /// <see cref="LocalEndPoint"/>, also of the sessions it is handed over to. Limits and filters of a server have seen the connection's own
+    /// address before, and <see cref="Socket"/> still has it. The session's thread.
+    /// </summary>
+    /// <param name="remote">The client; null leaves what there is.</param>
+    /// <param name="local">Where it had connected to; null leaves what there is.</param>
+    protected void ReplaceEndPoints(EndPoint? remote, EndPoint? local)
+    {
+        if (remote is not null) Volatile.Write(ref _remoteEndPoint, remote);
+        if (local is not null) Volatile.Write(ref _localEndPoint, local);
+    }
+
+    /// <summary>
     /// Goes on with TLS on this connection (STARTTLS), as a server when the connection was accepted, as a client when it was dialled. What
     /// was queued goes out plain first; later sends wait for the handshake. Takes effect when the running callback has returned: bytes
     /// that it left unread are refused by default, which ends the connection, and what arrives later is cipher text. It ends in
@@ -1082,6 +1095,13 @@ public abstract partial class Session : IConnection
         _host = connection.Host;
         _loop = connection.Loop;
         Volatile.Write(ref _connection, connection);
+    }
+
+    // Another thread that asks at the same time must not put it back after ReplaceEndPoints.
+    private EndPoint? MakeRemoteEndPoint()
+    {
+        EndPoint? made = _remote.ToEndPoint();
+        return Interlocked.CompareExchange(ref _remoteEndPoint, made, null) ?? made;
     }
 
     internal void SetRemoteEndPoint(EndPoint? remote) => _remoteEndPoint = remote;

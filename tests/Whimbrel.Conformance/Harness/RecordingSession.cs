@@ -195,6 +195,8 @@ public sealed class RecordingSession : Session
 
     public void CallHandOver(Session next) => HandOver(next);
 
+    public void CallReplaceEndPoints(System.Net.EndPoint? remote, System.Net.EndPoint? local) => ReplaceEndPoints(remote, local);
+
     public void CallBeginPhase(SessionPhase phase) => BeginPhase(phase);
 
     public void CallEndPhase() => EndPhase();

@@ -1,3 +1,5 @@
+using System.Net;
+
 namespace Whimbrel.Conformance;
 
 /// <summary>Contract 15: a connection goes on with another session, and nothing of it is lost.</summary>
@@ -95,6 +97,28 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
         Assert.Same(next, server.FindSession(next.Id));
         next.Abort();
         next.End();
+    });
+
+    [Fact, Contract(15)]
+    public void End_points_that_a_session_has_replaced_are_those_of_the_next_one() => Run(rig =>
+    {
+        IPEndPoint client = IPEndPoint.Parse("192.0.2.7:4711"), local = IPEndPoint.Parse("203.0.113.1:443");
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
+        {
+            EndPoint? before = self.LocalEndPoint;
+            self.CallReplaceEndPoints(client, null);
+            Assert.Equal((client, before), (self.RemoteEndPoint, self.LocalEndPoint));
+            self.CallReplaceEndPoints(null, local);
+            self.CallHandOver(next);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        next.Until("connected");
+        Assert.Equal((client, local), (next.RemoteEndPoint, next.LocalEndPoint));
+        next.Abort();
+        next.End();
+        Assert.Equal((client, local), (next.RemoteEndPoint, next.LocalEndPoint));
     });
 
     [Fact, Contract(15)]
