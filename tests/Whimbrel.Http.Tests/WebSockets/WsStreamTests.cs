@@ -121,7 +121,9 @@ public sealed class WsStreamTests
     private sealed class Sealed(Stream below, byte[] key, byte mine, byte theirs) : Stream
     {
         private const int Tag = 16, Most = 16 * 1024;
-        private readonly AesGcm _cipher = new(key, Tag);
+
+        // One for each direction: a cipher object is not for two threads, and reads and writes go on at once.
+        private readonly AesGcm _seal = new(key, Tag), _unseal = new(key, Tag);
         private byte[] _open = [];
         private int _at;
         private ulong _sent, _received;
@@ -142,7 +144,7 @@ public sealed class WsStreamTests
                 byte[] record = new byte[2 + part.Length + Tag];
                 record[0] = (byte)(part.Length >> 8);
                 record[1] = (byte)part.Length;
-                _cipher.Encrypt(Nonce(mine, _sent++), part.Span, record.AsSpan(2, part.Length), record.AsSpan(2 + part.Length), record.AsSpan(0, 2));
+                _seal.Encrypt(Nonce(mine, _sent++), part.Span, record.AsSpan(2, part.Length), record.AsSpan(2 + part.Length), record.AsSpan(0, 2));
                 await below.WriteAsync(record, cancellationToken);
             }
         }
@@ -157,7 +159,7 @@ public sealed class WsStreamTests
                 await below.ReadExactlyAsync(record, cancellationToken);
                 _open = new byte[record.Length - Tag];
                 _at = 0;
-                _cipher.Decrypt(Nonce(theirs, _received++), record.AsSpan(0, _open.Length), record.AsSpan(_open.Length), _open, head);
+                _unseal.Decrypt(Nonce(theirs, _received++), record.AsSpan(0, _open.Length), record.AsSpan(_open.Length), _open, head);
             }
 
             int count = Math.Min(buffer.Length, _open.Length - _at);
@@ -168,7 +170,8 @@ public sealed class WsStreamTests
 
         protected override void Dispose(bool disposing)
         {
-            _cipher.Dispose();
+            _seal.Dispose();
+            _unseal.Dispose();
             below.Dispose();
             base.Dispose(disposing);
         }
