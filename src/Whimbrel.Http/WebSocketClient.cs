@@ -51,29 +51,27 @@ public sealed class WebSocketClient : Client
     public WebSocketOptions WebSocket { get; }
 
     /// <summary>
-    /// Dials, and completes when the server has agreed and the session has the connection. Else as <see cref="Client.ConnectAsync"/>.
+    /// Dials, and completes when the server has agreed and the session has the connection. Else as <see cref="Client.ConnectAsync"/>: a policy that retries the first dial retries this
+    /// as well when the server is not ready (5xx), does not answer or ends the connection before it has.
     /// </summary>
     /// <param name="cancellationToken">Gives up.</param>
     /// <exception cref="WebSocketException">The server did not agree, or not as it should.</exception>
-    public new async ValueTask<WebSocketSession> ConnectAsync(CancellationToken cancellationToken = default)
-    {
-        WebSocketDial dial = (WebSocketDial)await base.ConnectAsync(cancellationToken).ConfigureAwait(false);
-        using CancellationTokenRegistration registration = cancellationToken.UnsafeRegister(static s => ((Session)s!).Abort(), dial);
-        try
-        {
-            return await dial.Opened.Task.ConfigureAwait(false);
-        }
-        catch (WebSocketException) when (cancellationToken.IsCancellationRequested)
-        {
-            throw new OperationCanceledException(cancellationToken);
-        }
-    }
+    public new async ValueTask<WebSocketSession> ConnectAsync(CancellationToken cancellationToken = default) =>
+        (WebSocketSession)await base.ConnectAsync(cancellationToken).ConfigureAwait(false);
 
     /// <summary>The last connection ended, or was refused, by what the server or the way to it has done: also where this side did the last step.</summary>
     internal bool EndWasTheirs { get; set; }
 
-    /// <summary>A server has agreed once.</summary>
-    internal bool HasOpened { get; set; }
+    /// <summary>What was wrong with the handshake of the last dial; null when it did not come so far.</summary>
+    internal WebSocketException? Failure { get; set; }
+
+    /// <inheritdoc/>
+    protected override bool HasOpening => true;
+
+    /// <inheritdoc/>
+    protected override Exception FailureOf(NetworkException failure) => Failure ?? (Exception)failure;
+
+    internal void NoteOpened(WebSocketSession session) => base.NoteOpened(session);
 
     /// <summary>A close frame of the server is answered by this side, and a silent one aborted: neither was asked for here.</summary>
     /// <param name="reason">Why the last connection or dial ended.</param>

@@ -20,6 +20,7 @@ public partial class WebSocketSession
     private bool _peerHasClosed;
     private bool _saidClose;
     private int _closing;
+    private int _readingOn; // the thread, of the pool, that is in a callback which was given something
     private int _isShaken; // the closing handshake is over, or will never be
     private TaskCompletionSource? _shaking; // made by who awaits that
 
@@ -52,6 +53,34 @@ public partial class WebSocketSession
         if (!isTold) EndHandshake();
     }
 
+    /// <summary>As <see cref="Close()"/>: the peer has finished when it has sent its close frame, and not before.</summary>
+    /// <param name="peerFinished">Makes no difference.</param>
+    public new void Close(bool peerFinished) => Close();
+
+    /// <summary>
+    /// As <see cref="Close()"/>, blocking until the connection has ended: for threads of your own, and callbacks of other sessions on the pool. One that has not ended in time is aborted. Inside a
+    /// callback of this session that was given what came, the close frame is sent, and the peer's is not waited for. On a loop it throws.
+    /// </summary>
+    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
+    /// <returns>Why it ended.</returns>
+    /// <exception cref="InvalidOperationException">This is a loop's thread.</exception>
+    public new CloseReason Close(TimeSpan timeout)
+    {
+        if (Loop.Current is not null) throw new InvalidOperationException("This would block the loop, and all its connections: await CloseAsync instead.");
+        long began = Environment.TickCount64;
+        if (_readingOn == Environment.CurrentManagedThreadId)
+        {
+            if ((Interlocked.Or(ref _closing, SendsNothing | Ends) & Ends) == 0) SayClose(WebSocketStatus.Normal, "");
+            EndHandshake();
+            return base.Close(timeout);
+        }
+
+        Close(WebSocketStatus.Normal);
+        if (!Handshake().Wait(timeout)) AbortHandshake();
+        if (timeout == Timeout.InfiniteTimeSpan) return base.Close(timeout);
+        return base.Close(TimeSpan.FromMilliseconds(Math.Max(1, timeout.TotalMilliseconds - (Environment.TickCount64 - began))));
+    }
+
     /// <summary>As <see cref="Close()"/>, and completes when the connection has ended, with the reason.</summary>
     /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
     public new ValueTask<CloseReason> CloseAsync(CancellationToken cancellationToken = default) => CloseAsync(WebSocketStatus.Normal, "", cancellationToken);
@@ -67,10 +96,7 @@ public partial class WebSocketSession
     public async ValueTask<CloseReason> CloseAsync(WebSocketStatus status, string reason = "", CancellationToken cancellationToken = default)
     {
         Close(status, reason);
-        TaskCompletionSource made = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        TaskCompletionSource shaking = Interlocked.CompareExchange(ref _shaking, made, null) ?? made;
-        if (Volatile.Read(ref _isShaken) != 0) shaking.TrySetResult();
-        using (cancellationToken.UnsafeRegister(static s => ((WebSocketSession)s!).AbortHandshake(), this)) await shaking.Task.ConfigureAwait(false);
+        using (cancellationToken.UnsafeRegister(static s => ((WebSocketSession)s!).AbortHandshake(), this)) await Handshake().ConfigureAwait(false);
         bool isAborted = cancellationToken.IsCancellationRequested;
         CloseReason ended = await base.CloseAsync(cancellationToken).ConfigureAwait(false);
         return isAborted ? throw new OperationCanceledException(cancellationToken) : ended;
@@ -157,8 +183,16 @@ public partial class WebSocketSession
     /// <summary>Both have said that they end.</summary>
     private void EndConnection()
     {
-        Close(peerFinished: true);
+        base.Close(peerFinished: true);
         EndHandshake();
+    }
+
+    private Task Handshake()
+    {
+        TaskCompletionSource made = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource shaking = Interlocked.CompareExchange(ref _shaking, made, null) ?? made;
+        if (Volatile.Read(ref _isShaken) != 0) shaking.TrySetResult();
+        return shaking.Task;
     }
 
     private void AbortHandshake()
@@ -265,7 +299,7 @@ public partial class WebSocketSession
         }
 
         // A peer that takes what it is sent lives, though its pong waits behind that; so does one that is not read because nobody here asks for more.
-        bool isAlive = _heard || _inbox is { IsHolding: true } || (_pendingThen > 0 && BytesSent != _sentThen);
+        bool isAlive = _heard || IsReceivingPaused || (_pendingThen > 0 && BytesSent != _sentThen);
         _heard = false;
         _unanswered = isAlive ? 0 : _unanswered + 1;
         if (_unanswered > DeadAfter)

@@ -12,7 +12,8 @@ namespace Whimbrel.Http;
 /// <remarks>
 /// <list type="number">
 /// <item>A message is told whole (<see cref="OnText"/>, <see cref="OnBinary"/>), in order, once. Text is valid UTF-8. With
-/// <see cref="WebSocketOptions.InPieces"/> it is told as it comes.</item>
+/// <see cref="WebSocketOptions.InPieces"/> it is told as it comes. After <see cref="Session.PauseReceiving"/> on the session's thread none is told, and no ping answered, until
+/// <see cref="Session.ResumeReceiving"/>, whatever has come already; meanwhile the heart-beat takes the peer for alive.</item>
 /// <item>Pings are answered; of those that come while a pong waits for room in a full queue only the last. While the session is held back (contract 9 of <see cref="Session"/>) nothing is read, so a flood of pings ends at the peer.</item>
 /// <item>A peer that breaks a rule or a limit gets one close frame, with the status that says so, and the connection ends. What was sent
 /// before that frame is delivered first.</item>
@@ -101,16 +102,27 @@ public partial class WebSocketSession : Session
     {
         if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
         _heard = true;
-        int taken = ReadFrames(Writable(unread));
-        _inbox?.EndTurn();
+        if (!_isInline) _readingOn = Environment.CurrentManagedThreadId;
+        Span<byte> bytes = Writable(unread);
+        int taken = 0;
+        bool goesOn;
+        do
+        {
+            taken += ReadFrames(bytes[taken..]);
+            goesOn = taken < bytes.Length && IsReceivingPaused;
+            _inbox?.EndTurn();
+            // A read that was served by that may have ended the pause: nobody else offers the rest before more has come.
+        }
+        while (goesOn && !IsReceivingPaused);
+        _readingOn = 0;
         return taken;
     }
 
     private int ReadFrames(Span<byte> bytes)
     {
         int at = 0;
-        // What an echo cannot send stays with the connection, and comes again.
-        while (!IsHeldBack)
+        // What an echo cannot send stays with the connection, and comes again; so do messages behind one that paused.
+        while (!IsHeldBack && !IsReceivingPaused)
         {
             WebSocketReading reading = _reader.Read(bytes[at..], out int taken);
             Span<byte> found = reading is WebSocketReading.Piece or WebSocketReading.Control ? bytes.Slice(at + _reader.Start, _reader.Length) : default;

@@ -12,11 +12,16 @@ public partial class Client
         /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
         internal List<StopWait<bool>> Ended { get; } = [];
 
-        internal long ConnectedAtMs { get; set; }
+        internal long ConnectedAtMs { get; private set; }
+
+        /// <summary>It counts as connected. Changes on the session's thread.</summary>
+        internal bool IsOpen { get; private set; }
 
         protected override (string What, object? Code) Factory => ("The factory of the client", (object?)host.Client._factory ?? host.Client._contextFactory);
 
         protected override bool IsCancelled => Pursuit.IsCancelled;
+
+        protected override bool IsOpening => host.Client.HasOpening && Pursuit.IsCancelled;
 
         /// <summary>Posts it where nobody can be told by an exception. Any thread.</summary>
         internal void PostOrGiveUp()
@@ -39,6 +44,14 @@ public partial class Client
             Finish();
             Pursuit.FactoryThrew(exception);
             TellEnded();
+        }
+
+        internal void Open(Session session)
+        {
+            if (IsOpen) return;
+            IsOpen = true;
+            ConnectedAtMs = host.Engine.NowMs;
+            Pursuit.Connected(session);
         }
 
         /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>

@@ -36,7 +36,7 @@ public partial class Client
         /// <summary>Its caller cancelled, and was not answered before.</summary>
         internal bool IsCancelled => !IsAnswered && cancellation.IsCancellationRequested;
 
-        private Client Client => host.Client;
+        internal Client Client => host.Client;
 
         // -------------------------------------------------------------- the caller of ConnectAsync
 
@@ -79,7 +79,20 @@ public partial class Client
         {
             if (!TryAnswer()) return;
             if (reason.Cause == CloseCause.Cancelled) Result.SetException(new OperationCanceledException(cancellation));
-            else Result.SetException(DialAttempt.Failure(host.Targets, reason, _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}."));
+            else Result.SetException(Explained(DialAttempt.Failure(host.Targets, reason, _attempts == 0 ? "" : $" Gave up after {_attempts} more {(_attempts == 1 ? "attempt" : "attempts")}.")));
+        }
+
+        private Exception Explained(NetworkException failure)
+        {
+            try
+            {
+                return Client.FailureOf(failure);
+            }
+            catch (Exception e)
+            {
+                host.Engine.NoteException("an event of the client", e);
+                return failure;
+            }
         }
 
         // -------------------------------------------------------------- from the sessions

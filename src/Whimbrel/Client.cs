@@ -275,6 +275,24 @@ public partial class Client : IAsyncDisposable
     protected virtual bool IsFinal(CloseReason reason) => ReconnectPolicy.IsFinal(reason);
 
     /// <summary>
+    /// Whether a connection counts only from <see cref="NoteOpened"/> on, because the protocol has an opening handshake: one that ends before is a failed dial, to who awaits
+    /// <see cref="ConnectAsync"/> and to the policy. The same for the whole life of the client. Any thread. Default: false.
+    /// </summary>
+    protected virtual bool HasOpening => false;
+
+    /// <summary>With <see cref="HasOpening"/>: the handshake is done, and a connect completes with this session. The first call for a connection counts. On the session's thread.</summary>
+    /// <param name="session">The session that has the connection, or is given it by a hand-over.</param>
+    protected void NoteOpened(Session session)
+    {
+        ArgumentNullException.ThrowIfNull(session);
+        if (session.HostState is Attempt attempt && ReferenceEquals(attempt.Pursuit.Client, this)) attempt.Open(session);
+    }
+
+    /// <summary>What a connect throws when it has failed: for a protocol that knows more. Any thread. Default: the same.</summary>
+    /// <param name="failure">What it would throw.</param>
+    protected virtual Exception FailureOf(NetworkException failure) => failure;
+
+    /// <summary>
     /// The policy will dial again, unless there is a disconnect before. The session's last callback came before, and for a connection
     /// OnDisconnected. On the loop of that session. Ends in OnReconnected, in OnGaveUp, in another OnReconnecting, or in a disconnect.
     /// </summary>
@@ -325,9 +343,8 @@ public partial class Client : IAsyncDisposable
         internal override void SessionConnected(Session session)
         {
             Attempt attempt = (Attempt)session.HostState!;
-            attempt.ConnectedAtMs = Engine.NowMs;
             Tell(session, static (owner, s) => owner.OnConnected(s));
-            attempt.Pursuit.Connected(session);
+            if (!Client.HasOpening) attempt.Open(session);
         }
 
         internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
@@ -338,7 +355,7 @@ public partial class Client : IAsyncDisposable
         {
             Attempt attempt = (Attempt)session.HostState!;
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            attempt.Pursuit.Ended(attempt, session.Loop, reason, wasConnected);
+            attempt.Pursuit.Ended(attempt, session.Loop, reason, wasConnected && (attempt.IsOpen || !Client.HasOpening));
             attempt.TellEnded();
         }
 

@@ -21,6 +21,9 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     /// <summary>Its caller gave up before it was connected.</summary>
     protected abstract bool IsCancelled { get; }
 
+    /// <summary>It is connected, which does not count yet, and its caller has given up.</summary>
+    protected virtual bool IsOpening => false;
+
     /// <summary>Calls the user's factory; what that throws is told by <see cref="FactoryThrew"/>.</summary>
     protected abstract Session? MakeSession(Loop loop);
 
@@ -75,7 +78,8 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     internal void Cancel() => Volatile.Read(ref _loop)?.PostControl(
         static (_, a, _, _) =>
         {
-            if (((DialAttempt)a!).Session?.Connection is { IsBeginning: true } connection) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
+            DialAttempt attempt = (DialAttempt)a!;
+            if (attempt.Session?.Connection is { } connection && (connection.IsBeginning || attempt.IsOpening)) connection.AbortWith(new CloseReason(CloseCause.Cancelled));
         },
         this);
 

@@ -649,6 +649,12 @@ public abstract partial class Session : IConnection
         StrandOfThis()?.Resume();
     }
 
+    /// <summary>
+    /// Between <see cref="PauseReceiving"/> and <see cref="ResumeReceiving"/>. A protocol that finds several messages in what it was given leaves the others unread
+    /// when this is true, and gets them again. Any thread; exact on the session's thread.
+    /// </summary>
+    public bool IsReceivingPaused => _connection is { } connection && (connection.Strand is { } strand && strand.Serves(_generation) ? strand.IsPaused : connection.IsPaused);
+
     /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
     /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
     protected void NeedBytes(int count)

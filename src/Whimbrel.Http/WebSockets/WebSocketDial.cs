@@ -11,10 +11,15 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     private readonly DeflateTerms? _offer = client.WebSocket.Deflate?.AsClient();
     private LoopTimer? _timer;
     private WebSocketSession? _next;
-    private WebSocketException? _failure;
 
-    /// <summary>Completes when the session has the connection, or with what was wrong.</summary>
-    internal TaskCompletionSource<WebSocketSession> Opened { get; } = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    /// <summary>What was wrong, in words; null when nothing was.</summary>
+    internal string? Failure { get; private set; }
+
+    /// <summary>The session has the connection, or it has failed.</summary>
+    internal bool IsOver { get; private set; }
+
+    /// <summary>What the dial before this one has met is not what this one does.</summary>
+    protected override void OnConnecting() => client.Failure = null;
 
     protected override void OnConnected()
     {
@@ -49,7 +54,6 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         next.DialledBy = client;
         next.Begin(WebSocketRole.Client, client.WebSocket, terms, subProtocol, Loop, client.Options.Scheduling);
         _next = next;
-        client.HasOpened = true;
         HandOver(next);
         return _reader.HeadLength;
     }
@@ -58,16 +62,22 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
 
     protected override void OnDisconnected(CloseReason reason)
     {
-        if (_next is { } next) Opened.TrySetResult(next);
-        else Opened.TrySetException(_failure ?? new WebSocketException($"The connection ended before the server had answered: {reason}."));
-        _ = Opened.Task.Exception; // who does not wait for it has the session's callbacks
+        IsOver = true;
+        if (_next is { } next && reason.Cause == CloseCause.HandedOver)
+        {
+            client.NoteOpened(next);
+            return;
+        }
+
+        Failure ??= $"The connection ended before the server had answered: {reason}.";
+        client.Failure = new WebSocketException(Failure);
     }
 
     private void Fail(string text, bool isLate = false)
     {
-        _failure = new WebSocketException(text);
-        // One that was there before may be back soon; a first answer is for who waits for it.
-        client.EndWasTheirs = client.HasOpened && (isLate || _reader.Status >= 500);
+        Failure = text;
+        // It may be ready soon; any other answer would be the same next time.
+        client.EndWasTheirs = isLate || _reader.Status >= 500;
         Abort();
     }
 

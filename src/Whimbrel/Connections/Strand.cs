@@ -333,6 +333,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     /// <summary>The session paused. Any thread.</summary>
     internal void Pause() => Hold(Holds.User);
 
+    internal bool IsPaused => (_holds & Holds.User) != 0;
+
     /// <summary>The session resumed: what is unread comes again. Any thread.</summary>
     internal void Resume() => Release(Holds.User);
 

@@ -21,8 +21,8 @@ public sealed class ClientHandshakeTests
         Assert.EndsWith("\r\n\r\n", request, StringComparison.Ordinal); // and no frame before the server has agreed
         peer.Send(Encoding.Latin1.GetBytes(answer(request)));
         if (wait is { } time) peer.Advance(time);
-        else if (!dial.Opened.Task.IsCompleted) peer.Finish();
-        return (dial.Opened.Task.Exception?.InnerException?.Message ?? "", session, peer.Receive());
+        else if (!dial.IsOver) peer.Finish();
+        return (dial.Failure ?? "", session, peer.Receive());
     }
 
     [Theory]

@@ -11,6 +11,13 @@ public sealed class FullQueueTests
     {
         CaseLink link = new(WebSocketRole.Client, options);
         link.Peer.IsReading = false;
+        FillUp(link);
+        Assert.InRange(link.Session.BytesPending, link.Session.SendLimitBytes - 14, link.Session.SendLimitBytes);
+        return link;
+    }
+
+    private static void FillUp(CaseLink link)
+    {
         // What the wire takes leaves room for more.
         for (int i = 0; i < 3; i++)
         {
@@ -20,9 +27,6 @@ public sealed class FullQueueTests
                 while ((room = (int)(link.Session.SendLimitBytes - link.Session.BytesPending) - 14) >= 0) Assert.Equal(SendResult.Queued, link.Session.SendBinary(new byte[Math.Min(room, 10_000)]));
             });
         }
-
-        Assert.InRange(link.Session.BytesPending, link.Session.SendLimitBytes - 14, link.Session.SendLimitBytes);
-        return link;
     }
 
     private static List<string> Told(CaseLink link)
@@ -60,6 +64,25 @@ public sealed class FullQueueTests
         using CaseLink link = Fill(new WebSocketOptions());
         Send(link, "83");
         Assert.Equal(["Close 1002"], Told(link));
+    }
+
+    [Fact]
+    public void A_peer_that_takes_what_it_is_sent_lives_though_it_says_nothing()
+    {
+        using CaseLink link = Fill(new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
+        for (int beat = 0; beat < 6; beat++)
+        {
+            link.Peer.Advance(TimeSpan.FromSeconds(30));
+            Assert.True(link.Peer.IsConnected, $"beat {beat}");
+            // It takes what there is, and stops again behind a full queue.
+            link.Peer.IsReading = true;
+            link.Peer.Run();
+            link.Peer.IsReading = false;
+            FillUp(link);
+        }
+
+        link.Peer.Advance(TimeSpan.FromMinutes(3));
+        Assert.Equal(CloseCause.LocalAbort, link.Session.Cause);
     }
 
     [Fact]

@@ -7,17 +7,27 @@ public sealed class ReconnectTests
 {
     private static readonly MemoryEndPoint _here = new("here");
 
+    private static ReconnectPolicy Quick(int? attempts = null, bool retriesFirst = true) =>
+        new() { InitialDelay = TimeSpan.FromSeconds(1), MaxDelay = TimeSpan.FromSeconds(1), Jitter = false, MaxAttempts = attempts, RetryFirstConnect = retriesFirst };
+
+    private static T Get<T>(World world, Task<T> task)
+    {
+        world.Engine.Run(new ValueTask(task));
+        return task.GetAwaiter().GetResult();
+    }
+
     private sealed class World : IDisposable
     {
         private HttpServer? _server;
 
         internal World(WebSocketOptions? options = null)
+            : this(Quick(), options)
         {
-            ClientOptions client = new()
-            {
-                Engine = Engine, EndPoint = _here,
-                Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromSeconds(1), MaxDelay = TimeSpan.FromSeconds(1), Jitter = false },
-            };
+        }
+
+        internal World(ReconnectPolicy? policy, WebSocketOptions? options = null)
+        {
+            ClientOptions client = new() { Engine = Engine, EndPoint = _here, Reconnect = policy };
             Client = new WebSocketClient("ws://here/ws", client, () =>
             {
                 WsSession session = new();
@@ -132,6 +142,82 @@ public sealed class ReconnectTests
             Assert.Equal(isReady ? (1, 1) : (2, 4), (world.Sessions.Count, asked));
             Assert.False(world.Client.IsReconnecting);
         }
+    }
+
+    [Fact]
+    public void A_server_that_is_not_ready_is_asked_again_by_the_first_connect_and_one_that_refuses_is_not()
+    {
+        foreach (bool isReady in (bool[])[false, true])
+        {
+            using World world = new();
+            int asked = 0;
+            world.Serve(new WebSocketOptions(), () =>
+            {
+                asked++;
+                if (isReady) return false; // 403
+                return asked > 3 ? true : throw new InvalidOperationException("not yet"); // 500
+            });
+            Task<WebSocketSession> connecting = world.Client.ConnectAsync().AsTask();
+            world.Engine.RunFor(TimeSpan.FromSeconds(20));
+            Assert.Equal(isReady ? (0, 1) : (1, 4), (world.Sessions.Count, asked));
+            if (isReady) Assert.Contains("answered 403", Assert.Throws<WebSocketException>(() => Get(world, connecting)).Message, StringComparison.Ordinal);
+            else Assert.Same(world.Sessions[0], Get(world, connecting));
+            Assert.False(world.Client.IsReconnecting);
+        }
+    }
+
+    [Fact]
+    public void A_first_connect_gives_up_at_the_limit_of_the_policy_with_the_last_answer_and_without_RetryFirstConnect_at_once()
+    {
+        foreach ((ReconnectPolicy? policy, int most) in ((ReconnectPolicy?, int)[])[(Quick(attempts: 2), 3), (Quick(retriesFirst: false), 1), (null, 1)])
+        {
+            using World world = new(policy: policy);
+            int asked = 0;
+            world.Serve(new WebSocketOptions(), () => ++asked > 0 ? throw new InvalidOperationException("never") : false);
+            Task<WebSocketSession> connecting = world.Client.ConnectAsync().AsTask();
+            world.Engine.RunFor(TimeSpan.FromSeconds(20));
+            Assert.Contains("answered 500", Assert.Throws<WebSocketException>(() => Get(world, connecting)).Message, StringComparison.Ordinal);
+            Assert.Equal(most, asked);
+        }
+    }
+
+    [Fact]
+    public void A_first_connect_that_is_tried_again_ends_by_a_cancel_and_by_a_disconnect_between_two_dials_and_inside_one()
+    {
+        foreach (bool cancels in (bool[])[false, true])
+        {
+            foreach (bool isInside in (bool[])[false, true])
+            {
+                using World world = new(policy: new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false });
+                MemoryPeerListener? silent = isInside ? world.Engine.Listen(_here) : null;
+                if (!isInside) world.Serve(new WebSocketOptions(), static () => throw new InvalidOperationException("never"));
+                using CancellationTokenSource stop = new();
+                Task<WebSocketSession> connecting = world.Client.ConnectAsync(stop.Token).AsTask();
+                world.Engine.RunFor(TimeSpan.FromSeconds(1));
+                Assert.False(connecting.IsCompleted);
+                if (cancels) stop.Cancel();
+                else world.Engine.Run(world.Client.DisconnectAsync());
+                world.Engine.RunFor(TimeSpan.FromSeconds(1));
+                if (cancels) Assert.ThrowsAny<OperationCanceledException>(() => Get(world, connecting));
+                else Assert.ThrowsAny<IOException>(() => Get(world, connecting));
+                Assert.False(world.Client.IsReconnecting);
+                silent?.Close();
+            }
+        }
+    }
+
+    [Fact]
+    public void An_end_of_this_side_is_the_last_also_when_the_one_before_was_the_servers()
+    {
+        using World world = new();
+        world.Serve(new WebSocketOptions());
+        world.Connect();
+        world.Served[0].Close();
+        world.UntilSessions(2);
+        world.Sessions[1].Close();
+        world.Engine.RunFor(TimeSpan.FromMinutes(1));
+        Assert.Equal(2, world.Sessions.Count);
+        Assert.False(world.Client.IsReconnecting);
     }
 
     [Fact]

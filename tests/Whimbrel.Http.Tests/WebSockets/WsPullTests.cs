@@ -258,6 +258,51 @@ public sealed class WsPullTests
     }
 
     [Fact]
+    public async Task A_blocking_close_says_so_to_the_peer_and_waits_for_its_answer_or_aborts()
+    {
+        TaskCompletionSource<WebSocketSession> served = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource answers = new();
+        await using WsSite site = new(EngineKind.Epoll);
+        await site.ServeAsync(async (socket, stop) =>
+        {
+            served.TrySetResult(socket);
+            Assert.Null(await socket.ReceiveMessageAsync(CancellationToken.None));
+            await answers.Task;
+        });
+        CancellationToken stop = TestContext.Current.CancellationToken;
+        WebSocketSession client = await site.DialAsync(null, stop);
+        Task<CloseReason> closing = Task.Run(() => client.Close(WsSite.Patience), stop);
+        WebSocketSession server = await served.Task.WaitAsync(WsSite.Patience, stop);
+        answers.SetResult();
+        Assert.Equal(CloseCause.LocalClose, (await closing.WaitAsync(WsSite.Patience, stop)).Cause);
+        Assert.Equal((WebSocketStatus.Normal, WebSocketStatus.Normal), (client.CloseStatus, server.CloseStatus));
+
+        // Nobody answers this one.
+        WebSocketSession other = await site.DialAsync(new WebSocketOptions { CloseTimeout = TimeSpan.FromMinutes(5) }, stop);
+        other.PauseReceiving();
+        Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.Close(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
+    }
+
+    [Fact]
+    public async Task A_close_that_blocks_in_a_callback_of_its_own_on_the_pool_sends_the_close_frame()
+    {
+        TaskCompletionSource<CloseReason> closed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using WsSite site = new(EngineKind.Epoll, scheduling: Scheduling.ThreadPool);
+        site.Server.WebSocket("/ws", () => new WsSession((s, what) =>
+        {
+            if (what == "text close") closed.SetResult(s.Close(WsSite.Patience));
+        }));
+        await site.Server.StartAsync(TestContext.Current.CancellationToken);
+        CancellationToken stop = TestContext.Current.CancellationToken;
+        WebSocketSession client = await site.DialAsync(null, stop);
+        client.SendText("close");
+        Assert.Null(await client.ReceiveMessageAsync(stop).AsTask().WaitAsync(WsSite.Patience, stop));
+        Assert.Equal(WebSocketStatus.Normal, client.CloseStatus);
+        client.Close();
+        Assert.Equal(CloseCause.LocalClose, (await closed.Task.WaitAsync(WsSite.Patience, stop)).Cause);
+    }
+
+    [Fact]
     public async Task A_session_with_overrides_is_not_pulled()
     {
         WsSession session = new();

@@ -199,6 +199,29 @@ public sealed class WsSessionTests
     }
 
     [Fact]
+    public void Messages_behind_one_that_paused_wait_for_the_resume_and_the_peer_is_not_dead_meanwhile()
+    {
+        (Web web, WsPeer peer, WsSession session) = Open(static (s, what) =>
+        {
+            if (what is "text stop" or "ping stop") s.PauseReceiving();
+        }, new WebSocketOptions { Heartbeat = TimeSpan.FromSeconds(30) });
+        using (web)
+        {
+            peer.Send("81 stop|81 a|89 stop|02 b|80 c|88 \\03\\E8");
+            Assert.Equal(["connected", "text stop"], session.Events);
+            Assert.True(session.IsReceivingPaused);
+            peer.Peer.Advance(TimeSpan.FromMinutes(10));
+            Assert.Equal(["connected", "text stop"], session.Events);
+            peer.Peer.OnLoop(session.ResumeReceiving);
+            Assert.Equal(["connected", "text stop", "text a", "ping stop"], session.Events);
+            Assert.Equal(["Pong stop"], peer.Read());
+            peer.Peer.OnLoop(session.ResumeReceiving);
+            Assert.Equal(["binary bc", "closing 1000 "], session.Events.Skip(4).Take(2));
+            Assert.Equal(["Close \x03\xE8"], peer.Read());
+        }
+    }
+
+    [Fact]
     public void The_end_without_a_close_frame_is_1006()
     {
         (Web web, WsPeer peer, WsSession session) = Open();
