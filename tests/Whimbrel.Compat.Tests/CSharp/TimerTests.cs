@@ -1,0 +1,98 @@
+using CSharpServer;
+using Whimbrel.Compat.Tests.Connections;
+
+namespace Whimbrel.Compat.Tests.CSharp;
+
+// What programs of CSharpServer know about a timer.
+public sealed class TimerTests
+{
+    private sealed class RecordingTimer(Service service, Log log) : CSharpServer.Timer(service)
+    {
+        internal Action? AtTimer { get; set; }
+
+        protected override void OnTimer(bool canceled)
+        {
+            log.Add($"timer {canceled}");
+            AtTimer?.Invoke();
+        }
+
+        protected override void OnError(int error, string category, string message) => log.Add($"error {category} {message}");
+    }
+
+    [Fact]
+    public void It_expires_once_for_each_wait_and_not_before_its_time()
+    {
+        Log log = new();
+        using Service service = new();
+        Assert.True(service.Start());
+        using RecordingTimer timer = new(service, log);
+        Assert.True(timer.Setup(TimeSpan.FromMilliseconds(20)));
+        DateTime due = timer.ExpireTime;
+        bool early = false;
+        timer.AtTimer = () => early |= DateTime.UtcNow < due;
+        Assert.True(timer.WaitAsync());
+        Assert.True(timer.WaitAsync());
+        log.Until("timer False", 2);
+        Assert.False(early);
+        Assert.True(timer.ExpireTimeSpan <= TimeSpan.Zero);
+    }
+
+    [Fact]
+    public void A_cancel_and_a_new_time_end_the_waits_as_cancelled()
+    {
+        Log log = new();
+        using Service service = new();
+        Assert.True(service.Start());
+        using RecordingTimer timer = new(service, log);
+        timer.Setup(TimeSpan.MaxValue);
+        timer.WaitAsync();
+        Assert.True(timer.Cancel());
+        log.Until("timer True");
+        timer.WaitAsync();
+        Assert.True(timer.Setup(DateTime.UtcNow));
+        log.Until("timer True", 2);
+        Assert.Equal(0, log.Count("timer False"));
+    }
+
+    [Fact]
+    public void A_wait_on_the_calling_thread_tells_nothing()
+    {
+        Log log = new();
+        using Service service = new();
+        Assert.True(service.Start());
+        using RecordingTimer timer = new(service, log);
+        timer.Setup(TimeSpan.FromMilliseconds(20));
+        DateTime due = timer.ExpireTime;
+        Assert.True(timer.WaitSync());
+        Assert.True(DateTime.UtcNow >= due);
+        Assert.True(timer.WaitAsync()); // its callback would come behind one of the other
+        log.Until("timer False");
+        Assert.Equal(["timer False"], log.Lines);
+    }
+
+    [Fact]
+    public void What_expires_before_the_start_is_told_behind_it()
+    {
+        Log log = new();
+        using RecordingService service = new(log);
+        using RecordingTimer timer = new(service, log);
+        timer.Setup(TimeSpan.Zero);
+        timer.WaitAsync();
+        timer.WaitSync();
+        Assert.True(service.Start());
+        log.Until("timer False");
+        Assert.Equal(["thread begins", "started True", "timer False"], log.Lines);
+    }
+
+    [Fact]
+    public void A_callback_that_throws_is_told_as_an_error()
+    {
+        Log log = new();
+        using Service service = new();
+        Assert.True(service.Start());
+        using RecordingTimer timer = new(service, log) { AtTimer = () => throw new InvalidOperationException("of the user") };
+        timer.Setup(TimeSpan.Zero);
+        timer.WaitAsync();
+        log.Until("error whimbrel.callback of the user");
+    }
+}
