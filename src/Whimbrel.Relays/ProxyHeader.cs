@@ -39,6 +39,15 @@ public sealed class ProxyHeader
     /// <summary>A header that says: this connection is the proxy's own, to see whether the server lives. It stands for no client.</summary>
     public static ProxyHeader Local { get; } = new(2, true, null, null, []);
 
+    /// <summary>A header for a connection with these ends, as a session has them; one that does not know the client when they are of no family that the protocol has.</summary>
+    /// <param name="remote">The client, or null.</param>
+    /// <param name="local">Where it had connected to, or null.</param>
+    public static ProxyHeader Of(EndPoint? remote, EndPoint? local) => (remote, local) switch
+    {
+        (IPEndPoint, IPEndPoint) or (System.Net.Sockets.UnixDomainSocketEndPoint, System.Net.Sockets.UnixDomainSocketEndPoint) => new ProxyHeader(remote, local),
+        _ => new ProxyHeader(2, false, null, null, []),
+    };
+
     /// <summary>1 or 2: how it was received. 2 for one that was made here.</summary>
     public int Version { get; } = 2;
 

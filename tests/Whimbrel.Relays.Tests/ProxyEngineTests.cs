@@ -15,13 +15,6 @@ public sealed class ProxyEngineTests
 
     private static CancellationToken Stop => TestContext.Current.CancellationToken;
 
-    private sealed class Who : Session
-    {
-        protected override void OnConnected() => Send(Encoding.UTF8.GetBytes($"{RemoteEndPoint}\n"));
-
-        protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);
-    }
-
     // A proxy: dials, says for whom, and, with TLS, begins it in the same callback.
     private sealed class Saying(ProxyHeader header, TlsOptions? tls, TaskCompletionSource<string> said) : Session
     {

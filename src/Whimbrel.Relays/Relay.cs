@@ -1,0 +1,88 @@
+namespace Whimbrel.Relays;
+
+/// <summary>
+/// A server that passes each connection on to one of its targets, both ways, as a TCP proxy does: the end of one direction is passed on alone, what one
+/// side does not take the other is not read for, and an end in a mess on one side is one on the other. Of the targets that answer, the one with the fewest
+/// connections is next; a target that cannot be reached is asked last for a while, and the client waits meanwhile with what it has sent.
+/// </summary>
+/// <remarks>When it stops, no new connections come, and those that are open go on until the deadline of <see cref="StopAsync"/>.</remarks>
+public sealed class Relay : IAsyncDisposable
+{
+    private readonly RelayOptions _options;
+    private readonly RelayTarget[] _targets;
+    private int _turn;
+    private long _unserved;
+
+    /// <summary>Checks the options; <see cref="StartAsync"/> listens.</summary>
+    /// <param name="listen">Where to listen, TLS of the clients, limits (<see cref="ServerOptions.MaxConnections"/>).</param>
+    /// <param name="options">Where to pass on to.</param>
+    /// <exception cref="ArgumentException">No target, or an address that cannot be read.</exception>
+    public Relay(ServerOptions listen, RelayOptions options)
+    {
+        ArgumentNullException.ThrowIfNull(listen);
+        ArgumentNullException.ThrowIfNull(options);
+        if (options.Targets is not { Count: > 0 }) throw new ArgumentException("A relay needs a target.", nameof(options));
+        string[] mistakes = [.. options.Targets.Select(static t => NetworkAddress.TryParse(t, out _, out string? mistake) ? null : mistake ?? $"'{t}' is no address").OfType<string>()];
+        if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes)}.", nameof(options));
+        _options = options;
+        Server = new Server(listen, Accept);
+        _targets = [.. options.Targets.Select(address => new RelayTarget(address, DiallerFor(address), options))];
+    }
+
+    /// <summary>The server in front.</summary>
+    public Server Server { get; }
+
+    /// <summary>The targets, in the order of the options.</summary>
+    public IReadOnlyList<RelayTarget> Targets => _targets;
+
+    /// <summary>Clients whose connection was reset because no target could be reached.</summary>
+    public long Unserved => Volatile.Read(ref _unserved);
+
+    internal RelayOptions Options => _options;
+
+    /// <summary>Listens.</summary>
+    /// <exception cref="NetworkException">The address is taken, or cannot be used.</exception>
+    public ValueTask StartAsync() => Server.StartAsync();
+
+    /// <summary>Accepts no more, and waits for the connections to end by themselves.</summary>
+    /// <param name="deadline">Until then; what is open at it is reset. The default is that of <see cref="Server.StopAsync"/>.</param>
+    public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null) => Server.StopAsync(deadline);
+
+    /// <summary>Stops at once: what is open is reset. For a drain call <see cref="StopAsync"/> first.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        await Server.StopAsync(TimeSpan.Zero).ConfigureAwait(false);
+        await Server.DisposeAsync().ConfigureAwait(false);
+        foreach (RelayTarget target in _targets) await target.Dialler.DisposeAsync().ConfigureAwait(false);
+    }
+
+    internal void CountUnserved() => Interlocked.Increment(ref _unserved);
+
+    /// <summary>The next target to ask: of those that do not rest, else of all, one with the fewest connections; not one of these.</summary>
+    internal RelayTarget? Next(HashSet<RelayTarget> asked)
+    {
+        RelayTarget? best = null;
+        bool isBestResting = false;
+        int from = Interlocked.Increment(ref _turn) & int.MaxValue;
+        for (int i = 0; i < _targets.Length; i++)
+        {
+            RelayTarget target = _targets[(int)(((long)from + i) % _targets.Length)];
+            if (asked.Contains(target)) continue;
+            bool isResting = target.IsResting;
+            if (best is null || (isBestResting && !isResting) || (isBestResting == isResting && target.OpenConnections < best.OpenConnections)) (best, isBestResting) = (target, isResting);
+        }
+
+        return best;
+    }
+
+    private Session Accept() => _options.Clients is { } clients ? new ProxySession(clients, header => new RelayFront(this, header)) : new RelayFront(this, null);
+
+    // Behind a header TLS begins by an upgrade.
+    private Dialler DiallerFor(string address) => new(new ClientOptions
+    {
+        Address = address,
+        Engine = Server.Engine,
+        ConnectTimeout = _options.ConnectTimeout,
+        Tls = _options.TargetHeader == ProxyHeaderForm.None ? _options.TargetTls : null,
+    });
+}

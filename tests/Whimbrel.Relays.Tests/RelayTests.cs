@@ -1,0 +1,269 @@
+using System.Buffers;
+using System.Net;
+using System.Net.Security;
+using System.Net.Sockets;
+using System.Security.Cryptography;
+using System.Text;
+using Whimbrel.Conformance;
+
+namespace Whimbrel.Relays.Tests;
+
+// A relay between real sockets: which target, what arrives, and how it ends.
+public sealed class RelayTests
+{
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
+
+    private static CancellationToken Stop => TestContext.Current.CancellationToken;
+
+    public static TheoryData<EngineKind, Scheduling> Engines => new MatrixTheoryData<EngineKind, Scheduling>([EngineKind.Uring, EngineKind.Epoll, EngineKind.Portable], Enum.GetValues<Scheduling>());
+
+    private static Engine NewEngine(EngineKind kind)
+    {
+        EngineSupport support = Engine.SupportFor(kind);
+        Assert.SkipUnless(support.IsAvailable, support.Reason);
+        return new Engine(new EngineOptions { Kind = kind, Loops = 2 });
+    }
+
+    private static ServerOptions Anywhere(Engine? engine = null, Scheduling scheduling = Scheduling.Inline) =>
+        new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling };
+
+    private static async Task<Socket> DialAsync(Relay relay)
+    {
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await socket.ConnectAsync(relay.Server.EndPoint!, Stop);
+        return socket;
+    }
+
+    private static TcpListener Listen()
+    {
+        TcpListener listener = new(IPAddress.Loopback, 0);
+        listener.Start();
+        return listener;
+    }
+
+    private static string NameOf(TcpListener listener) => $"tcp://{listener.LocalEndpoint}";
+
+    private static async Task<byte[]> ReadAllAsync(Socket socket)
+    {
+        using MemoryStream all = new();
+        byte[] block = new byte[65536];
+        for (int count; (count = await socket.ReceiveAsync(block, Stop).AsTask().WaitAsync(s_patience, Stop)) > 0;) all.Write(block, 0, count);
+        return all.ToArray();
+    }
+
+    // Waits for what another thread counts: there is no event for it.
+    private static async Task UntilAsync(Func<bool> condition, string what)
+    {
+        for (long start = Environment.TickCount64; !condition();)
+        {
+            Assert.True(Environment.TickCount64 - start < s_patience.TotalMilliseconds, $"waited for {what}");
+            await Task.Delay(5, Stop); // tidy: waits because counters give no event
+        }
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public async Task Each_byte_goes_both_ways_and_each_end_is_passed_on_alone(EngineKind kind, Scheduling scheduling)
+    {
+        await using Engine engine = NewEngine(kind);
+        using TcpListener target = Listen();
+        await using Relay relay = new(Anywhere(engine, scheduling), new RelayOptions { Targets = [NameOf(target)] });
+        await relay.StartAsync();
+        using Socket client = await DialAsync(relay);
+        byte[] up = RandomNumberGenerator.GetBytes(8 << 20), down = RandomNumberGenerator.GetBytes(8 << 20);
+
+        // The client has said everything and ended before anybody accepts.
+        Task sent = Task.Run(async () =>
+        {
+            await client.SendAsync(up, Stop);
+            client.Shutdown(SocketShutdown.Send);
+        }, Stop);
+        using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
+        Assert.Equal(up, await ReadAllAsync(served));
+        await sent;
+
+        // The other way is still open.
+        Task answered = Task.Run(async () =>
+        {
+            await served.SendAsync(down, Stop);
+            served.Shutdown(SocketShutdown.Send);
+        }, Stop);
+        Assert.Equal(down, await ReadAllAsync(client));
+        await answered;
+        await UntilAsync(() => relay.Targets[0].OpenConnections == 0, "the connection to end");
+        Assert.Equal((up.Length, down.Length, 1L), (relay.Targets[0].BytesToTarget, relay.Targets[0].BytesFromTarget, relay.Targets[0].Connections));
+    }
+
+    [Fact]
+    public async Task A_reset_on_one_side_is_one_on_the_other()
+    {
+        using TcpListener target = Listen();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(target)] });
+        await relay.StartAsync();
+        foreach (bool byClient in (bool[])[true, false])
+        {
+            using Socket client = await DialAsync(relay);
+            using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
+            await client.SendAsync("x"u8.ToArray(), Stop);
+            Assert.Equal(1, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
+            (Socket resets, Socket other) = byClient ? (client, served) : (served, client);
+            resets.LingerState = new LingerOption(true, 0);
+            resets.Close();
+            Task<int> read = other.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop);
+            if (byClient) await Assert.ThrowsAsync<SocketException>(() => read);
+            else Assert.True(await read.ContinueWith(static r => r.IsFaulted || r.Result == 0, Stop));
+        }
+
+        await UntilAsync(() => relay.Targets[0].OpenConnections == 0, "the connections to end");
+    }
+
+    [Fact]
+    public async Task The_target_with_the_fewest_connections_is_next_and_one_that_is_down_is_left_out()
+    {
+        using TcpListener first = Listen(), second = Listen();
+        TcpListener gone = Listen();
+        string goneName = NameOf(gone);
+        gone.Stop();
+        List<string> changes = [];
+        RelayOptions options = new()
+        {
+            Targets = [NameOf(first), goneName, NameOf(second)],
+            RetryAfter = TimeSpan.FromHours(1),
+            OnTargetChanged = target =>
+            {
+                lock (changes) changes.Add($"{target.Address} {target.IsUp}");
+                throw new FormatException("a log that fails");
+            },
+        };
+        await using Relay relay = new(Anywhere(), options);
+        await relay.StartAsync();
+        List<Socket> clients = [];
+        for (int i = 0; i < 10; i++)
+        {
+            int count = i + 1;
+            clients.Add(await DialAsync(relay));
+            await UntilAsync(() => relay.Targets[0].Connections + relay.Targets[2].Connections == count, "the next connection");
+        }
+
+        Assert.Equal((5, 0, 5), (relay.Targets[0].OpenConnections, relay.Targets[1].OpenConnections, relay.Targets[2].OpenConnections));
+        Assert.Equal((1L, 0L, false), (relay.Targets[1].Failures, relay.Targets[1].Connections, relay.Targets[1].IsUp));
+        Assert.Equal([$"{goneName} False"], changes);
+        Assert.Equal(0, relay.Unserved);
+        foreach (Socket client in clients) client.Dispose();
+    }
+
+    [Fact]
+    public async Task A_target_that_was_down_is_asked_again_and_is_up_again()
+    {
+        TcpListener target = Listen();
+        int port = ((IPEndPoint)target.LocalEndpoint).Port;
+        target.Stop();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://127.0.0.1:{port}"], RetryAfter = TimeSpan.FromHours(1) });
+        await relay.StartAsync();
+        using (Socket client = await DialAsync(relay))
+        {
+            // Nobody else: it is asked although it rests, and the client is reset when it does not answer.
+            await Assert.ThrowsAsync<SocketException>(async () => await client.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
+        }
+
+        await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false }, "the failure");
+        Assert.Equal(1, relay.Unserved);
+        using TcpListener again = new(IPAddress.Loopback, port);
+        again.Start();
+        using Socket next = await DialAsync(relay);
+        using Socket served = await again.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
+        await UntilAsync(() => relay.Targets[0] is { OpenConnections: 1, IsUp: true }, "the target to be up");
+    }
+
+    [Fact]
+    public async Task A_client_that_goes_away_before_a_target_answers_leaves_nothing_behind()
+    {
+        // A listener that accepts nobody, with a full backlog: dials wait.
+        using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        full.Listen(0);
+        List<Socket> fill = [];
+        for (int i = 0; i < 3; i++)
+        {
+            fill.Add(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
+            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask().ContinueWith(static t => t.Exception, TaskScheduler.Default);
+        }
+
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{full.LocalEndPoint}"], ConnectTimeout = TimeSpan.FromMilliseconds(500) });
+        await relay.StartAsync();
+        Socket client = await DialAsync(relay);
+        await UntilAsync(() => relay.Targets[0].OpenConnections == 1, "the dial");
+        client.LingerState = new LingerOption(true, 0);
+        client.Close();
+        await UntilAsync(() => relay.Targets[0].OpenConnections == 0 && relay.Server.SessionCount == 0, "both sides to be gone");
+        foreach (Socket each in fill) each.Dispose();
+    }
+
+    [Theory]
+    [InlineData(ProxyHeaderForm.Line)]
+    [InlineData(ProxyHeaderForm.Binary)]
+    public async Task Relays_in_a_row_tell_the_last_server_who_the_client_is_also_over_TLS(ProxyHeaderForm form)
+    {
+        ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
+        await using Server server = new(Anywhere(), () => new ProxySession(proxies, static _ => new Who()));
+        await server.StartAsync();
+        await using Relay inner = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{server.EndPoint}"],
+            Clients = new ProxyOptions { Trusted = TrustedNetworks.Parse("127.0.0.1") },
+            TargetHeader = form,
+            TargetTls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "chat.test" },
+        });
+        await inner.StartAsync();
+        await using Relay outer = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{inner.Server.EndPoint}"], TargetHeader = form });
+        await outer.StartAsync();
+        using Socket client = await DialAsync(outer);
+        string own = $"{client.LocalEndPoint}\n";
+        byte[] room = new byte[own.Length];
+        await using NetworkStream stream = new(client);
+        await stream.ReadExactlyAsync(room, Stop).AsTask().WaitAsync(s_patience, Stop);
+        Assert.Equal(own, Encoding.UTF8.GetString(room));
+    }
+
+    [Fact]
+    public async Task A_target_whose_TLS_is_not_trusted_is_down()
+    {
+        await using Server server = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } }, static () => new Who());
+        await server.StartAsync();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{server.EndPoint}"], TargetTls = new TlsOptions { HostName = "chat.test" } });
+        await relay.StartAsync();
+        using Socket client = await DialAsync(relay);
+        await Assert.ThrowsAsync<SocketException>(async () => await client.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
+        await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false, Failures: 1 }, "the failure");
+    }
+
+    [Fact]
+    public async Task When_it_stops_connections_go_on_until_the_deadline()
+    {
+        using TcpListener target = Listen();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(target)] });
+        await relay.StartAsync();
+        using Socket client = await DialAsync(relay);
+        using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
+        await UntilAsync(() => relay.Targets[0].Connections == 1, "the connection");
+        Task<StopReport> stopped = relay.StopAsync(TimeSpan.FromMinutes(1)).AsTask();
+        await client.SendAsync("still here"u8.ToArray(), Stop);
+        client.Shutdown(SocketShutdown.Send);
+        Assert.Equal("still here", Encoding.UTF8.GetString(await ReadAllAsync(served)));
+        Assert.False(stopped.IsCompleted);
+        served.Shutdown(SocketShutdown.Send);
+        Assert.Empty(await ReadAllAsync(client));
+        Assert.Equal(0, (await stopped.WaitAsync(s_patience, Stop)).Aborted);
+    }
+
+    [Fact]
+    public void Options_are_checked()
+    {
+        Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(), new RelayOptions { Targets = [] }));
+        string said = Assert.Throws<ArgumentException>(static () => new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://127.0.0.1:70000", "tcp://good:1", "a:2"] })).Message;
+        Assert.Contains("70000", said);
+        Assert.Contains("tcp://a:2", said); // what would be right
+        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], ConnectTimeout = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAfter = TimeSpan.FromDays(1) });
+    }
+}
