@@ -78,6 +78,27 @@ public sealed class PoolTests
         Assert.Equal(0, pool.ReadCounters().Idle);
     }
 
+    // It would be lost before a byte was sent on it, and repeated, which nobody sees who looks at the answers only.
+    [Fact]
+    public async Task Who_waits_is_not_given_a_connection_with_bytes_behind_its_answer()
+    {
+        TaskCompletionSource goes = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using Script script = new(async line =>
+        {
+            await line.HeadAsync();
+            await goes.Task;
+            await line.SendAsync(line.Index == 0 ? Script.Ok + "X" : Script.Ok);
+            await line.EndAsync();
+        });
+        await using HttpPool pool = new(new HttpClientOptions { ConnectionLimit = 1 });
+        Task<string> first = GetAsync(pool, script.Url), second = GetAsync(pool, script.Url);
+        await UntilAsync(() => pool.ReadCounters() is { Waiting: 1, Connections: 1 });
+        goes.SetResult();
+        Assert.Equal(["200 ok", "200 ok"], await Task.WhenAll(first, second).WaitAsync(Script.Patience));
+        HttpPoolCounters counters = pool.ReadCounters();
+        Assert.Equal((2, 0), (counters.Dials, counters.Repeats));
+    }
+
     [Fact]
     public async Task Bytes_that_come_without_a_request_end_the_connection()
     {

@@ -93,6 +93,34 @@ public sealed class EngineTests
         Assert.Equal(part, await kept.Content.ReadAsByteArrayAsync());
     }
 
+    /// <summary>Its callback goes on when its answer has left: then nothing is pending whose end would bring what is unread.</summary>
+    private sealed class Patient : HttpSession
+    {
+        protected override void OnRequest(HttpRequest request)
+        {
+            Respond(200, default, request.Path);
+            Flush();
+            // Asked elsewhere: here the answer to the question would wait for this callback. On the pool it may block.
+            Assert.True(Task.Run(async () => await SentAsync()).Wait(_patience));
+        }
+    }
+
+    // On the pool the next request of a block gets a callback of its own.
+    [Theory, InlineData(EngineKind.Epoll), InlineData(EngineKind.Uring), InlineData(EngineKind.Portable)]
+    public async Task On_the_pool_requests_sent_ahead_are_served_though_each_answer_has_left_before_the_next_one_is_read(EngineKind kind)
+    {
+        EngineSupport support = Engine.SupportFor(kind);
+        Assert.SkipUnless(support.IsAvailable, support.Reason);
+        await using Engine engine = new(new EngineOptions { Kind = kind, Loops = 1, OnNotice = static _ => { } });
+        await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = Scheduling.ThreadPool }, static () => new Patient());
+        await server.StartAsync();
+        await using Stream stream = await EngineSite.DialAsync(server.EndPoint!, isTls: false);
+        await stream.WriteAsync(Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, 50).Select(static i => Web.Get($"/{i}", i == 49 ? "Connection: close\r\n" : "")))));
+        using MemoryStream answers = new();
+        await stream.CopyToAsync(answers).WaitAsync(_patience);
+        Assert.Equal(Enumerable.Range(0, 50).Select(static i => $"/{i}"), Web.Read(answers.ToArray(), true).Select(static a => a.Body));
+    }
+
     [Theory, MemberData(nameof(Kinds))]
     public async Task Requests_sent_ahead_are_answered_in_their_order(EngineKind kind, bool isTls, Scheduling scheduling)
     {

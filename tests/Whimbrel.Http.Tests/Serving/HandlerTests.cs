@@ -44,26 +44,6 @@ public sealed partial class HandlerTests
         Assert.Equal(["200 other", "200 fast", "200 other", "200 fast"], Web.Answers(peer));
     }
 
-    // On the pool the next request of a block gets a callback of its own, also when nothing was pending any more that would have brought it.
-    private sealed class Hasty : HttpSession
-    {
-        protected override void OnRequest(HttpRequest request)
-        {
-            Respond(200, default, request.Path);
-            Flush();
-        }
-    }
-
-    [Fact]
-    public void On_the_pool_requests_sent_ahead_are_served_though_each_answer_leaves_at_once()
-    {
-        using TestNetwork network = new();
-        Server server = new(new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), Scheduling = Scheduling.ThreadPool }, static () => new Hasty());
-        TestPeer peer = network.Connect(server);
-        peer.Send(string.Concat(Enumerable.Range(0, 50).Select(static i => Web.Get($"/{i}"))));
-        Assert.Equal(Enumerable.Range(0, 50).Select(static i => $"200 /{i}"), Web.Answers(peer));
-    }
-
     [Fact]
     public void A_client_that_goes_away_cancels_the_handler()
     {
