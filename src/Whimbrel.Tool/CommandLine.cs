@@ -81,6 +81,13 @@ internal static class CommandLine
 
     internal static Option<double?> For => s_for;
 
+    internal static Option<int?> Loops => s_loops;
+
+    internal static Option<bool> Stats => s_stats;
+
+    /// <summary>What a server can be told about TLS.</summary>
+    internal static Option[] ServerTls => [s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn];
+
     internal static string Engines => s_engines;
 
     internal static RootCommand Create()
@@ -97,6 +104,7 @@ internal static class CommandLine
             Serve(),
             Connect(),
             GetCommandLine.Get(),
+            RelayCommandLine.Relay(),
             Certs(),
             Doctor(),
             DatagramCommandLine.Join(),
@@ -128,10 +136,11 @@ internal static class CommandLine
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
         "ws" => $"whimbrel serve ws {CommonUsage} [--deflate]",
         "get" => GetCommandLine.Usage,
+        "relay" => RelayCommandLine.Usage,
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
         "explain" => "whimbrel explain [PAGE] (without one: the pages that there are)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE (whimbrel --help explains)",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
@@ -245,6 +254,8 @@ internal static class CommandLine
     private static bool TryReadTls(ParseResult parsed, string address, Option<string?> authority, out TlsArguments? tls) =>
         TryReadTls(parsed, NetworkAddress.Parse(address).Scheme == "tls", out tls, authority);
 
+    internal static bool TryReadServerTls(ParseResult parsed, string address, out TlsArguments? tls) => TryReadTls(parsed, address, s_clientCa, out tls);
+
     internal static bool TryReadTls(ParseResult parsed, bool isTls, out TlsArguments? tls, Option<string?>? authority = null)
     {
         authority ??= s_ca;
@@ -348,7 +359,7 @@ internal static class CommandLine
     private static string[] SeveralOf(IEnumerable<string> tokens) => [.. tokens.SelectMany(static t => t.Split(',', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries))];
 
     /// <summary>An option that may be given several times, and each time with several values between commas. <paramref name="wrong"/> says what is wrong with one.</summary>
-    private static Option<string[]?> Several(string[] names, string placeholder, string description, Func<string, string?> wrong) => new(names[0], names[1..])
+    internal static Option<string[]?> Several(string[] names, string placeholder, string description, Func<string, string?> wrong) => new(names[0], names[1..])
     {
         Description = description,
         HelpName = placeholder,

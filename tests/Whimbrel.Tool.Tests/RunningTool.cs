@@ -49,10 +49,17 @@ internal sealed partial class RunningTool : IAsyncDisposable
     // The same with BlockedLoop inside.
     public static Task<RunningTool> ServeBlockable(string kind, params string[] options) => ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
 
-    private static async Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
+    private static Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
     {
         var isPlaced = options.Any(o => o is "--unix" or "--listen" or "--port");
-        var tool = new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer, hook);
+        return ListeningAsync(new RunningTool(["serve", kind, .. isPlaced ? [] : (string[])["--port", "0"], .. options], tlsLayer, hook));
+    }
+
+    // Any command that listens, on any free port.
+    public static Task<RunningTool> Relay(params string[] options) => ListeningAsync(new RunningTool(["relay", "127.0.0.1:0", .. options]));
+
+    private static async Task<RunningTool> ListeningAsync(RunningTool tool)
+    {
         var line = await tool.Out.NextAsync() ?? throw new InvalidOperationException($"The tool ended at once: {string.Join('\n', await tool.Error.ToEndAsync())}");
         var listening = Listening().Match(line);
         Assert.True(listening.Success, line);

@@ -1,0 +1,64 @@
+using System.CommandLine;
+using Whimbrel.Relays;
+
+namespace Whimbrel.Tool;
+
+/// <summary>The words of <c>whimbrel relay</c>.</summary>
+internal static class RelayCommandLine
+{
+    private static readonly Argument<string[]> s_addresses = new("ADDRESS")
+    {
+        Arity = ArgumentArity.OneOrMore,
+        HelpName = "LISTEN TARGET...",
+        Description = "Where to listen, and where to pass connections on to: ADDR:PORT, tcp://HOST:PORT, tls://HOST:PORT or unix:PATH. Several targets: the one with the fewest connections is next.",
+    };
+
+    private static readonly Option<ProxyHeaderForm?> s_header = CommandLine.Value<ProxyHeaderForm?>("--proxy-protocol", "1|2", "Tell targets who the client is, by a PROXY header of this version.", "1 or 2", static text => text switch { "1" => ProxyHeaderForm.Line, "2" => ProxyHeaderForm.Binary, _ => null });
+
+    private static readonly Option<string[]?> s_proxies = CommandLine.Several(["--from-proxies"], "NETWORK,...", "Clients are proxies of these networks, and begin with a PROXY header; all others are refused.", static text => MistakeIn(text));
+
+    internal static string Usage => $"whimbrel relay LISTEN TARGET... [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--for SECONDS]";
+
+    internal static Command Relay()
+    {
+        Command command = new("relay", "Passes connections on, both ways, until Ctrl-C or SIGTERM; then waits for those that are open, ten seconds at most.")
+        {
+            s_addresses, s_header, s_proxies, CommandLine.Engine, CommandLine.Loops, CommandLine.Stats, CommandLine.For,
+        };
+        foreach (Option option in CommandLine.ServerTls) command.Add(option);
+        command.Validators.Add(CommandLine.OneCertificate);
+        command.Validators.Add(static result =>
+        {
+            string[] texts = [.. result.GetResult(s_addresses)?.Tokens.Select(static t => t.Value) ?? []];
+            if (texts.Length < 2) result.AddError(texts.Length == 0 ? "Where to listen is missing." : "A target is missing.");
+            for (int i = 0; i < texts.Length; i++)
+            {
+                string? mistake;
+                NetworkAddress? address = i == 0 ? AddressText.Read(texts[i], out mistake) : AddressText.ReadForDialling(texts[i], out mistake);
+                if (address is null) result.AddError(mistake!);
+            }
+        });
+        command.SetAction(static async parsed =>
+        {
+            string[] addresses = [.. parsed.GetValue(s_addresses)!.Select(static a => AddressText.Read(a, out _)!.ToString())];
+            if (!CommandLine.TryReadServerTls(parsed, addresses[0], out TlsArguments? tls)) return ExitCode.Failed;
+            TimeSpan? duration = parsed.GetValue(CommandLine.For) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
+            return await RelayCommand.RunAsync(new RelaySettings(addresses[0], addresses[1..], parsed.GetValue(s_header) ?? ProxyHeaderForm.None, parsed.GetValue(s_proxies) is { Length: > 0 } proxies ? proxies : null, tls,
+                parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, parsed.GetValue(CommandLine.Loops) ?? 0, parsed.GetValue(CommandLine.Stats), duration));
+        });
+        return command;
+    }
+
+    private static string? MistakeIn(string text)
+    {
+        try
+        {
+            TrustedNetworks.Parse(text);
+            return null;
+        }
+        catch (ArgumentException)
+        {
+            return $"takes networks (10.0.0.0/8), addresses and 'unix', not '{text}'";
+        }
+    }
+}

@@ -1,0 +1,16 @@
+using Whimbrel.Relays;
+
+namespace Whimbrel.Tool;
+
+/// <summary>What <c>whimbrel relay</c> was told.</summary>
+/// <param name="Address">Where to listen.</param>
+/// <param name="Targets">Where to pass on to.</param>
+/// <param name="Header">What targets get in front of everything.</param>
+/// <param name="Proxies">The networks of proxies in front, or null when clients come by themselves.</param>
+/// <param name="Tls">Of the clients, or null.</param>
+/// <param name="Engine">Which engine.</param>
+/// <param name="Loops">How many loops; 0 is one for each core.</param>
+/// <param name="Stats">A line a second.</param>
+/// <param name="Duration">Ends by itself after this time, or null.</param>
+internal sealed record RelaySettings(
+    string Address, string[] Targets, ProxyHeaderForm Header, string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration);

@@ -1,0 +1,63 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Tool.Tests;
+
+// `whimbrel relay` in front of `whimbrel serve echo`.
+public sealed class RelayTests
+{
+    private static CancellationToken Stop => TestContext.Current.CancellationToken;
+
+    [Fact]
+    public async Task Lines_come_back_through_two_relays_that_tell_each_other_who_the_client_is()
+    {
+        await using var echo = await RunningTool.Serve("echo");
+        await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1,10.0.0.0/8");
+        await using var outer = await RunningTool.Relay(inner.Address, "--proxy-protocol", "2");
+        using (var peer = outer.Connect())
+        {
+            await peer.SayAsync("hello");
+            await peer.Lines.ThatContains("hello");
+        }
+
+        string totals = await outer.StopAsync();
+        Assert.Contains("total: 1 connections, 0 not served", totals, StringComparison.Ordinal);
+        await inner.StopAsync();
+    }
+
+    [Fact]
+    public async Task TLS_ends_at_the_relay_also_behind_a_header()
+    {
+        await using var echo = await RunningTool.Serve("echo");
+        await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1", "--tls");
+        await using var outer = await RunningTool.Relay(inner.Address, "--proxy-protocol", "1");
+        string said = await inner.Error.ThatContains("SHA-256 ");
+        await using var client = RunningTool.Start("connect", $"tls://{outer.Address}", "--pin", said[(said.LastIndexOf(' ') + 1)..]);
+        await client.Input.WriteAsync("hello\n".AsMemory(), Stop);
+        await client.Input.FlushAsync(Stop);
+        await client.Out.ThatContains("hello");
+    }
+
+    [Fact]
+    public async Task A_target_that_is_down_is_named_and_the_client_is_reset_by_the_relay()
+    {
+        using Socket nobody = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        nobody.Bind(new IPEndPoint(IPAddress.Loopback, 0)); // bound and not listening: nobody else takes the port meanwhile
+        await using var relay = await RunningTool.Relay($"{nobody.LocalEndPoint}");
+        using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await client.ConnectAsync(relay.EndPoint, Stop);
+        await Assert.ThrowsAsync<SocketException>(async () => await client.ReceiveAsync(new byte[1], Stop));
+        await relay.Error.ThatContains($"{nobody.LocalEndPoint} is down");
+        Assert.Contains("1 not served", await relay.StopAsync(), StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Wrong_arguments_are_refused_with_what_would_be_right()
+    {
+        await RunningTool.AssertRefused("Where to listen is missing", "whimbrel relay LISTEN TARGET", "relay");
+        await RunningTool.AssertRefused("A target is missing", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0");
+        await RunningTool.AssertRefused("port 0", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:0");
+        await RunningTool.AssertRefused("--proxy-protocol", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--proxy-protocol", "3");
+        await RunningTool.AssertRefused("'x'", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--from-proxies", "x");
+    }
+}
