@@ -9,7 +9,12 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
         AllowLargeMessages = true;
     }
 
-    protected override void OnConnecting() => end.Connecting(this);
+    protected override void OnConnecting()
+    {
+        end.Connecting(this);
+        // The user's class is known now. What it does not override costs it nothing.
+        if (end.WantsTelling) HandOver(new TellingBridge(end));
+    }
 
     protected override void OnHandshaking() => end.Handshaking(this);
 

@@ -1,3 +1,5 @@
+using System.Net.Sockets;
+
 namespace Whimbrel.Compat.Links;
 
 /// <summary>What a native session tells its link, in the session's order.</summary>
@@ -12,6 +14,9 @@ internal sealed class BridgeEnd
 
     /// <summary>Of a server: the link comes with the first callback, because the user's code that makes it may block.</summary>
     internal BridgeEnd(ServerLink server) => _server = server;
+
+    /// <summary>The user's session overrides what only a <see cref="TellingBridge"/> is told. A client's bridge was made accordingly.</summary>
+    internal bool WantsTelling => _server is not null && _link is { Owner: var owner } && (owner.WantsSent || owner.WantsEmpty);
 
     internal void Connecting(Session session)
     {
@@ -38,9 +43,17 @@ internal sealed class BridgeEnd
     internal void Disconnecting(Session session, CloseReason reason) => _link!.Leaving(session, reason);
 
     /// <summary>Also when there never was a connection.</summary>
-    internal void Disconnected(Session session, CloseReason reason) => _link?.Down(session, reason);
+    internal void Disconnected(Session session, CloseReason reason)
+    {
+        if (reason.Cause != CloseCause.HandedOver) _link?.Down(session, reason);
+    }
 
-    internal void Threw() => _link?.Threw();
+    /// <summary>Where the user's code has not made a session, the server is told.</summary>
+    internal void Threw()
+    {
+        if (_link is { } link) link.Threw();
+        else _server?.Failed(SocketError.SocketError);
+    }
 
     internal void Sent(long sent, long pending) => _link!.Sent(sent, pending);
 

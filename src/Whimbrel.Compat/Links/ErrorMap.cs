@@ -23,6 +23,8 @@ internal static class ErrorMap
         return IsTold(error) ? error : SocketError.Success;
     }
 
+    internal static SocketError Of(Exception exception) => exception is NetworkException { Error: var error } ? error.SocketError : SocketError.SocketError;
+
     internal static bool IsTold(SocketError error) => error is not (SocketError.Success or SocketError.ConnectionAborted or SocketError.ConnectionRefused
         or SocketError.ConnectionReset or SocketError.OperationAborted or SocketError.Shutdown);
 

@@ -1,3 +1,5 @@
+using System.Net.Sockets;
+
 namespace Whimbrel.Compat.Links;
 
 /// <summary>A server of an old API, as its link sees it. Implemented explicitly, so that none of it shows.</summary>
@@ -12,4 +14,6 @@ internal interface ILinkedServer
     void Tell(ServerEvent what);
 
     void Tell(LinkEvent what, ILinked session);
+
+    void TellError(SocketError error);
 }

@@ -184,7 +184,8 @@ internal sealed class Link
 
     internal void Down(Session bridge, CloseReason reason)
     {
-        if (_bridge is { } current && !ReferenceEquals(current, bridge)) return;
+        // Of a server it has one connection, which one bridge may have handed to another.
+        if (_server is null && _bridge is { } current && !ReferenceEquals(current, bridge)) return;
         bool wasUp = _isConnected;
         TellFailure(reason);
         if (wasUp || _server is not null) BeginEnd();

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Compat.Links;
@@ -10,7 +11,6 @@ internal sealed class ServerLink(ILinkedServer owner)
     private readonly Lock _gate = new();
     private volatile Server? _server;
     private volatile bool _isStarted, _isAccepting, _isStarting;
-    private volatile bool _wantsTelling = true, _knowsWants;
     private volatile bool _isLimited;
 
     internal bool IsStarted => _isStarted;
@@ -39,7 +39,7 @@ internal sealed class ServerLink(ILinkedServer owner)
             _isStarting = true;
         }
 
-        Server server = new(makeOptions(), Make);
+        Server server = new ServerBridge(makeOptions(), this);
         try
         {
             owner.Tell(ServerEvent.Starting);
@@ -64,8 +64,6 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
     }
 
-    private Session Make() => _wantsTelling ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this));
-
     internal bool Stop(Action disconnectAll)
     {
         if (!_isStarted || _server is not { } server) return false;
@@ -89,10 +87,6 @@ internal sealed class ServerLink(ILinkedServer owner)
     internal Link Create()
     {
         Link link = owner.Create();
-        bool wants = link.Owner.WantsSent || link.Owner.WantsEmpty;
-        // The first connections tell all; from then on those of a class that wants it. Once one does, all do.
-        _wantsTelling = wants || (_knowsWants && _wantsTelling);
-        _knowsWants = true;
         if (link.Owner.SendLimit > 0) _isLimited = true;
         return link;
     }
@@ -102,6 +96,12 @@ internal sealed class ServerLink(ILinkedServer owner)
         if (what == LinkEvent.Empty) return;
         _calls.Run(() => owner.Tell(what, link.Owner), e => link.Rethrow(ExceptionDispatchInfo.Capture(e)));
         if (what == LinkEvent.Disconnected) owner.Forget(link.Owner);
+    }
+
+    /// <summary>Something failed that is no session's. Where callbacks run; what the user's code throws is the caller's.</summary>
+    internal void Failed(SocketError error)
+    {
+        if (_isStarted && ErrorMap.IsTold(error)) _calls.Run(() => owner.TellError(error), static _ => { });
     }
 
     /// <summary>To all that are connected, encoded once.</summary>

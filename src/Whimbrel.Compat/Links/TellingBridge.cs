@@ -1,6 +1,9 @@
 namespace Whimbrel.Compat.Links;
 
-/// <summary>The native session where OnSent or OnEmpty is overridden: who overrides the native ones pays for it.</summary>
+/// <summary>
+/// The native session where OnSent or OnEmpty is overridden: who overrides the native ones pays for it. A client's from the beginning; a server's takes
+/// over from a <see cref="Bridge"/>, which had to ask the user's code for its session first.
+/// </summary>
 internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 {
     public void SetSendLimit(int bytes)

@@ -1,6 +1,5 @@
 using System.Collections.Concurrent;
 using Whimbrel.Http;
-using Buffer = NetCoreServer.Buffer;
 using HttpRequest = NetCoreServer.HttpRequest;
 using HttpResponse = NetCoreServer.HttpResponse;
 
@@ -16,17 +15,15 @@ namespace Whimbrel.Compat;
 /// </list>
 /// Received on one thread at a time; requests are noted on any thread, before their bytes are given on.
 /// </remarks>
-internal sealed class HttpAsking(IHttpAsking client)
+internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
 {
     /// <summary>Requests without an answer.</summary>
     internal const int MostOpen = 100_000;
 
     private readonly ConcurrentQueue<Asked> _asked = new();
-    private readonly Buffer _unread = new();
     private HttpMessageReader _reader = new(HttpLimits.OfClients);
     private bool _isExpecting;
     private bool _isLast;
-    private bool _isOver;
 
     [Flags]
     private enum Asked
@@ -62,39 +59,20 @@ internal sealed class HttpAsking(IHttpAsking client)
     internal void Begin()
     {
         _asked.Clear();
-        _unread.Clear();
+        Restart();
         _reader = new HttpMessageReader(HttpLimits.OfClients);
-        _isExpecting = _isLast = _isOver = false;
+        _isExpecting = _isLast = false;
         Response.Clear();
     }
 
-    internal void Receive(byte[] buffer, long offset, long size)
-    {
-        if (_isOver) return;
-        if (!_unread.IsEmpty)
-        {
-            _unread.Append(buffer, offset, size);
-            (buffer, offset, size) = (_unread.Data, 0, _unread.Size);
-        }
+    protected override bool IsUpgraded => client.IsUpgraded;
 
-        int taken = Read(buffer.AsSpan((int)offset, (int)size));
-        ReadOnlySpan<byte> rest = buffer.AsSpan((int)offset + taken, (int)size - taken);
-        if (client.IsUpgraded && !_isOver)
-        {
-            _isOver = true;
-            byte[] behind = rest.ToArray();
-            _unread.Clear();
-            if (behind.Length > 0) client.TellUpgraded(behind, 0, behind.Length);
-        }
-        else if (_isOver) _unread.Clear();
-        else if (!_unread.IsEmpty) _unread.Remove(0, taken);
-        else _unread.Append(rest);
-    }
+    protected override void TellUpgraded(byte[] buffer) => client.TellUpgraded(buffer, 0, buffer.Length);
 
     /// <summary>The connection has ended: the end of a response that has no other.</summary>
     internal void Ended()
     {
-        if (!_isOver)
+        if (!IsOver)
         {
             switch (_reader.Finish())
             {
@@ -107,15 +85,14 @@ internal sealed class HttpAsking(IHttpAsking client)
             }
         }
 
-        _isOver = true;
-        _unread.Clear();
+        End();
         _asked.Clear();
     }
 
-    private int Read(ReadOnlySpan<byte> bytes)
+    protected override int Read(ReadOnlySpan<byte> bytes)
     {
         int at = 0;
-        while (!_isOver && !client.IsUpgraded)
+        while (!IsOver && !IsUpgraded)
         {
             if (!_isExpecting && at < bytes.Length && _asked.TryDequeue(out Asked asked))
             {
@@ -147,7 +124,7 @@ internal sealed class HttpAsking(IHttpAsking client)
                     return at;
                 default:
                     Fail();
-                    _isOver = true;
+                    IsOver = true;
                     client.End();
                     break;
             }
@@ -161,11 +138,11 @@ internal sealed class HttpAsking(IHttpAsking client)
         Response.Message.EndTaken();
         _isExpecting = false;
         // Before it is told: who asks again in that callback asks on a connection that lives.
-        _isOver = _isLast || !_reader.IsPersistent;
+        IsOver = _isLast || !_reader.IsPersistent;
         HttpResponse told = Response;
         client.TellResponse(told);
         if (ReferenceEquals(told, Response)) told.Clear();
-        if (_isOver) client.End();
+        if (IsOver) client.End();
         else client.Settle();
     }
 
@@ -173,9 +150,9 @@ internal sealed class HttpAsking(IHttpAsking client)
     {
         Response.Take(_reader);
         client.TellHeader(Response);
-        if (client.IsUpgraded) return;
+        if (IsUpgraded) return;
         client.TellError(Response, "The protocol was switched without being asked for.");
-        _isOver = true;
+        IsOver = true;
         client.End();
     }
 

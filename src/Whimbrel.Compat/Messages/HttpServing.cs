@@ -1,7 +1,6 @@
 using System.Diagnostics.CodeAnalysis;
 using NetCoreServer;
 using Whimbrel.Http;
-using Buffer = NetCoreServer.Buffer;
 using HttpProtocolException = Whimbrel.Http.HttpProtocolException;
 using HttpRequest = NetCoreServer.HttpRequest;
 using HttpResponse = NetCoreServer.HttpResponse;
@@ -26,12 +25,10 @@ namespace Whimbrel.Compat;
 /// </list>
 /// Received on one thread at a time; answers are noted on any thread.
 /// </remarks>
-internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
+internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : HttpIntake
 {
     private readonly HttpMessageReader _reader = new(limits);
-    private readonly Buffer _unread = new();
     private long _owed;
-    private volatile bool _isOver;
     private volatile bool _isTelling;
     private bool _isInRequest;
     private volatile bool _endsAfter;
@@ -51,30 +48,11 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
 
     // ------------------------------------------------------------------ bytes in
 
-    internal void Receive(byte[] buffer, long offset, long size)
-    {
-        if (_isOver) return;
-        if (!_unread.IsEmpty)
-        {
-            _unread.Append(buffer, offset, size);
-            (buffer, offset, size) = (_unread.Data, 0, _unread.Size);
-        }
+    protected override bool IsUpgraded => session.IsUpgraded;
 
-        int taken = Read(buffer.AsSpan((int)offset, (int)size));
-        ReadOnlySpan<byte> rest = buffer.AsSpan((int)offset + taken, (int)size - taken);
-        if (session.IsUpgraded && !_isOver)
-        {
-            _isOver = true;
-            // A copy: the session may begin anew meanwhile.
-            byte[] behind = rest.ToArray();
-            _unread.Clear();
-            if (behind.Length > 0) session.TellUpgraded(behind, 0, behind.Length);
-        }
-        else if (_isOver) _unread.Clear();
-        else if (!_unread.IsEmpty) _unread.Remove(0, taken);
-        else _unread.Append(rest);
-        Watch(_isOver ? Awaited.Nothing : _isInRequest ? Awaited.Body : _unread.IsEmpty ? Awaited.Nothing : Awaited.Head);
-    }
+    protected override void TellUpgraded(byte[] buffer) => session.TellUpgraded(buffer, 0, buffer.Length);
+
+    protected override void Taken() => Watch(IsOver ? Awaited.Nothing : _isInRequest ? Awaited.Body : HasUnread ? Awaited.Head : Awaited.Nothing);
 
     // Set once for each: further bytes give no further time.
     private void Watch(Awaited awaited)
@@ -88,8 +66,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
     /// <summary>What was begun did not come in time. On a thread of the pool.</summary>
     internal void TimedOut()
     {
-        if (_isOver) return;
-        _isOver = true;
+        if (IsOver) return;
+        IsOver = true;
         if (Volatile.Read(ref _open) <= 1) session.Give(Refusal(408, "The request took too long."));
         session.End();
     }
@@ -100,23 +78,22 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
     /// <summary>The connection has ended. A request that was not finished is told.</summary>
     internal void Ended()
     {
-        if (!_isOver && _reader.Finish() == HttpMessagePart.Broken)
+        if (!IsOver && _reader.Finish() == HttpMessagePart.Broken)
         {
             Request.Message.IsBroken = true;
             session.TellError(Request, _reader.Failure!.Message);
         }
 
-        _isOver = true;
+        End();
         Watch(Awaited.Nothing);
-        _unread.Clear();
         Request.Clear();
         Response.Clear();
     }
 
-    private int Read(ReadOnlySpan<byte> bytes)
+    protected override int Read(ReadOnlySpan<byte> bytes)
     {
         int at = 0;
-        while (!_isOver && !session.IsUpgraded)
+        while (!IsOver && !IsUpgraded)
         {
             HttpMessagePart part = _reader.Read(bytes[at..], out int taken, out ReadOnlySpan<byte> piece);
             at += taken;
@@ -154,7 +131,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
         session.TellHeader(Request);
         _isTelling = false;
         EndIfAnswered();
-        if (waits && !_isOver && !session.IsUpgraded && Volatile.Read(ref _open) > 0) session.Give("HTTP/1.1 100 Continue\r\n\r\n"u8);
+        if (waits && !IsOver && !IsUpgraded && Volatile.Read(ref _open) > 0) session.Give("HTTP/1.1 100 Continue\r\n\r\n"u8);
     }
 
     private void TakeWhole()
@@ -174,7 +151,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
         Request.Clear();
         bool isLast = _endsAfter;
         EndIfAnswered();
-        if (isLast) _isOver = true;
+        if (isLast) IsOver = true;
     }
 
     private bool TryFind(string url, [NotNullWhen(true)] out byte[]? content)
@@ -193,10 +170,10 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
         Request.Message.IsBroken = true;
         session.TellError(Request, failure.Message);
         // Behind an answer, or before one that is still to come, it would be taken for another one's.
-        if (!_isOver && Volatile.Read(ref _open) == (_isInRequest ? 1 : 0))
+        if (!IsOver && Volatile.Read(ref _open) == (_isInRequest ? 1 : 0))
             session.Give(Refusal(failure.Status, failure.Message));
         Request.Clear();
-        _isOver = true;
+        IsOver = true;
         session.End();
     }
 
@@ -226,12 +203,12 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits)
     }
 
     /// <summary>The request got its last answer already: what comes behind it is not read.</summary>
-    internal void NoteRefusal() => _endsAfter = _isOver = true;
+    internal void NoteRefusal() => _endsAfter = IsOver = true;
 
     private void EndIfAnswered()
     {
         if (!_endsAfter || Volatile.Read(ref _open) > 0 || Volatile.Read(ref _owed) > 0) return;
-        _isOver = true;
+        IsOver = true;
         session.End();
     }
 }

@@ -339,6 +339,8 @@ public class SslServer : IDisposable, ILinkedServer
 
     void ILinkedServer.Forget(ILinked session) => Sessions.TryRemove(((SslSession)session).Id, out _);
 
+    void ILinkedServer.TellError(SocketError error) => OnError(error);
+
     void ILinkedServer.Tell(ServerEvent what)
     {
         switch (what)

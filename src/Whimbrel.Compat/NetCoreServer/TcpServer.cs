@@ -317,6 +317,8 @@ public class TcpServer : IDisposable, ILinkedServer
 
     void ILinkedServer.Forget(ILinked session) => Sessions.TryRemove(((TcpSession)session).Id, out _);
 
+    void ILinkedServer.TellError(SocketError error) => OnError(error);
+
     void ILinkedServer.Tell(ServerEvent what)
     {
         switch (what)

@@ -252,6 +252,8 @@ public class UdsServer : IDisposable, ILinkedServer
 
     void ILinkedServer.Forget(ILinked session) => Sessions.TryRemove(((UdsSession)session).Id, out _);
 
+    void ILinkedServer.TellError(SocketError error) => OnError(error);
+
     void ILinkedServer.Tell(ServerEvent what)
     {
         switch (what)

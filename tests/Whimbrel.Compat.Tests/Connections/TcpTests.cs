@@ -384,6 +384,49 @@ public sealed class TcpTests
         log.Until("session: empty", 2);
     }
 
+    [Fact]
+    public void Of_two_classes_on_one_server_each_is_told_what_it_wants()
+    {
+        Log log = new();
+        int made = 0;
+        using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) % 2 == 1 ? new RecordingSession(s) : new Telling(s) };
+        server.Start();
+        List<RecordingClient> clients = [];
+        try
+        {
+            for (int i = 1; i <= 4; i++)
+            {
+                clients.Add(new RecordingClient(new Log(), server.Chosen));
+                Assert.True(clients[^1].Connect());
+                log.Until("server: connected", i);
+            }
+
+            log.Until("session: empty", 2);
+            foreach (RecordingClient client in clients) Assert.True(client.SendAsync("hello"));
+            log.Until("session: sent 5 0", 2);
+            Assert.Equal(2, log.Count("session: sent 5 0"));
+        }
+        finally
+        {
+            foreach (RecordingClient client in clients) client.Dispose();
+        }
+    }
+
+    [Fact]
+    public void A_server_is_told_of_an_error_that_is_no_sessions_and_goes_on()
+    {
+        Log log = new();
+        int made = 0;
+        using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) == 1 ? throw new FormatException("no session") : new RecordingSession(s) };
+        server.Start();
+        using RecordingClient refused = new(new Log(), server.Chosen), next = new(new Log(), server.Chosen);
+        refused.ConnectAsync();
+        log.Until("server: error SocketError");
+        Assert.True(next.Connect());
+        log.Until("server: connected");
+        Assert.Equal(1, log.Count("server: error SocketError"));
+    }
+
     private sealed class Telling(RecordingServer server) : RecordingSession(server)
     {
         protected override void OnSent(long sent, long pending) => Log.Add($"session: sent {sent} {pending}");
