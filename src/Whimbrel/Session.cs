@@ -1138,6 +1138,9 @@ public abstract partial class Session : IConnection
         Volatile.Write(ref _connection, null);
     }
 
+    /// <summary>A callback of this session has given its connection away: what is unread is the next one's. The session's thread.</summary>
+    internal bool IsHandingOver => RunningStrand is { } strand ? strand.HasNext : _connection is { HasNext: true };
+
     /// <summary>True when a factory gave an object that has served before.</summary>
     internal bool IsUsed => _host is not null;
 

@@ -255,6 +255,9 @@ internal sealed partial class Connection : Resident
     /// <summary>An earlier callback has handed over, and what was posted to its session runs first.</summary>
     internal bool IsHandingOver => (_tenancy.Gate & ReceiveGate.HandOver) != 0;
 
+    /// <summary>The running callback has handed over.</summary>
+    internal bool HasNext => _tenancy.Next is not null;
+
     internal void HandOver(Session next)
     {
         if (State != ConnectionState.Open && !IsBeginning) return;

@@ -240,6 +240,9 @@ internal sealed partial class Strand
 
     internal void HandOver(Session next) => _next = next;
 
+    /// <summary>The running callback has handed over. Inside a callback.</summary>
+    internal bool HasNext => _next is not null;
+
     /// <summary>A callback has handed over, and the next session has not been told yet. Inside a callback.</summary>
     internal bool IsSwitching => _isSwitching;
 }

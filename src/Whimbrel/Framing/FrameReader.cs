@@ -1,0 +1,164 @@
+using System.Buffers.Binary;
+using Kind = Whimbrel.FrameFormat.FrameKind;
+
+namespace Whimbrel;
+
+// Bytes in, frames out, without I/O and without a copy: a frame is a view of the bytes it was found in. What is incomplete stays
+// with the caller, as unread bytes do (contract 3 of Session), and the reader only remembers how far it has looked.
+
+/// <summary>Why no frame can come of these bytes. The reader does not go on after any of them.</summary>
+public enum FrameError
+{
+    /// <summary>All is well.</summary>
+    None,
+
+    /// <summary>A message is longer than <see cref="FrameFormat.LimitBytes"/>, or its delimiter has not come within that.</summary>
+    TooLong,
+
+    /// <summary>A length has its top bit set, or a varint has more than 63 bits: no message has such a length.</summary>
+    LengthOverflow,
+
+    /// <summary>A length that counts itself is smaller than itself.</summary>
+    LengthTooSmall,
+
+    /// <summary>More empty messages in a row than <see cref="FrameFormat.EmptyLimit"/>.</summary>
+    TooManyEmpty,
+}
+
+/// <summary>One frame, as views of the bytes it was found in: valid as long as they are.</summary>
+public readonly ref struct Frame
+{
+    internal Frame(ReadOnlySpan<byte> header, ReadOnlySpan<byte> message, int bytes)
+    {
+        Header = header;
+        Message = message;
+        Bytes = bytes;
+    }
+
+    /// <summary>What stands before the length; empty when the format has no header.</summary>
+    public ReadOnlySpan<byte> Header { get; }
+
+    /// <summary>The message.</summary>
+    public ReadOnlySpan<byte> Message { get; }
+
+    /// <summary>How many bytes the whole frame takes on the wire. The next one begins behind them.</summary>
+    public int Bytes { get; }
+}
+
+/// <summary>
+/// Finds the frames of one stream of bytes. It keeps none of them: who calls it gives what is unread, and what was no whole frame again
+/// from its start, with more behind it. One thread at a time.
+/// </summary>
+/// <param name="format">How frames look.</param>
+public sealed class FrameReader(FrameFormat format)
+{
+    private readonly FrameFormat _format = format ?? throw new ArgumentNullException(nameof(format));
+    private int _scanned; // of the frame that has not ended: no delimiter begins in these bytes
+    private int _empty;
+
+    /// <summary>What is wrong with the stream. Once it is not <see cref="FrameError.None"/>, no more frames come.</summary>
+    public FrameError Error { get; private set; }
+
+    /// <summary>Finds the next frame. The time it takes for a whole stream grows with its bytes, however they are split.</summary>
+    /// <param name="unread">All bytes behind the last frame.</param>
+    /// <param name="frame">What was found.</param>
+    /// <returns>False: more bytes are needed, or <see cref="Error"/> says why none will help.</returns>
+    public bool TryRead(ReadOnlySpan<byte> unread, out Frame frame)
+    {
+        frame = default;
+        if (Error != FrameError.None) return false;
+        return _format.Kind switch
+        {
+            Kind.Prefix => TryReadPrefixed(unread, out frame),
+            Kind.Varint => TryReadVarint(unread, out frame),
+            Kind.Fixed => TryTake(unread, 0, (ulong)_format.LimitBytes, out frame),
+            _ => TryReadDelimited(unread, out frame),
+        };
+    }
+
+    private bool TryReadPrefixed(ReadOnlySpan<byte> unread, out Frame frame)
+    {
+        frame = default;
+        int size = _format.PrefixBytes, start = _format.HeaderBytes + size;
+        if (unread.Length < start) return false;
+        ReadOnlySpan<byte> number = unread[_format.HeaderBytes..];
+        bool isLittle = _format.IsLittleEndian;
+        ulong length = size switch
+        {
+            1 => number[0],
+            2 => isLittle ? BinaryPrimitives.ReadUInt16LittleEndian(number) : BinaryPrimitives.ReadUInt16BigEndian(number),
+            4 => isLittle ? BinaryPrimitives.ReadUInt32LittleEndian(number) : BinaryPrimitives.ReadUInt32BigEndian(number),
+            _ => isLittle ? BinaryPrimitives.ReadUInt64LittleEndian(number) : BinaryPrimitives.ReadUInt64BigEndian(number),
+        };
+        if (length > long.MaxValue) return Fail(FrameError.LengthOverflow);
+        if (_format.CountsItself)
+        {
+            if (length < (ulong)size) return Fail(FrameError.LengthTooSmall);
+            length -= (ulong)size;
+        }
+
+        return TryTake(unread, start, length, out frame);
+    }
+
+    private bool TryReadVarint(ReadOnlySpan<byte> unread, out Frame frame)
+    {
+        frame = default;
+        ulong length = 0;
+        for (int i = 0, at = _format.HeaderBytes; at < unread.Length; i++, at++)
+        {
+            // The tenth byte would hold bit 63 and what lies above.
+            if (i == FrameFormat.MostVarint - 1) return Fail(FrameError.LengthOverflow);
+            length |= (ulong)(unread[at] & 0x7F) << (7 * i);
+            if (unread[at] < 0x80) return TryTake(unread, at + 1, length, out frame);
+        }
+
+        return false;
+    }
+
+    /// <summary>The length is compared with the limit before anything is calculated with it.</summary>
+    private bool TryTake(ReadOnlySpan<byte> unread, int start, ulong length, out Frame frame)
+    {
+        frame = default;
+        if (length > (ulong)_format.LimitBytes) return Fail(FrameError.TooLong);
+        if (unread.Length - start < (int)length || !Count((int)length)) return false;
+        frame = new Frame(unread[.._format.HeaderBytes], unread.Slice(start, (int)length), start + (int)length);
+        return true;
+    }
+
+    private bool TryReadDelimited(ReadOnlySpan<byte> unread, out Frame frame)
+    {
+        frame = default;
+        ReadOnlySpan<byte> delimiter = _format.DelimiterBytes;
+        // The CR of a line is not part of the message either.
+        int most = _format.LimitBytes + delimiter.Length + (_format.Kind == Kind.Line ? 1 : 0);
+        ReadOnlySpan<byte> window = unread.Length > most ? unread[..most] : unread;
+        int found = window[_scanned..].IndexOf(delimiter);
+        if (found < 0)
+        {
+            if (window.Length == most) return Fail(FrameError.TooLong);
+            _scanned = Math.Max(0, window.Length - delimiter.Length + 1);
+            return false;
+        }
+
+        int end = _scanned + found, length = end;
+        _scanned = 0;
+        if (_format.Kind == Kind.Line && end > 0 && window[end - 1] == '\r') length--;
+        if (length > _format.LimitBytes) return Fail(FrameError.TooLong);
+        if (!Count(length)) return false;
+        int bytes = end + delimiter.Length;
+        frame = new Frame(default, window[..(_format.KeepsDelimiter ? bytes : length)], bytes);
+        return true;
+    }
+
+    private bool Count(int length)
+    {
+        _empty = length == 0 ? _empty + 1 : 0;
+        return _empty <= _format.EmptyLimit || Fail(FrameError.TooManyEmpty);
+    }
+
+    private bool Fail(FrameError error)
+    {
+        Error = error;
+        return false;
+    }
+}

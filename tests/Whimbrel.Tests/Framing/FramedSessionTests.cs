@@ -1,0 +1,80 @@
+using System.Text;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests.Framing;
+
+// Frames as messages of a session: one override, and what it does is heeded between two of them.
+public sealed class FramedSessionTests
+{
+    [Fact]
+    public void Each_line_is_one_message_whole_or_byte_by_byte()
+    {
+        foreach (bool isSplit in new[] { false, true })
+        {
+            using TestPeer peer = TestPeer.Connect(static () => new Lines { WhenFrame = static (s, text) => s.SendFrame(Encoding.UTF8.GetBytes(text)) });
+            peer.SplitEveryByte = isSplit;
+            peer.Send("one\r\ntwo\n\nre");
+            Assert.Equal("one\ntwo\n\n", peer.ReceiveText());
+            peer.Send("st\n");
+            Assert.Equal("rest\n", peer.ReceiveText());
+        }
+    }
+
+    [Fact]
+    public void A_pause_in_a_message_holds_the_next_ones_back()
+    {
+        Lines session = new() { WhenFrame = static (s, _) => s.PauseReceiving() };
+        using TestPeer peer = TestPeer.Connect(() => session);
+        peer.Send("one\ntwo\nthree\n");
+        Assert.Equal(["one"], session.Messages);
+        peer.OnLoop(session.ResumeReceiving);
+        Assert.Equal(["one", "two"], session.Messages);
+    }
+
+    [Fact]
+    public void A_close_in_a_message_ends_the_messages()
+    {
+        Lines session = new() { WhenFrame = static (s, _) => s.Close() };
+        using TestPeer peer = TestPeer.Connect(() => session);
+        peer.Send("one\ntwo\n");
+        Assert.Equal(["one"], session.Messages);
+    }
+
+    [Fact]
+    public void A_hand_over_in_a_message_gives_the_rest_to_the_next_session()
+    {
+        Lines next = new(), session = new() { WhenFrame = (s, _) => s.Give(next) };
+        using TestPeer peer = TestPeer.Connect(() => session);
+        peer.Send("one\ntwo\nth");
+        peer.Send("ree\n");
+        Assert.Equal(["one"], session.Messages);
+        Assert.Equal(["two", "three"], next.Messages);
+    }
+
+    [Fact]
+    public void Bytes_that_are_no_frames_reset_the_connection_and_say_why()
+    {
+        Lines session = new();
+        using TestPeer peer = TestPeer.Connect(() => session);
+        peer.Send("fine\n0123456789abcdefg\nafter\n");
+        Assert.Equal(["fine"], session.Messages);
+        Assert.Equal(FrameError.TooLong, session.FrameError);
+        Assert.True(peer.IsReset);
+        Assert.Equal(CloseCause.LocalAbort, peer.CloseReason!.Value.Cause);
+    }
+
+    private sealed class Lines() : FramedSession(FrameFormat.Line(limitBytes: 16))
+    {
+        internal List<string> Messages { get; } = [];
+
+        internal Action<Lines, string>? WhenFrame { get; init; }
+
+        internal void Give(Session next) => HandOver(next);
+
+        protected override void OnFrame(in Frame frame)
+        {
+            Messages.Add(Encoding.UTF8.GetString(frame.Message));
+            WhenFrame?.Invoke(this, Messages[^1]);
+        }
+    }
+}
