@@ -21,8 +21,16 @@ internal readonly record struct AsioError(int Code, string Category, string Mess
 
     internal static AsioError Thrown(string message) => new((int)SocketError.SocketError, "whimbrel.callback", message);
 
-    /// <summary>A handshake that failed.</summary>
-    internal static AsioError OfTls(TlsFailure failure) => failure == TlsFailure.CertificateRejected
+    /// <summary>Why a connection ended; null: that is not told.</summary>
+    internal static AsioError? Of(CloseReason reason)
+    {
+        if (reason.Cause == CloseCause.TlsHandshake) return OfTls(reason.TlsFailure);
+        SocketError error = ErrorMap.Of(reason);
+        return error == SocketError.Success ? null : Of(error);
+    }
+
+    // A handshake that failed.
+    private static AsioError OfTls(TlsFailure failure) => failure == TlsFailure.CertificateRejected
         ? new(CertificateVerifyFailed, "asio.ssl", "certificate verify failed (SSL routines)")
         : new(3, "asio.ssl.stream", "unexpected result");
 

@@ -24,4 +24,14 @@ internal interface ILinked
     void TellSent(long sent, long pending);
 
     void TellError(SocketError error);
+
+    /// <summary>The array of each TellReceived is the user's to keep, and as long as what came.</summary>
+    bool KeepsArrays => false;
+
+    /// <summary>Why the connection ends, if that is told at all.</summary>
+    void TellCause(CloseReason reason)
+    {
+        SocketError error = ErrorMap.Of(reason);
+        if (error != SocketError.Success) TellError(error);
+    }
 }

@@ -44,15 +44,22 @@ internal sealed class Inbox
         }
     }
 
-    internal int Receive(Session session, Span<byte> target)
+    internal int Receive(Session session, Span<byte> target, TimeSpan timeout)
     {
+        long deadline = timeout == Timeout.InfiniteTimeSpan ? long.MaxValue : Environment.TickCount64 + (long)timeout.TotalMilliseconds;
         lock (_gate)
         {
             // Who calls Receive while bytes come by callback gets the next ones.
             bool wasManual = _isManual;
             _isManual = true;
             _waiting++;
-            while (_bytes.IsEmpty && !_hasEnded) Monitor.Wait(_gate);
+            while (_bytes.IsEmpty && !_hasEnded)
+            {
+                long left = deadline - Environment.TickCount64;
+                if (left <= 0) break;
+                Monitor.Wait(_gate, (int)Math.Min(left, int.MaxValue));
+            }
+
             _waiting--;
             int count = (int)Math.Min(target.Length, _bytes.Size);
             _bytes.AsSpan()[..count].CopyTo(target);

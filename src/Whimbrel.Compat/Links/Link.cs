@@ -36,9 +36,11 @@ internal sealed class Link
     private bool _isTls, _toldDisconnecting, _hasFailed;
     private long _sent, _received; // of the last connection
     private byte[] _buffer = [];
+    private int _chunk; // most bytes of one TellReceived
     private volatile Link? _waitsFor; // by a callback of this one
     private Client? _client;
     private Action? _dialAfterEnd;
+    private int _dials; // a dial that failed may be told so by its session before its call is, and another be under way by then
     private TaskCompletionSource<bool>? _ready; // of a sync Connect
 
     // Bytes for a caller of Receive, who came first.
@@ -122,20 +124,27 @@ internal sealed class Link
         if (_inbox.Take(bridge, data)) return;
         while (data.Length > 0 && _isConnected)
         {
-            if (_buffer.Length == 0) _buffer = new byte[Math.Max(_owner.ReceiveSize, 16)];
-            int size = Math.Min(data.Length, _buffer.Length);
-            data[..size].CopyTo(_buffer);
+            if (_chunk == 0) _chunk = Math.Max(_owner.ReceiveSize, 16);
+            int size = Math.Min(data.Length, _chunk);
+            TellReceived(ArrayOf(data[..size]), size);
             data = data[size..];
-            TellReceived(_buffer, size);
-            if (size == _buffer.Length) Grow();
+            if (size == _chunk) Grow();
         }
+    }
+
+    private byte[] ArrayOf(ReadOnlySpan<byte> data)
+    {
+        if (_owner.KeepsArrays) return data.ToArray();
+        if (_buffer.Length != _chunk) _buffer = new byte[_chunk];
+        data.CopyTo(_buffer);
+        return _buffer;
     }
 
     // As the old ones do: a buffer that was filled exactly is doubled, and the limit is one of the buffer.
     private void Grow()
     {
         int limit = _owner.ReceiveLimit;
-        int next = _buffer.Length * 2;
+        int next = _chunk * 2;
         if (limit > 0 && next > limit)
         {
             _owner.TellError(SocketError.NoBufferSpaceAvailable);
@@ -143,7 +152,7 @@ internal sealed class Link
             return;
         }
 
-        if (next <= 1024 * 1024) _buffer = new byte[next];
+        if (next <= 1024 * 1024) _chunk = next;
     }
 
     private void TellReceived(byte[] buffer, int size)
@@ -193,11 +202,11 @@ internal sealed class Link
     }
 
     /// <summary>The dial ended before it had a session.</summary>
-    private void DialFailed(NetworkError error)
+    private void DialFailed(int dial, SocketError error)
     {
-        if (!_isConnecting) return;
+        if (!_isConnecting || dial != _dials) return;
         _hasFailed = true;
-        if (ErrorMap.IsTold(error.SocketError)) _owner.TellError(error.SocketError);
+        if (ErrorMap.IsTold(error)) _owner.TellError(error);
         End(null);
     }
 
@@ -205,8 +214,7 @@ internal sealed class Link
     {
         if (_hasFailed) return;
         _hasFailed = true;
-        SocketError error = ErrorMap.Of(reason);
-        if (error != SocketError.Success) _owner.TellError(error);
+        _owner.TellCause(reason);
     }
 
     /// <summary>Tells Disconnecting, once, and then there is no connection any more.</summary>
@@ -296,7 +304,10 @@ internal sealed class Link
     private void SetLimit(Session bridge) => ((IBridge)bridge).SetSendLimit(_owner.SendLimit == 0 ? DefaultSendLimit : LargestSendLimit);
 
     /// <summary>Sends, and waits until the system has it or it is queued within the limit.</summary>
-    internal long Send(ReadOnlySpan<byte> data)
+    internal long Send(ReadOnlySpan<byte> data) => Send(data, Timeout.InfiniteTimeSpan);
+
+    /// <summary>The same within a time; 0 behind it, and the connection stays.</summary>
+    internal long Send(ReadOnlySpan<byte> data, TimeSpan timeout)
     {
         if (!CanSend || _bridge is not { } bridge || data.IsEmpty) return 0;
         if (Loop.Current is not null || data.Length <= DefaultBuffer * 8 && bridge.BytesPending + data.Length <= DefaultSendLimit / 2)
@@ -308,14 +319,19 @@ internal sealed class Link
 
         byte[] copy = ArrayPool<byte>.Shared.Rent(data.Length);
         data.CopyTo(copy);
+        using CancellationTokenSource? limit = timeout == Timeout.InfiniteTimeSpan ? null : new(timeout);
+        long sent;
         try
         {
-            return Wait.For(bridge.SendAsync(copy.AsMemory(0, data.Length))) == SendResult.Queued ? data.Length : 0;
+            sent = Wait.For(bridge.SendAsync(copy.AsMemory(0, data.Length), limit?.Token ?? CancellationToken.None)) == SendResult.Queued ? data.Length : 0;
         }
-        finally
+        catch (OperationCanceledException)
         {
-            ArrayPool<byte>.Shared.Return(copy);
+            return 0; // the array is not given back: the loop may look at it still
         }
+
+        ArrayPool<byte>.Shared.Return(copy);
+        return sent;
     }
 
     // ------------------------------------------------------------------ receiving by calls
@@ -334,14 +350,16 @@ internal sealed class Link
         Received(bridge, rest);
     }
 
-    internal long Receive(byte[] buffer, long offset, long size)
+    internal long Receive(byte[] buffer, long offset, long size) => Receive(buffer, offset, size, Timeout.InfiniteTimeSpan);
+
+    internal long Receive(byte[] buffer, long offset, long size, TimeSpan timeout)
     {
         ArgumentNullException.ThrowIfNull(buffer);
         Span<byte> target = buffer.AsSpan(checked((int)offset), checked((int)size));
         if (!(_isTls ? _isHandshaked : _isConnected) || _bridge is not { } bridge || target.IsEmpty) return 0;
         if (Loop.Current is not null || IsTelling)
             throw new InvalidOperationException("Receive waits for bytes that come behind the running callback. Take them from OnReceived, or call Receive on a thread of your own.");
-        int count = _inbox.Receive(bridge, target);
+        int count = _inbox.Receive(bridge, target, timeout);
         if (count > 0) _owner.TellReceived(buffer[(int)offset..((int)offset + count)], count);
         return count;
     }
@@ -471,14 +489,14 @@ internal sealed class Link
         Volatile.Write(ref _received, 0);
         _inbox.Begin(isSync);
         Tell(LinkEvent.Connecting);
-        _ = DialAsync(make);
+        _ = DialAsync(make, ++_dials);
     }
 
-    private async Task DialAsync(Func<Func<Session>, Client> make)
+    private async Task DialAsync(Func<Func<Session>, Client> make, int dial)
     {
         // On the pool, so that a callback that dials has its order, and what fails at once is told behind it.
         await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
-        NetworkError error;
+        SocketError error;
         try
         {
             bool tells = _owner.WantsSent || _owner.WantsEmpty;
@@ -488,13 +506,17 @@ internal sealed class Link
         }
         catch (NetworkException e)
         {
-            error = e.Error;
+            error = e.Error.SocketError;
+        }
+        catch (SocketException e)
+        {
+            error = e.SocketErrorCode;
         }
         catch (Exception e) when (e is ArgumentException or InvalidOperationException or IOException or OperationCanceledException)
         {
-            error = new NetworkError(0, ErrorCategory.User, e.Message);
+            error = SocketError.SocketError;
         }
 
-        DialFailed(error);
+        DialFailed(dial, error);
     }
 }

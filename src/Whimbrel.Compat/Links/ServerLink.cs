@@ -13,7 +13,8 @@ internal sealed class ServerLink(ILinkedServer owner)
     private volatile bool _isStarted, _isAccepting, _isStarting;
     private volatile bool _isLimited;
 
-    internal bool IsStarted => _isStarted;
+    /// <summary>Not any more when its engine was stopped.</summary>
+    internal bool IsStarted => _isStarted && _server is { Engine.IsStarted: true };
 
     internal bool IsAccepting => _isAccepting;
 
@@ -35,8 +36,9 @@ internal sealed class ServerLink(ILinkedServer owner)
     {
         lock (_gate)
         {
-            if (_isStarted || _isStarting) return false;
+            if (IsStarted || _isStarting) return false;
             _isStarting = true;
+            _isStarted = false; // also when only its engine was stopped
         }
 
         Server server = new ServerBridge(makeOptions(), this);
@@ -66,7 +68,7 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     internal bool Stop(Action disconnectAll)
     {
-        if (!_isStarted || _server is not { } server) return false;
+        if (!IsStarted || _server is not { } server) return false;
         owner.Tell(ServerEvent.Stopping);
         lock (_gate)
         {

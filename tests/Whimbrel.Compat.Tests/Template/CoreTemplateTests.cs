@@ -3,7 +3,7 @@ using System.Text;
 namespace Whimbrel.Compat.Tests.Template;
 
 // Servers, sessions and clients of TCP, TLS and Unix sockets are written once each, in the texts beside this file. A line that begins with N| is for those
-// that have an address and a port, one with S| for TLS, one with U| for Unix sockets. WHIMBREL_ACCEPT_TEMPLATE=1 writes the classes.
+// that have an address and a port, one with S| for TLS, one with U| for Unix sockets, one with T| for sessions. WHIMBREL_ACCEPT_TEMPLATE=1 writes the classes.
 public sealed class CoreTemplateTests
 {
     private sealed record Kind(string Name, bool IsTls, bool IsUnix, string Server, string Client, string Shake);
@@ -26,18 +26,32 @@ public sealed class CoreTemplateTests
         Made.Check(files);
     }
 
+    [Fact]
+    public void The_classes_of_CSharpServer_are_what_their_texts_make()
+    {
+        string folder = Path.Combine(Made.Root, "tests/Whimbrel.Compat.Tests/Template");
+        string stream = File.ReadAllText(Path.Combine(folder, "CSharpStream.txt"));
+        Made.Check(
+            from kind in s_kinds
+            where !kind.IsUnix
+            from part in (string[])["Server", "Session", "Client"]
+            let template = File.ReadAllText(Path.Combine(folder, $"CSharp{part}.txt")).Replace("#STREAM#", stream, StringComparison.Ordinal)
+            select (Path.Combine(Made.Root, "src/Whimbrel.Compat/CSharpServer", kind.Name + part + ".cs"), Make(template, kind, part)));
+    }
+
     private static string Make(string template, Kind kind, string part)
     {
         StringBuilder text = new();
         foreach (string line in template.Split('\n'))
         {
             bool isMarked = line.Length > 1 && line[1] == '|';
-            bool isHere = !isMarked || line[0] switch { 'N' => !kind.IsUnix, 'S' => kind.IsTls, _ => kind.IsUnix };
+            bool isHere = !isMarked || line[0] switch { 'N' => !kind.IsUnix, 'S' => kind.IsTls, 'T' => part == "Session", _ => kind.IsUnix };
             if (isHere) text.Append(isMarked ? line[2..] : line).Append('\n');
         }
 
         text.Length--;
         return text.Replace("@@", kind.Name)
+            .Replace("#PART#", part)
             .Replace("#WHAT#", part == "Server" ? kind.Server : kind.Client)
             .Replace("#SHAKE#", kind.Shake)
             .Replace("#CTX#", kind.IsTls ? "SslContext context, " : "")

@@ -1,0 +1,422 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using Whimbrel;
+using Whimbrel.Compat;
+using Whimbrel.Compat.Links;
+
+namespace CSharpServer;
+
+/// <summary>A TCP client, one connection after the other. Callbacks come one at a time, on the thread pool.</summary>
+public class TcpClient : IDisposable, ILinked
+{
+    private readonly Link _link;
+    private bool? _noDelay;
+    private bool _isDisposed;
+
+    /// <summary>To an address.</summary>
+    /// <param name="service">Whose threads.</param>
+    /// <param name="address">The address in digits, or a name, which needs a resolver.</param>
+    /// <param name="port">The port.</param>
+    public TcpClient(Service service, string address, int port)
+        : this(service, address, port, "")
+    {
+    }
+
+    /// <summary>To an end point.</summary>
+    /// <param name="service">Whose threads.</param>
+    /// <param name="endpoint">An address and a port.</param>
+    public TcpClient(Service service, TcpEndpoint endpoint)
+        : this(service, endpoint.Value.Address.ToString(), endpoint.Value.Port, "")
+    {
+    }
+
+    private TcpClient(Service service, string address, int port, string scheme)
+    {
+        ArgumentNullException.ThrowIfNull(service);
+        ArgumentNullException.ThrowIfNull(address);
+        ArgumentNullException.ThrowIfNull(scheme);
+        Service = service;
+        Address = address;
+        Port = port;
+        Scheme = scheme;
+        _link = new Link(this);
+    }
+
+    /// <summary>Whose threads.</summary>
+    public Service Service { get; }
+
+    /// <summary>Where it connects to, as it was given.</summary>
+    public string Address { get; }
+
+    /// <summary>The port, as it was given.</summary>
+    public int Port { get; }
+
+    /// <summary>The scheme, as it was given; empty: there is a port.</summary>
+    public string Scheme { get; }
+
+    /// <summary>SO_KEEPALIVE. Default false.</summary>
+    public bool OptionKeepAlive { get; private set; }
+
+    /// <summary>TCP_NODELAY. Not set: on, because off costs up to 40 ms; a value that is set is taken.</summary>
+    public bool OptionNoDelay => _noDelay ?? false;
+
+    /// <summary>SO_KEEPALIVE: from the next connect on.</summary>
+    /// <param name="enable">True or false.</param>
+    public void SetupKeepAlive(bool enable) => OptionKeepAlive = enable;
+
+    /// <summary>TCP_NODELAY: from the next connect on.</summary>
+    /// <param name="enable">True or false.</param>
+    public void SetupNoDelay(bool enable) => _noDelay = enable;
+
+    /// <summary>Connects, and waits for it. Bytes come by Receive then, or by OnReceived from ReceiveAsync on. Not on a loop.</summary>
+    /// <returns>True: there is a connection now. False: there was one, it failed, or the service is not started.</returns>
+    public bool Connect() => Service.IsStarted && _link.Connect(make => MakeClient(make, hasResolver: false));
+
+    /// <summary>Connects to a name, and waits for it.</summary>
+    /// <param name="resolver">May give it up.</param>
+    /// <returns>True: there is a connection now. False: there was one, it failed, or the service is not started.</returns>
+    public bool Connect(TcpResolver resolver)
+    {
+        ArgumentNullException.ThrowIfNull(resolver);
+        return Service.IsStarted && _link.Connect(make => MakeClient(make, resolver.Resolving));
+    }
+
+    /// <summary>Connects; OnConnected tells that it has, OnDisconnected alone that it failed. Where the service is not started, with its start.</summary>
+    /// <returns>False: it is connected, or connects.</returns>
+    public bool ConnectAsync() => Begin(make => MakeClient(make, hasResolver: false));
+
+    /// <summary>Connects to a name; OnConnected tells that it has, OnDisconnected alone that it failed.</summary>
+    /// <param name="resolver">May give it up.</param>
+    /// <returns>False: it is connected, or connects.</returns>
+    public bool ConnectAsync(TcpResolver resolver)
+    {
+        ArgumentNullException.ThrowIfNull(resolver);
+        return Begin(make => MakeClient(make, resolver.Resolving));
+    }
+
+    private bool Begin(Func<Func<Session>, Client> make)
+    {
+        bool begins = true;
+        Service.WhenStarted(() => begins = _link.ConnectAsync(make));
+        return begins;
+    }
+
+    private Client MakeClient(Func<Session> session, Resolving resolving)
+    {
+        resolving.Begin(_link);
+        return MakeClient(session, hasResolver: true);
+    }
+
+    private Client MakeClient(Func<Session> session, bool hasResolver) => new(
+        new ClientOptions
+        {
+            Engine = Service.Engine,
+            Scheduling = CompatOptions.Callbacks,
+            EndPoint = Resolving.EndPointOf(Address, Scheme.Length == 0 ? Port : Resolving.PortOf(Scheme), hasResolver),
+            AllowLargeMessages = true,
+            NoDelay = _noDelay ?? true,
+            KeepAlive = OptionKeepAlive,
+        },
+        session);
+
+    /// <summary>Sends what is queued, ends the connection, and waits until it has ended, callbacks included; not in its own callbacks, and not on a loop.</summary>
+    /// <returns>False: there is none.</returns>
+    public bool Disconnect() => _link.Disconnect();
+
+    /// <summary>Sends what is queued and ends the connection; OnDisconnected tells when.</summary>
+    /// <returns>False: there is none.</returns>
+    public bool DisconnectAsync() => _link.Disconnect(waits: false);
+
+    /// <summary>Disconnects and connects.</summary>
+    /// <returns>False: there was no connection, or there is none now.</returns>
+    public bool Reconnect() => Disconnect() && Connect();
+
+    /// <summary>Disconnects, and connects when that is done.</summary>
+    /// <returns>False: there was no connection.</returns>
+    public bool ReconnectAsync() => DisconnectAsync() && ConnectAsync();
+
+    private bool SendAsync(ReadOnlySpan<byte> data) => _link.SendAsync(data);
+
+    /// <summary>Different for each object, for good.</summary>
+    public string Id { get; } = Guid.NewGuid().ToString();
+
+    /// <summary>Bytes that wait to be sent.</summary>
+    public long BytesPending => _link.BytesPending;
+
+    /// <summary>Bytes sent in this connection, or the last one.</summary>
+    public long BytesSent => _link.BytesSent;
+
+    /// <summary>Bytes received in this connection, or the last one.</summary>
+    public long BytesReceived => _link.BytesReceived;
+
+    /// <summary>Most bytes that one OnReceived may get: more ends the connection with ENOBUFS. 0 (the default): as many as come.</summary>
+    public int OptionReceiveBufferLimit { get; private set; }
+
+    /// <summary>How many bytes OnReceived gets at first; it grows when more come. Default 8192.</summary>
+    public int OptionReceiveBufferSize { get; private set; } = Link.DefaultBuffer;
+
+    /// <summary>
+    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets ENOBUFS. 0 (the default): 1 MiB, or one message, whichever is more; with that
+    /// many behind it a slow peer is disconnected.
+    /// </summary>
+    public int OptionSendBufferLimit { get; private set; }
+
+    /// <summary>SO_SNDBUF is left to the system, which adapts it; the value is kept. Default 8192.</summary>
+    public int OptionSendBufferSize { get; private set; } = Link.DefaultBuffer;
+
+    /// <summary>There is a connection.</summary>
+    public bool IsConnected => _link.IsConnected;
+
+    /// <summary>Sets <see cref="OptionReceiveBufferLimit"/>.</summary>
+    /// <param name="limit">Bytes; 0: none.</param>
+    public void SetupReceiveBufferLimit(int limit) => OptionReceiveBufferLimit = limit;
+
+    /// <summary>Sets <see cref="OptionReceiveBufferSize"/>, for a connection that has not received yet.</summary>
+    /// <param name="size">Bytes.</param>
+    public void SetupReceiveBufferSize(int size) => OptionReceiveBufferSize = size;
+
+    /// <summary>Sets <see cref="OptionSendBufferLimit"/>, at any time.</summary>
+    /// <param name="limit">Bytes; 0: as the default.</param>
+    public void SetupSendBufferLimit(int limit)
+    {
+        OptionSendBufferLimit = limit;
+        _link.LimitChanged();
+    }
+
+    /// <summary>Sets <see cref="OptionSendBufferSize"/>.</summary>
+    /// <param name="size">Bytes.</param>
+    public void SetupSendBufferSize(int size) => OptionSendBufferSize = size;
+
+    /// <summary>Sends, and waits until the bytes are with the system, or queued within the limit.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection.</returns>
+    public long Send(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return _link.Send(buffer);
+    }
+
+    /// <inheritdoc cref="Send(byte[])"/>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    public long Send(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return _link.Send(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <inheritdoc cref="Send(byte[])"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    public long Send(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return _link.Send(Encoding.UTF8.GetBytes(text));
+    }
+
+    /// <summary>Sends, and waits as long as it may.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <param name="timeout">How long at most.</param>
+    /// <returns>Bytes that were sent; 0: there is no connection, or it took too long, and then the connection stays.</returns>
+    public long Send(byte[] buffer, TimeSpan timeout)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return _link.Send(buffer, timeout);
+    }
+
+    /// <inheritdoc cref="Send(byte[], TimeSpan)"/>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    /// <param name="timeout">How long at most.</param>
+    public long Send(byte[] buffer, long offset, long size, TimeSpan timeout)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return _link.Send(buffer.AsSpan(checked((int)offset), checked((int)size)), timeout);
+    }
+
+    /// <inheritdoc cref="Send(byte[], TimeSpan)"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    /// <param name="timeout">How long at most.</param>
+    public long Send(string text, TimeSpan timeout)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return _link.Send(Encoding.UTF8.GetBytes(text), timeout);
+    }
+
+    /// <summary>Queues bytes; they leave when the callback returns, or at once outside of one.</summary>
+    /// <param name="buffer">The bytes. Copied.</param>
+    /// <returns>False: there is no connection, or no room.</returns>
+    public bool SendAsync(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendAsync(buffer.AsSpan());
+    }
+
+    /// <inheritdoc cref="SendAsync(byte[])"/>
+    /// <param name="buffer">Where the bytes lie. Copied.</param>
+    /// <param name="offset">Where they begin.</param>
+    /// <param name="size">How many they are.</param>
+    public bool SendAsync(byte[] buffer, long offset, long size)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return SendAsync(buffer.AsSpan(checked((int)offset), checked((int)size)));
+    }
+
+    /// <inheritdoc cref="SendAsync(byte[])"/>
+    /// <param name="text">Sent as UTF-8.</param>
+    public bool SendAsync(string text)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        return SendAsync(Encoding.UTF8.GetBytes(text).AsSpan());
+    }
+
+    /// <summary>Waits for bytes, and tells them to OnReceived as well. Not in a callback of this connection.</summary>
+    /// <param name="buffer">Where they go.</param>
+    /// <returns>How many came; 0: none.</returns>
+    public long Receive(byte[] buffer)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return _link.Receive(buffer, 0, buffer.Length);
+    }
+
+    /// <inheritdoc cref="Receive(byte[])"/>
+    /// <param name="buffer">Where they go.</param>
+    /// <param name="offset">Where their place begins.</param>
+    /// <param name="size">How many it takes.</param>
+    public long Receive(byte[] buffer, long offset, long size) => _link.Receive(buffer, offset, size);
+
+    /// <summary>Waits for bytes, as text.</summary>
+    /// <param name="size">How many at most.</param>
+    /// <returns>The text; a character whose bytes are not all there is not whole.</returns>
+    public string Receive(long size)
+    {
+        byte[] buffer = new byte[size];
+        return Encoding.UTF8.GetString(buffer, 0, (int)Receive(buffer));
+    }
+
+    /// <summary>Waits for bytes, and tells them to OnReceived as well. Not in a callback of this connection.</summary>
+    /// <param name="buffer">Where they go.</param>
+    /// <param name="timeout">How long at most; then nothing has come, and the connection stays.</param>
+    /// <returns>How many came; 0: none.</returns>
+    public long Receive(byte[] buffer, TimeSpan timeout)
+    {
+        ArgumentNullException.ThrowIfNull(buffer);
+        return _link.Receive(buffer, 0, buffer.Length, timeout);
+    }
+
+    /// <inheritdoc cref="Receive(byte[], TimeSpan)"/>
+    /// <param name="buffer">Where they go.</param>
+    /// <param name="offset">Where their place begins.</param>
+    /// <param name="size">How many it takes.</param>
+    /// <param name="timeout">How long at most; then nothing has come, and the connection stays.</param>
+    public long Receive(byte[] buffer, long offset, long size, TimeSpan timeout) => _link.Receive(buffer, offset, size, timeout);
+
+    /// <summary>Waits for bytes, as text.</summary>
+    /// <param name="size">How many at most.</param>
+    /// <param name="timeout">How long at most; then nothing has come, and the connection stays.</param>
+    /// <returns>The text; a character whose bytes are not all there is not whole.</returns>
+    public string Receive(long size, TimeSpan timeout)
+    {
+        byte[] buffer = new byte[size];
+        return Encoding.UTF8.GetString(buffer, 0, (int)Receive(buffer, timeout));
+    }
+
+    /// <summary>Bytes come by OnReceived from now on. They do anyway, but after a Connect that waited.</summary>
+    public void ReceiveAsync() => _link.ReceiveAsync();
+
+    /// <summary>The connection is there.</summary>
+    protected virtual void OnConnected()
+    {
+    }
+
+    /// <summary>The connection has ended, or could not be made.</summary>
+    protected virtual void OnDisconnected()
+    {
+    }
+
+    /// <summary>Bytes came.</summary>
+    /// <param name="buffer">The bytes, in an array that may be kept.</param>
+    /// <param name="size">How many they are: its length.</param>
+    protected virtual void OnReceived(byte[] buffer, long size)
+    {
+    }
+
+    /// <summary>The system took bytes.</summary>
+    /// <param name="sent">How many.</param>
+    /// <param name="pending">How many still wait.</param>
+    protected virtual void OnSent(long sent, long pending)
+    {
+    }
+
+    /// <summary>Nothing waits to be sent.</summary>
+    protected virtual void OnEmpty()
+    {
+    }
+
+    /// <summary>Something went wrong; the connection ends, if it does, behind this.</summary>
+    /// <param name="error">The number, of its category. Ends of every day (refused, reset, aborted) are not told.</param>
+    /// <param name="category">Whose numbers.</param>
+    /// <param name="message">In words.</param>
+    protected virtual void OnError(int error, string category, string message)
+    {
+    }
+
+    /// <summary>Ends it, and is done with it.</summary>
+    public void Dispose()
+    {
+        Dispose(true);
+        GC.SuppressFinalize(this);
+    }
+
+    /// <summary>Ends it.</summary>
+    /// <param name="disposing">True: by Dispose.</param>
+    protected virtual void Dispose(bool disposing)
+    {
+        if (_isDisposed) return;
+        _isDisposed = true;
+        if (disposing) Disconnect();
+    }
+
+    bool ILinked.WantsSent => ((Action<long, long>)OnSent).Method.DeclaringType != typeof(TcpClient);
+
+    bool ILinked.WantsEmpty => ((Action)OnEmpty).Method.DeclaringType != typeof(TcpClient);
+
+    bool ILinked.KeepsArrays => true;
+
+    int ILinked.SendLimit => OptionSendBufferLimit;
+
+    int ILinked.ReceiveLimit => OptionReceiveBufferLimit;
+
+    int ILinked.ReceiveSize => OptionReceiveBufferSize;
+
+    void ILinked.Tell(LinkEvent what)
+    {
+        switch (what)
+        {
+            case LinkEvent.Connected:
+                OnConnected();
+                break;
+            case LinkEvent.Empty:
+                OnEmpty();
+                break;
+            case LinkEvent.Disconnected:
+                OnDisconnected();
+                break;
+        }
+    }
+
+    void ILinked.TellReceived(byte[] buffer, int size) => OnReceived(buffer, size);
+
+    void ILinked.TellSent(long sent, long pending) => OnSent(sent, pending);
+
+    void ILinked.TellError(SocketError error) => Tell(AsioError.Of(error));
+
+    void ILinked.TellCause(CloseReason reason)
+    {
+        if (AsioError.Of(reason) is { } error) Tell(error);
+    }
+
+    private void Tell(AsioError error) => OnError(error.Code, error.Category, error.Message);
+}

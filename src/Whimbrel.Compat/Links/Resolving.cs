@@ -1,0 +1,59 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Links;
+
+/// <summary>What a resolver of CSharpServer is: who dials by it at this moment, to be given up. Any thread.</summary>
+internal sealed class Resolving
+{
+    private readonly Lock _gate = new();
+    private readonly List<Link> _dialling = [];
+
+    internal void Begin(Link link)
+    {
+        lock (_gate)
+        {
+            _dialling.RemoveAll(static l => !l.IsConnecting);
+            if (!_dialling.Contains(link)) _dialling.Add(link);
+        }
+    }
+
+    internal void Cancel()
+    {
+        Link[] all;
+        lock (_gate)
+        {
+            all = [.. _dialling];
+            _dialling.Clear();
+        }
+
+        foreach (Link link in all)
+        {
+            if (link.IsConnecting) link.Disconnect(waits: false);
+        }
+    }
+
+    /// <summary>Where a client dials to. A name needs a resolver, as in asio, which takes only digits without.</summary>
+    internal static EndPoint EndPointOf(string address, int port, bool hasResolver)
+    {
+        if (IPAddress.TryParse(address, out IPAddress? digits)) return new IPEndPoint(digits, port);
+        return hasResolver ? new DnsEndPoint(address, port) : throw new SocketException((int)SocketError.InvalidArgument);
+    }
+
+    /// <summary>The port of a scheme: a number, or a name of those that programs dial.</summary>
+    internal static int PortOf(string scheme) => int.TryParse(scheme, out int port) && port is > 0 and < 65536 ? port : scheme.ToLowerInvariant() switch
+    {
+        "echo" => 7,
+        "ftp" => 21,
+        "ssh" => 22,
+        "telnet" => 23,
+        "smtp" => 25,
+        "domain" => 53,
+        "http" => 80,
+        "ntp" => 123,
+        "imap" => 143,
+        "https" => 443,
+        "imaps" => 993,
+        _ => throw new SocketException((int)SocketError.TypeNotFound),
+    };
+}

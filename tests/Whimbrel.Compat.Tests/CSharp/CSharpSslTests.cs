@@ -1,0 +1,137 @@
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+using CSharpServer;
+using Whimbrel.Compat.Tests.Connections;
+
+namespace Whimbrel.Compat.Tests.CSharp;
+
+// What programs of CSharpServer know about TLS.
+public sealed class CSharpSslTests : IDisposable
+{
+    private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-ssl-").FullName;
+    private readonly Service _service = new();
+    private readonly Log _log = new();
+
+    public CSharpSslTests() => Assert.True(_service.Start());
+
+    public void Dispose()
+    {
+        _service.Dispose();
+        Directory.Delete(_folder, recursive: true);
+    }
+
+    private sealed class EchoServer(Service service, SslContext context, Log log) : SslServer(service, context, "127.0.0.1", 0)
+    {
+        protected override SslSession CreateSession() => new EchoSession(this, log);
+
+        protected override void OnConnected(SslSession session) => log.Add("server: connected");
+
+        protected override void OnHandshaked(SslSession session) => log.Add("server: handshaked");
+
+        protected override void OnDisconnected(SslSession session) => log.Add("server: disconnected");
+    }
+
+    private sealed class EchoSession(SslServer server, Log log) : SslSession(server)
+    {
+        protected override void OnConnected() => log.Add($"session: connected {IsConnected} {IsHandshaked} {SendAsync("early")}");
+
+        protected override void OnHandshaked() => log.Add($"session: handshaked {IsHandshaked}");
+
+        protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer);
+    }
+
+    private sealed class Asker(Service service, SslContext context, int port, Log log) : SslClient(service, context, "127.0.0.1", port)
+    {
+        protected override void OnConnected() => log.Add("client: connected");
+
+        protected override void OnHandshaked() => log.Add($"client: handshaked {SendAsync("hello")}");
+
+        protected override void OnDisconnected() => log.Add("client: disconnected");
+
+        protected override void OnReceived(byte[] buffer, long size) => log.Add($"client: received {size}");
+
+        protected override void OnError(int error, string category, string message) => log.Add($"client: error {error} {category}");
+    }
+
+    /// <summary>Writes NAME.pem and NAME.key, which the password opens.</summary>
+    private void MakeCertificate(string name, string password)
+    {
+        using RSA key = RSA.Create(2048);
+        CertificateRequest request = new("CN=" + name, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
+        request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
+        using X509Certificate2 certificate = request.CreateSelfSigned(DateTimeOffset.UtcNow.AddDays(-1), DateTimeOffset.UtcNow.AddDays(1));
+        File.WriteAllText(FileOf(name + ".pem"), certificate.ExportCertificatePem());
+        File.WriteAllText(FileOf(name + ".key"), key.ExportEncryptedPkcs8PrivateKeyPem(password, new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000)));
+        File.WriteAllBytes(FileOf(name + ".der"), key.ExportPkcs8PrivateKey());
+    }
+
+    private string FileOf(string name) => Path.Combine(_folder, name);
+
+    private SslContext ServerContext()
+    {
+        MakeCertificate("server", "qwerty");
+        SslContext context = new(SslMethod.TLSV12);
+        context.SetPassword("qwerty");
+        context.UseCertificateChainFile(FileOf("server.pem"));
+        context.UsePrivateKeyFile(FileOf("server.key"), SslFileFormat.PEM);
+        context.UseTmpDHFile(FileOf("server.pem"));
+        return context;
+    }
+
+    private static SslContext ClientContext(string ca)
+    {
+        SslContext context = new(SslMethod.TLSV12);
+        context.SetDefaultVerifyPaths();
+        context.SetRootCerts();
+        context.SetVerifyMode(SslVerifyMode.VerifyPeer | SslVerifyMode.VerifyFailIfNoPeerCert);
+        context.LoadVerifyFile(ca);
+        return context;
+    }
+
+    [Fact]
+    public void A_known_root_is_taken_and_bytes_flow_behind_the_handshake()
+    {
+        using EchoServer server = new(_service, ServerContext(), _log);
+        Assert.True(server.Start());
+        Log log = new();
+        using Asker client = new(_service, ClientContext(FileOf("server.pem")), server.Port, log);
+        Assert.True(client.ConnectAsync());
+        log.Until("client: received 5");
+        Assert.True(client.IsHandshaked);
+        Assert.True(client.Disconnect());
+        _log.Until("server: disconnected");
+        Assert.Equal(["client: connected", "client: handshaked True", "client: received 5", "client: disconnected"], log.Lines);
+        Assert.Equal(["session: connected True False False", "server: connected", "session: handshaked True", "server: handshaked", "server: disconnected"], _log.Lines);
+    }
+
+    [Fact]
+    public void A_root_of_somebody_else_is_refused()
+    {
+        using EchoServer server = new(_service, ServerContext(), _log);
+        Assert.True(server.Start());
+        MakeCertificate("foreign", "qwerty");
+        Log log = new();
+        using Asker client = new(_service, ClientContext(FileOf("foreign.pem")), server.Port, log);
+        Assert.False(client.Connect());
+        Assert.Equal(["client: connected", $"client: error {0x0A000086} asio.ssl", "client: disconnected"], log.Lines);
+    }
+
+    [Fact]
+    public void What_is_wrong_with_files_throws_at_the_call_that_names_them()
+    {
+        MakeCertificate("server", "qwerty");
+        using SslContext context = new(SslMethod.TLS);
+        Assert.Throws<FileNotFoundException>(() => context.UseCertificateChainFile(FileOf("missing.pem")));
+        Assert.Throws<FileNotFoundException>(() => context.UseTmpDHFile(FileOf("missing.pem")));
+        Assert.Throws<CryptographicException>(() => context.LoadVerifyFile(FileOf("server.key")));
+        context.SetPassword("wrong");
+        context.UseCertificateChainFile(FileOf("server.pem"));
+        Assert.ThrowsAny<Exception>(() => context.UsePrivateKeyFile(FileOf("server.key"), SslFileFormat.PEM));
+        context.UsePrivateKeyFile(FileOf("server.der"), SslFileFormat.ASN1);
+        using EchoServer server = new(_service, context, _log);
+        Assert.True(server.Start());
+    }
+
+    [Fact]
+    public void Versions_that_are_broken_are_refused() => Assert.Throws<NotSupportedException>(() => new SslContext(SslMethod.SSLV3));
+}
