@@ -41,6 +41,30 @@ public sealed class SslTests
             log.Lines);
     }
 
+    // Its connection is handed over in the middle of its beginning.
+    [Fact]
+    public void A_session_that_wants_OnEmpty_gets_all_else_as_well()
+    {
+        Log log = new();
+        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), log, tells: true);
+        Assert.True(server.Start());
+        for (int i = 1; i <= 3; i++)
+        {
+            using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+            Assert.True(client.Connect());
+            Assert.True(client.SendAsync("hello"));
+            log.Until("received hello", i);
+            log.Until("empty", 2 * i);
+            client.Disconnect();
+            log.Until("server: disconnected", i);
+        }
+
+        foreach (string line in (string[])["connecting", "server: connecting", "connected False", "server: connected", "handshaking", "handshaked True", "disconnecting", "disconnected"])
+        {
+            Assert.Equal(3, log.Count(line));
+        }
+    }
+
     [Fact]
     public void A_connect_that_waits_waits_for_the_handshake()
     {
@@ -127,11 +151,11 @@ public sealed class SslTests
         return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pfx), null);
     }
 
-    private sealed class Server(SslContext context, Log log) : SslServer(context, IPAddress.Loopback, 0)
+    private sealed class Server(SslContext context, Log log, bool tells = false) : SslServer(context, IPAddress.Loopback, 0)
     {
         internal int Chosen => ((IPEndPoint)Endpoint).Port;
 
-        protected override SslSession CreateSession() => new Session(this, log);
+        protected override SslSession CreateSession() => tells ? new Telling(this, log) : new Session(this, log);
 
         protected override void OnConnecting(SslSession session) => log.Add("server: connecting");
 
@@ -146,8 +170,15 @@ public sealed class SslTests
         protected override void OnDisconnected(SslSession session) => log.Add("server: disconnected");
     }
 
-    private sealed class Session(SslServer server, Log log) : SslSession(server)
+    private sealed class Telling(SslServer server, Log log) : Session(server, log)
     {
+        protected override void OnEmpty() => Log.Add("empty");
+    }
+
+    private class Session(SslServer server, Log log) : SslSession(server)
+    {
+        protected Log Log => log;
+
         protected override void OnConnecting() => log.Add("connecting");
 
         protected override void OnConnected() => log.Add($"connected {IsHandshaked}");

@@ -149,6 +149,7 @@ public sealed class TcpTests
         long sent = 0;
         foreach (byte[] piece in much.Chunk(1024 * 1024)) sent += client.Send(piece);
         Assert.Equal(much.Length, sent);
+        Log.Until(() => server.BytesReceived == much.Length, "the server to have all of it");
         Log.Until(() => client.Received == much.Length, "the echo of all of it");
     }
 
@@ -276,7 +277,7 @@ public sealed class TcpTests
         EndPoint? seen = null;
         server.AtConnected = s => seen = s.Socket.RemoteEndPoint;
         using RecordingClient client = new(new Log(), server.Chosen);
-        client.ConnectAsync();
+        Assert.True(client.Connect());
         Log.Until(() => seen is not null, "the session");
         Assert.Equal(client.Socket.LocalEndPoint, seen);
         Assert.False(client.IsSocketDisposed);
