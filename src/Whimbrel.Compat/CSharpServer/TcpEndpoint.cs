@@ -24,7 +24,10 @@ public class TcpEndpoint : IDisposable
         Value = endpoint.Value;
     }
 
-    internal IPEndPoint Value { get; }
+    internal IPEndPoint Value { get; set; }
+
+    /// <summary>The address and the port: <c>127.0.0.1:1111</c>. The old ones could not be asked.</summary>
+    public override string ToString() => Value.ToString();
 
     /// <summary>There is nothing to be done.</summary>
     public void Dispose()

@@ -20,6 +20,7 @@ namespace Whimbrel.Compat.Datagrams;
 internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 {
     private const int LongestDatagram = 65_535;
+    private const int DefaultQueue = 4 * 1024 * 1024, LargestQueue = 1 << 30;
     private static readonly TimeSpan s_idle = TimeSpan.FromSeconds(1);
 
     [ThreadStatic]
@@ -45,11 +46,18 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         Received,
         Sent,
         Failed,
+        Called,
     }
 
     internal int ReceiveLimit { get; set; }
 
     internal int SendLimit { get; set; }
+
+    /// <summary>The native limit behind <see cref="SendLimit"/>, which is kept here.</summary>
+    internal int QueueLimit => Math.Clamp(SendLimit, DefaultQueue, LargestQueue);
+
+    /// <summary>Not any more when its engine was stopped.</summary>
+    internal bool IsOpen => _isOpen && _socket is { Engine.IsStarted: true };
 
     internal Socket? Socket => _socket?.Socket;
 
@@ -130,7 +138,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     // ------------------------------------------------------------------ send
 
     /// <summary>Queues a datagram.</summary>
-    internal bool Queue(EndPoint peer, ReadOnlySpan<byte> data) => Send(peer, data, TimeSpan.Zero) || data.IsEmpty;
+    internal bool Queue(EndPoint peer, ReadOnlySpan<byte> data) => data.IsEmpty ? _isOpen : Send(peer, data, TimeSpan.Zero);
 
     /// <summary>Queues a datagram when there is room for it, and waits for that.</summary>
     internal long SendNow(EndPoint peer, ReadOnlySpan<byte> data, TimeSpan timeout) => Send(peer, data, timeout) ? data.Length : 0;
@@ -209,6 +217,8 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             _isArmed = false;
         }
 
+        // Its engine was stopped: to go on would find that again and again.
+        if (error == SocketError.OperationAborted) return;
         if (error != SocketError.Success)
         {
             owner.TellError(error);
@@ -235,6 +245,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     }
 
     // ------------------------------------------------------------------ the order of callbacks
+
+    /// <summary>Runs it as a callback, behind those that wait, also while it is closed.</summary>
+    internal void Call(Action action) => Tell(new Told(Kind.Called, action, 0));
 
     private void Tell(in Told told)
     {
@@ -274,7 +287,8 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         try
         {
-            if (told.Kind == Kind.Received) Deliver((Fetcher)told.Subject);
+            if (told.Kind == Kind.Called) ((Action)told.Subject)();
+            else if (told.Kind == Kind.Received) Deliver((Fetcher)told.Subject);
             else if (!_isOpen) return;
             else if (told.Kind == Kind.Sent) owner.TellSent((EndPoint)told.Subject, told.Number);
             else
@@ -307,7 +321,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    /// <summary>What is told: the subject is a fetcher, or a peer; the number bytes, or an error.</summary>
+    /// <summary>What is told: the subject is a fetcher, a peer, or what is to be called; the number bytes, or an error.</summary>
     private readonly record struct Told(Kind Kind, object Subject, int Number);
 
     /// <summary>Receives one datagram at a time, for one time that the link is open.</summary>
@@ -344,7 +358,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             catch (NetworkException e)
             {
                 datagram = default;
-                return e.Error.SocketError;
+                return e.Error.Category == ErrorCategory.Cancelled ? SocketError.OperationAborted : e.Error.SocketError;
             }
         }
 

@@ -3,11 +3,21 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>What a resolver of CSharpServer is: who dials by it at this moment, to be given up. Any thread.</summary>
+/// <summary>What a resolver of CSharpServer is: who dials or looks up by it at this moment, to be given up. Any thread.</summary>
 internal sealed class Resolving
 {
     private readonly Lock _gate = new();
     private readonly List<Link> _dialling = [];
+    private CancellationTokenSource? _lookUps;
+
+    /// <summary>Of those of UDP, which has no dial: cancelled by the next <see cref="Cancel"/>.</summary>
+    internal CancellationToken LookUps
+    {
+        get
+        {
+            lock (_gate) return (_lookUps ??= new CancellationTokenSource()).Token;
+        }
+    }
 
     internal void Begin(Link link)
     {
@@ -21,11 +31,15 @@ internal sealed class Resolving
     internal void Cancel()
     {
         Link[] all;
+        CancellationTokenSource? lookUps;
         lock (_gate)
         {
             all = [.. _dialling];
             _dialling.Clear();
+            (lookUps, _lookUps) = (_lookUps, null);
         }
+
+        lookUps?.Cancel();
 
         foreach (Link link in all)
         {

@@ -49,6 +49,14 @@ internal sealed class OldProgram : IDisposable
         return ((IPEndPoint)listener.LocalEndpoint).Port.ToString(System.Globalization.CultureInfo.InvariantCulture);
     }
 
+    /// <summary>A port of UDP that is free now.</summary>
+    internal static string FreeUdpPort()
+    {
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
+        socket.Bind(new IPEndPoint(IPAddress.Any, 0));
+        return ((IPEndPoint)socket.LocalEndPoint!).Port.ToString(System.Globalization.CultureInfo.InvariantCulture);
+    }
+
     internal void Type(string line) => _process.StandardInput.WriteLine(line);
 
     /// <summary>Waits until so many of its lines have the text.</summary>
