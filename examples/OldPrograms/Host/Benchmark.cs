@@ -14,6 +14,7 @@ internal sealed class Benchmark
     public readonly int Messages;
     public readonly int Size;
     public readonly int Seconds;
+    public readonly int Threads;
 
     public long TotalErrors;
     public long TotalBytes;
@@ -22,7 +23,7 @@ internal sealed class Benchmark
     private long _end;
     private long _bytesBeforeLast;
 
-    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1")
+    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1", bool hasThreads = false)
     {
         var options = new Options(args);
         Address = options.Text("address", address);
@@ -33,6 +34,9 @@ internal sealed class Benchmark
         Seconds = options.Number("seconds", 10);
         Console.WriteLine($"Server address: {Address}");
         Console.WriteLine($"Server port: {Port}");
+        // Of CSharpServer's alone.
+        Threads = hasThreads ? options.Number("threads", Environment.ProcessorCount) : 0;
+        if (hasThreads) Console.WriteLine($"Working threads: {Threads}");
         Console.WriteLine($"Working clients: {Clients}");
         Console.WriteLine($"Working messages: {Messages}");
         Console.WriteLine($"Message size: {Size}");

@@ -4,20 +4,25 @@ using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Compat.Tests.Programs;
 
-/// <summary>The files that the old programs expect in their folder: server.pfx with its password, ca.pem.</summary>
+/// <summary>The files that the old programs expect in their folder: server.pfx and server.pem with their password, dh4096.pem, ca.pem.</summary>
 internal static class OldCertificates
 {
     internal const string Password = "qwerty";
 
-    private static readonly Lazy<(byte[] Pfx, string Ca)> s_made = new(Make);
+    private static readonly Lazy<(byte[] Pfx, string Pem, string Ca)> s_made = new(Make);
 
     internal static void Write(string folder)
     {
         File.WriteAllBytes(Path.Combine(folder, "server.pfx"), s_made.Value.Pfx);
+        File.WriteAllText(Path.Combine(folder, "server.pem"), s_made.Value.Pem);
+        File.WriteAllText(Path.Combine(folder, "dh4096.pem"), ""); // must be there, and is not read
         File.WriteAllText(Path.Combine(folder, "ca.pem"), s_made.Value.Ca);
     }
 
-    private static (byte[] Pfx, string Ca) Make()
+    /// <summary>A ca.pem of somebody else.</summary>
+    internal static void WriteForeignAuthority(string folder) => File.WriteAllText(Path.Combine(folder, "ca.pem"), Make().Ca);
+
+    private static (byte[] Pfx, string Pem, string Ca) Make()
     {
         DateTimeOffset from = DateTimeOffset.UtcNow.AddDays(-1), to = from.AddDays(30);
         using ECDsa caKey = ECDsa.Create(ECCurve.NamedCurves.nistP256), key = ECDsa.Create(ECCurve.NamedCurves.nistP256);
@@ -31,6 +36,7 @@ internal static class OldCertificates
         request.CertificateExtensions.Add(names.Build());
         using X509Certificate2 signed = request.Create(ca, from, to, [1, 2, 3, 4]);
         using X509Certificate2 server = signed.CopyWithPrivateKey(key);
-        return (server.Export(X509ContentType.Pfx, Password), ca.ExportCertificatePem());
+        string pem = signed.ExportCertificatePem() + "\n" + key.ExportEncryptedPkcs8PrivateKeyPem(Password, new PbeParameters(PbeEncryptionAlgorithm.Aes256Cbc, HashAlgorithmName.SHA256, 1000));
+        return (server.Export(X509ContentType.Pfx, Password), pem, ca.ExportCertificatePem());
     }
 }

@@ -1,0 +1,51 @@
+using System;
+using CSharpServer;
+using OldPrograms.Host;
+
+namespace OldPrograms.CSharp.Performance;
+
+/// Sends back what comes.
+internal static class TcpEchoServer
+{
+    private static void Main(string[] args)
+    {
+        var options = new Options(args);
+        int port = options.Number("port", 1111), threads = options.Number("threads", Environment.ProcessorCount);
+        Console.WriteLine($"Server port: {port}");
+        Console.WriteLine($"Working threads: {threads}");
+        Console.WriteLine();
+        Asio.Run(threads, service =>
+        {
+            var server = new EchoServer(service, port); // plain
+            // tls: var server = new EchoServer(service, Contexts.OfServer(), port);
+            server.SetupReuseAddress(true);
+            server.SetupReusePort(true);
+            Keyboard.Serve(server.Start, server.Restart, server.Stop);
+        });
+    }
+
+    private class EchoServer : TcpServer
+    {
+        public EchoServer(Service service, int port) : base(service, port, InternetProtocol.IPv4) { } // plain
+        // tls: public EchoServer(Service service, SslContext context, int port) : base(service, context, port, InternetProtocol.IPv4) { }
+
+        protected override TcpSession CreateSession() { return new EchoSession(this); }
+
+        protected override void OnError(int error, string category, string message)
+        {
+            Console.WriteLine($"Server caught an error with code {error} and category '{category}': {message}");
+        }
+    }
+
+    private class EchoSession : TcpSession
+    {
+        public EchoSession(TcpServer server) : base(server) { }
+
+        protected override void OnReceived(byte[] buffer, long size) { SendAsync(buffer, 0, size); }
+
+        protected override void OnError(int error, string category, string message)
+        {
+            Console.WriteLine($"Session caught an error with code {error} and category '{category}': {message}");
+        }
+    }
+}
