@@ -12,7 +12,7 @@ public class Timer : IDisposable
     private readonly Lock _gate = new();
     private readonly OrderedCalls _calls = new();
     private readonly System.Threading.Timer _clock;
-    private DateTime _expireTime = DateTime.UnixEpoch;
+    private Expiry _expiry = new(DateTime.UnixEpoch, null);
     private int _waits;
     private bool _isDisposed;
 
@@ -29,13 +29,13 @@ public class Timer : IDisposable
     /// <param name="service">Its callbacks come while this is started.</param>
     /// <param name="time">When.</param>
     public Timer(Service service, DateTime time)
-        : this(service) => _expireTime = time.ToUniversalTime();
+        : this(service) => _expiry = new(time.ToUniversalTime(), null);
 
     /// <summary>With a time from now.</summary>
     /// <param name="service">Its callbacks come while this is started.</param>
     /// <param name="timespan">After how long.</param>
     public Timer(Service service, TimeSpan timespan)
-        : this(service) => _expireTime = After(timespan);
+        : this(service) => _expiry = After(timespan);
 
     /// <summary>Whose timer this is.</summary>
     public Service Service { get; }
@@ -45,36 +45,45 @@ public class Timer : IDisposable
     {
         get
         {
-            lock (_gate) return _expireTime;
+            lock (_gate) return _expiry.Time;
         }
     }
 
     /// <summary>How long until then; negative behind it.</summary>
-    public TimeSpan ExpireTimeSpan => ExpireTime - DateTime.UtcNow;
+    public TimeSpan ExpireTimeSpan
+    {
+        get
+        {
+            lock (_gate) return _expiry.Left(Clock);
+        }
+    }
+
+    /// <summary>Another one in tests.</summary>
+    internal TimeProvider Clock { get; init; } = TimeProvider.System;
 
     /// <summary>Sets the time, and ends waits for the last one as cancelled.</summary>
     /// <param name="time">When.</param>
     /// <returns>True.</returns>
-    public bool Setup(DateTime time) => SetTime(time.ToUniversalTime());
+    public bool Setup(DateTime time) => SetTime(new(time.ToUniversalTime(), null));
 
     /// <summary>Sets the time, and ends waits for the last one as cancelled.</summary>
     /// <param name="timespan">After how long.</param>
     /// <returns>True.</returns>
     public bool Setup(TimeSpan timespan) => SetTime(After(timespan));
 
-    private static DateTime After(TimeSpan time)
+    private Expiry After(TimeSpan time)
     {
-        DateTime now = DateTime.UtcNow;
-        if (time >= DateTime.MaxValue - now) return DateTime.SpecifyKind(DateTime.MaxValue, DateTimeKind.Utc);
-        return time <= TimeSpan.Zero ? now : now + time;
+        DateTime now = Clock.GetUtcNow().UtcDateTime;
+        DateTime then = time >= DateTime.MaxValue - now ? DateTime.SpecifyKind(DateTime.MaxValue, DateTimeKind.Utc) : time <= TimeSpan.Zero ? now : now + time;
+        return new(then, Clock.GetTimestamp() + (long)Math.Clamp(time.TotalSeconds * Clock.TimestampFrequency, 0, long.MaxValue / 4));
     }
 
-    private bool SetTime(DateTime time)
+    private bool SetTime(Expiry expiry)
     {
         lock (_gate)
         {
             CancelWaits();
-            _expireTime = time;
+            _expiry = expiry;
         }
 
         return true;
@@ -99,8 +108,9 @@ public class Timer : IDisposable
     public bool WaitSync()
     {
         if (Loop.Current is not null) throw new InvalidOperationException("WaitSync waits, and a loop must not: call WaitAsync.");
-        DateTime time = ExpireTime;
-        for (TimeSpan left = time - DateTime.UtcNow; left > TimeSpan.Zero; left = time - DateTime.UtcNow) Thread.Sleep(Step(left));
+        Expiry expiry;
+        lock (_gate) expiry = _expiry;
+        for (TimeSpan left = expiry.Left(Clock); left > TimeSpan.Zero; left = expiry.Left(Clock)) Thread.Sleep(Step(left));
         return true;
     }
 
@@ -115,7 +125,7 @@ public class Timer : IDisposable
     // Rounded up, so that nobody wakes before the time.
     private static TimeSpan Step(TimeSpan left) => left <= TimeSpan.Zero ? TimeSpan.Zero : left >= s_step ? s_step : TimeSpan.FromMilliseconds(Math.Ceiling(left.TotalMilliseconds));
 
-    private void Arm() => _clock.Change(Step(_expireTime - DateTime.UtcNow), Timeout.InfiniteTimeSpan);
+    private void Arm() => _clock.Change(Step(_expiry.Left(Clock)), Timeout.InfiniteTimeSpan);
 
     private void Look()
     {
@@ -123,7 +133,7 @@ public class Timer : IDisposable
         lock (_gate)
         {
             if (_waits == 0) return;
-            if (_expireTime > DateTime.UtcNow)
+            if (_expiry.Left(Clock) > TimeSpan.Zero)
             {
                 Arm();
                 return;
@@ -198,5 +208,11 @@ public class Timer : IDisposable
             CancelWaits();
             _clock.Dispose();
         }
+    }
+
+    /// <summary>A point of time, which comes earlier or later when somebody sets the system's clock; or a time from now, which has a time stamp and does not.</summary>
+    private readonly record struct Expiry(DateTime Time, long? Stamp)
+    {
+        internal TimeSpan Left(TimeProvider clock) => Stamp is { } stamp ? clock.GetElapsedTime(clock.GetTimestamp(), stamp) : Time - clock.GetUtcNow().UtcDateTime;
     }
 }

@@ -95,4 +95,44 @@ public sealed class TimerTests
         timer.WaitAsync();
         log.Until("error whimbrel.callback of the user");
     }
+
+    // C8: there it waited for an hour more when somebody set the clock back by one. A point of time moves with the clock.
+    [Fact]
+    public void A_time_from_now_does_not_move_with_the_clock_of_the_system()
+    {
+        Log log = new();
+        using Service service = new();
+        Assert.True(service.Start());
+        MovedClock clock = new();
+        using RecordingTimer timer = new(service, log) { Clock = clock };
+        Assert.True(timer.Setup(TimeSpan.FromMilliseconds(20)));
+        clock.Moved = TimeSpan.FromHours(-1);
+        Assert.True(timer.WaitAsync());
+        log.Until("timer False");
+        Assert.True(timer.Setup(DateTime.UtcNow));
+        Assert.InRange(timer.ExpireTimeSpan, TimeSpan.FromMinutes(59), TimeSpan.FromHours(1));
+        clock.Moved = TimeSpan.Zero;
+        Assert.True(timer.WaitSync());
+    }
+
+    // S5: there the kind of a DateTime was not looked at, and what is below a millisecond lost.
+    [Fact]
+    public void A_local_time_is_the_same_as_its_universal_one_to_the_tick()
+    {
+        using Service service = new();
+        DateTime universal = DateTime.UtcNow.AddHours(1).AddTicks(7);
+        using CSharpServer.Timer timer = new(service, universal.ToLocalTime());
+        Assert.Equal(universal, timer.ExpireTime);
+        Assert.True(timer.Setup(universal.AddTicks(1).ToLocalTime()));
+        Assert.Equal(universal.AddTicks(1), timer.ExpireTime);
+        Assert.Equal(DateTimeKind.Utc, timer.ExpireTime.Kind);
+    }
+
+    /// <summary>Somebody has set the clock.</summary>
+    private sealed class MovedClock : TimeProvider
+    {
+        internal TimeSpan Moved { get; set; }
+
+        public override DateTimeOffset GetUtcNow() => System.GetUtcNow() + Moved;
+    }
 }

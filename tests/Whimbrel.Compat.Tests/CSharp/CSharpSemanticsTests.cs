@@ -1,0 +1,419 @@
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using CSharpServer;
+using Whimbrel.Compat.Tests.Connections;
+using Whimbrel.Compat.Tests.Programs;
+using TcpClient = CSharpServer.TcpClient;
+
+namespace Whimbrel.Compat.Tests.CSharp;
+
+// What old programs rely on, by number; those of UDP and TLS stand in their own files, the orders of events in CSharpTcpTests. C and S are rows of the list of defects.
+public sealed class CSharpSemanticsTests : IDisposable
+{
+    private readonly Service _service = new();
+    private readonly Log _log = new(), _clients = new();
+    private readonly RecordingServer _server;
+
+    public CSharpSemanticsTests()
+    {
+        _server = new(_service, _log);
+        Assert.True(_service.Start());
+    }
+
+    public void Dispose()
+    {
+        _server.Dispose();
+        _service.Dispose();
+    }
+
+    private RecordingClient Client(Log? log = null) => new(_service, log ?? _clients, "127.0.0.1", _server.Port);
+
+    private RecordingClient Connected(Log? log = null)
+    {
+        int before = _log.Count("server: connected");
+        RecordingClient client = Client(log);
+        Assert.True(client.ConnectAsync());
+        (log ?? _clients).Until("client: connected True");
+        _log.Until("server: connected", before + 1);
+        return client;
+    }
+
+    // 1: what is called while there is no connection says 0, false or nothing, and throws not.
+    [Fact]
+    public void Calls_in_the_wrong_state_do_nothing()
+    {
+        byte[] bytes = new byte[4];
+        TimeSpan second = TimeSpan.FromSeconds(1);
+        using RecordingClient client = new(_service, _clients, "127.0.0.1", 1);
+        Assert.False(client.Disconnect() || client.DisconnectAsync() || client.Reconnect() || client.ReconnectAsync() || client.SendAsync(bytes) || client.SendAsync("") || client.IsConnected);
+        Assert.Equal(0, client.Send(bytes) + client.Send(bytes, second) + client.Send("x", second) + client.Send(bytes, 1, 2, second) + client.Receive(bytes) + client.Receive(bytes, second));
+        Assert.Equal("", client.Receive(4) + client.Receive(4, second));
+        client.ReceiveAsync();
+        Assert.False(_server.Stop() || _server.Restart() || _server.DisconnectAll() || _server.Multicast(bytes) || _server.Multicast(bytes, 1, 2) || _server.Multicast("x"));
+        Assert.Null(_server.FindSession("nobody"));
+        Assert.Equal((0, 0, 0, 0), (_server.ConnectedSessions, _server.BytesPending, _server.BytesSent, _server.BytesReceived));
+        TcpSession session = new(_server);
+        Assert.False(session.Disconnect() || session.DisconnectAsync() || session.SendAsync("x") || session.IsConnected);
+        Assert.Equal(0, session.Send("x") + session.Receive(bytes));
+        Assert.Empty(_clients.Lines);
+        Assert.Empty(_log.Lines);
+    }
+
+    // 2: an empty send is 0 for those that wait, and true for those that queue.
+    [Fact]
+    public void An_empty_send_sends_nothing()
+    {
+        Assert.True(_server.Start());
+        using RecordingClient client = Connected();
+        Assert.Equal(0, client.Send("") + client.Send([], TimeSpan.FromSeconds(1)));
+        Assert.True(client.SendAsync("") && client.SendAsync([1], 1, 0) && _server.Multicast(""));
+        Assert.Equal(0, client.BytesSent + client.BytesPending);
+    }
+
+    // 3: what is sent in OnConnected arrives, on both sides; in OnDisconnected it is refused.
+    [Fact]
+    public void What_is_sent_in_OnConnected_leaves_and_in_OnDisconnected_does_not()
+    {
+        _server.AtConnected = static s => Assert.True(s.SendAsync("welcome"));
+        Assert.True(_server.Start());
+        using RecordingClient client = Client();
+        client.AtConnected = static c => Assert.True(c.SendAsync("hello"));
+        client.AtDisconnected = static c => Assert.False(c.IsConnected || c.SendAsync("late") || c.Send("late") > 0);
+        Assert.True(client.ConnectAsync());
+        _log.Until("session: received hello");
+        Log.Until(() => client.BytesReceived == 12, "the welcome and the echo");
+        Assert.True(client.Disconnect());
+        _log.Until("session: disconnected False False");
+        Assert.DoesNotContain(_log.Lines, static l => l.Contains("late", StringComparison.Ordinal));
+        Assert.DoesNotContain(_clients.Lines, static l => l.Contains("error", StringComparison.Ordinal));
+    }
+
+    // 4: OnEmpty comes once behind OnConnected when nothing was sent there, and each time that the queue has drained.
+    [Fact]
+    public void OnEmpty_is_told_when_nothing_waits()
+    {
+        Assert.True(_server.Start());
+        using RecordingClient client = Connected();
+        _clients.Until("client: empty");
+        Assert.Equal(["client: connected True", "client: empty"], _clients.Lines);
+        Assert.Equal(4, client.Send("ping"));
+        _clients.Until("client: empty", 2);
+    }
+
+    // 5: Multicast from any thread: each message arrives whole, and those of one thread in their order.
+    [Fact]
+    public void Multicast_reaches_all_from_any_thread()
+    {
+        Assert.True(_server.Start());
+        Log second = new();
+        using RecordingClient one = Connected(), two = Connected(second);
+        Thread[] threads = [.. Enumerable.Range(0, 4).Select(t => new Thread(() =>
+        {
+            for (int i = 0; i < 200; i++) Assert.True(_server.Multicast($"<{t}{i:D3}>"));
+        }))];
+        foreach (Thread thread in threads) thread.Start();
+        foreach (Thread thread in threads) Assert.True(thread.Join(Log.Patience));
+        foreach ((RecordingClient client, Log log) in ((RecordingClient, Log)[])[(one, _clients), (two, second)])
+        {
+            Log.Until(() => client.BytesReceived == 4 * 200 * 6, "all messages");
+            Log.Until(() => Text(log).Length == 4 * 200 * 6, "all to be told");
+            string[] messages = Text(log).Split(['<', '>'], StringSplitOptions.RemoveEmptyEntries);
+            for (int t = 0; t < 4; t++) Assert.Equal(Enumerable.Range(0, 200).Select(static i => $"{i:D3}"), messages.Where(m => m[0] == '0' + t).Select(static m => m[1..]));
+        }
+
+        static string Text(Log log) => string.Concat(log.Lines.Where(static l => l.StartsWith("client: received ", StringComparison.Ordinal)).Select(static l => l[17..]));
+    }
+
+    // 6: DisconnectAll ends all sessions that there are, and the server goes on.
+    [Fact]
+    public void DisconnectAll_ends_all_and_the_server_goes_on()
+    {
+        Assert.True(_server.Start());
+        using RecordingClient one = Connected(new Log()), two = Connected(new Log());
+        Assert.Equal(2, _server.ConnectedSessions);
+        Assert.True(_server.DisconnectAll());
+        Log.Until(() => !one.IsConnected && !two.IsConnected && _server.ConnectedSessions == 0, "the end of both");
+        Assert.True(_server.IsStarted);
+        using RecordingClient three = Connected(new Log());
+        Assert.Equal(1, _server.ConnectedSessions);
+    }
+
+    // 7: Reconnect and ReconnectAsync: the same object, the same id, counters from the beginning.
+    [Fact]
+    public void A_client_reconnects_with_its_id_and_new_counters()
+    {
+        Assert.True(_server.Start());
+        using RecordingClient client = Connected();
+        string id = client.Id;
+        Assert.Equal(4, client.Send("ping"));
+        _clients.Until("client: received ping");
+        Assert.True(client.ReconnectAsync());
+        _clients.Until("client: connected True", 2);
+        Assert.Equal((id, 0, 0), (client.Id, client.BytesSent, client.BytesReceived));
+        Assert.True(client.SendAsync("pong"));
+        _clients.Until("client: received pong");
+        Assert.True(client.Reconnect());
+        Assert.Equal("", client.Receive(4, TimeSpan.FromMilliseconds(20))); // behind a Connect that waits, bytes are asked for
+        Assert.Equal(4, client.Send("last"));
+        Assert.Equal("last", client.Receive(4, TimeSpan.FromSeconds(20)));
+        Assert.Equal(2, _clients.Count("client: disconnected False"));
+    }
+
+    // 8: a restart on a fixed port, with sessions open.
+    [Fact]
+    public void A_restart_on_a_fixed_port_works_with_sessions_open()
+    {
+        int port = int.Parse(OldProgram.FreePort(), CultureInfo.InvariantCulture);
+        using RecordingServer server = new(_service, _log, port);
+        Assert.True(server.Start());
+        using RecordingClient client = new(_service, _clients, "127.0.0.1", port);
+        for (int i = 1; i <= 3; i++)
+        {
+            Assert.True(client.ConnectAsync());
+            _log.Until("server: connected", i);
+            Assert.True(server.Restart());
+            Assert.Equal(port, server.Port);
+            _clients.Until("client: disconnected False", i);
+        }
+
+        Assert.Equal(3, _log.Count("stopped False 0"));
+    }
+
+    // 9, C2: on a service of one thread a handler that blocks holds up its own session alone, and callbacks of one session never overlap.
+    [Fact]
+    public void A_handler_that_blocks_holds_up_its_own_session_alone()
+    {
+        using ManualResetEventSlim goOn = new();
+        using BlockingServer server = new(_service, _log, goOn);
+        Assert.True(server.Start());
+        using RecordingClient one = new(_service, new Log(), "127.0.0.1", server.Port), two = new(_service, _clients, "127.0.0.1", server.Port);
+        one.AtConnected = static c => c.SendAsync("block");
+        Assert.True(one.ConnectAsync());
+        _log.Until("blocks");
+        Assert.True(one.SendAsync("behind it"));
+        two.AtConnected = static c => c.SendAsync("free");
+        Assert.True(two.ConnectAsync());
+        _clients.Until("client: received free");
+        Assert.Equal(0, _log.Count("received behind it"));
+        goOn.Set();
+        _log.Until("received behind it");
+        Assert.Equal(0, _log.Count("overlap"));
+    }
+
+    // 10, C3: the server's counters are the sums of its sessions', also when those have ended, and of what callbacks of the server count nothing is lost.
+    [Fact]
+    public void Counters_of_the_server_are_the_sums_of_its_sessions()
+    {
+        using CountingServer server = new(_service);
+        Assert.True(server.Start());
+        RecordingClient[] clients = [.. Enumerable.Range(0, 20).Select(_ => new RecordingClient(_service, new Log(), "127.0.0.1", server.Port) { AtConnected = static c => c.SendAsync("12345") })];
+        foreach (RecordingClient client in clients) Assert.True(client.ConnectAsync());
+        Log.Until(() => clients.All(static c => c.BytesReceived == 5), "all echoes");
+        Assert.Equal((100, 100), (server.BytesReceived, server.BytesSent));
+        foreach (RecordingClient client in clients) client.Dispose();
+        Log.Until(() => server.ConnectedSessions == 0, "the end of all");
+        Assert.True(server.Stop());
+        Assert.Equal((20, 20), (server.Came, server.Went));
+        Assert.Equal((100, 100, 0), (server.BytesReceived, server.BytesSent, server.BytesPending));
+    }
+
+    // 11, C6: what is queued leaves before a disconnect, however it is called.
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void What_is_queued_leaves_before_a_disconnect(bool waits)
+    {
+        const int Many = 3 * 1024 * 1024;
+        using LastWordsServer server = new(_service, new byte[Many], waits);
+        Assert.True(server.Start());
+        using Socket plain = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        plain.Connect(IPAddress.Loopback, server.Port);
+        byte[] buffer = new byte[64 * 1024];
+        int total = 0;
+        for (int count = plain.Receive(buffer); count > 0; count = plain.Receive(buffer)) total += count;
+        Assert.Equal(Many, total);
+    }
+
+    // 12: a buffer that was filled is doubled until its limit, and then it is an error, by number, and the end.
+    [Fact]
+    public void The_limit_of_what_is_received_is_an_error_and_the_end()
+    {
+        Assert.True(_server.Start());
+        _server.AtConnected = static s =>
+        {
+            s.SetupReceiveBufferSize(16);
+            s.SetupReceiveBufferLimit(20);
+            Assert.Equal((16, 20), (s.OptionReceiveBufferSize, s.OptionReceiveBufferLimit));
+        };
+        using RecordingClient client = Connected();
+        Assert.Equal(15, client.Send(new string('a', 15)));
+        _log.Until("session: received " + new string('a', 15));
+        Assert.Equal(40, client.Send(new string('b', 40)));
+        _clients.Until("client: disconnected False");
+        _log.Until("session: error 105 system");
+    }
+
+    // 13: the limit of what waits to be sent: an error, by number, and false; the connection stays.
+    [Fact]
+    public void The_limit_of_what_is_sent_is_an_error_and_the_connection_stays()
+    {
+        Assert.True(_server.Start());
+        using RecordingClient client = Connected();
+        client.SetupSendBufferLimit(100);
+        Assert.False(client.SendAsync(new byte[101]));
+        Assert.Equal(1, _clients.Count("client: error 105 system"));
+        Assert.True(client.SendAsync("short"));
+        _clients.Until("client: received short");
+        Assert.True(client.IsConnected);
+    }
+
+    // 14, C7: a call whose time is over ends nothing but itself: what another thread waits for goes on.
+    [Fact]
+    public void A_receive_whose_time_is_over_does_not_end_the_others()
+    {
+        Assert.True(_server.Start());
+        using RecordingClient client = Client();
+        Assert.True(client.Connect());
+        string? text = null;
+        Thread waiting = new(() => text = client.Receive(4));
+        waiting.Start();
+        Assert.Equal(0, client.Receive(new byte[4], TimeSpan.FromMilliseconds(50)));
+        Assert.True(client.IsConnected);
+        Assert.Equal(4, client.Send("ping"));
+        Assert.True(waiting.Join(Log.Patience));
+        Assert.Equal("ping", text);
+    }
+
+    // 15, C7: on a thread of the service it says so instead of standing still.
+    [Fact]
+    public void Calls_that_wait_say_so_on_a_thread_of_the_service()
+    {
+        using PollingService service = new();
+        using RecordingServer server = new(service, _log);
+        Assert.True(service.Start(polling: true));
+        Assert.True(server.Start());
+        using RecordingClient client = new(service, _clients, "127.0.0.1", server.Port);
+        using CSharpServer.Timer timer = new(service);
+        service.Do(() => Assert.Throws<InvalidOperationException>(() => client.Connect()));
+        service.Do(() => Assert.Throws<InvalidOperationException>(() => timer.WaitSync()));
+        service.Do(() => Assert.Throws<InvalidOperationException>(() => service.Stop()));
+        service.Do(() => Assert.True(client.ConnectAsync()));
+        _clients.Until("client: connected True");
+        service.Do(() => Assert.Equal(4, client.Send("ping")));
+        _clients.Until("client: received ping");
+        service.Do(() => Assert.True(client.Disconnect())); // begins, and does not wait
+        _clients.Until("client: disconnected False");
+    }
+
+    // 16: both generations of members compile: those of 1.9, and those of the README that were renamed.
+    [Fact]
+    public void Members_of_both_generations_are_there()
+    {
+        Assert.True(_server.Start());
+        _server.AtConnected = static s => Assert.Equal(2, s.Send("hi"));
+        using RecordingClient client = Connected();
+        _clients.Until("client: received hi");
+        Assert.True(client.DisconnectAsync());
+        _server.AtConnected = static s => Assert.True(s.DisconnectAsync());
+        _clients.Until("client: disconnected False");
+        Assert.True(client.ConnectAsync());
+        _clients.Until("client: disconnected False", 2);
+        _server.AtConnected = static s => Assert.True(s.Disconnect());
+        Assert.True(client.ConnectAsync());
+        _clients.Until("client: disconnected False", 3);
+        using UdpEcho udp = new(_service, _log);
+        UdpEndpoint endpoint = new(IPAddress.Loopback.ToString(), 9);
+        Assert.False(udp.MulticastSync("x") || udp.MulticastAsync("x") || udp.SendSync(endpoint, "x") || udp.SendAsync(endpoint, "x"));
+        Assert.Equal(0, udp.Multicast("x") + udp.Send(endpoint, "x"));
+    }
+
+    private sealed class BlockingServer(Service service, Log log, ManualResetEventSlim goOn) : TcpServer(service, "127.0.0.1", 0)
+    {
+        protected override TcpSession CreateSession() => new BlockingSession(this, log, goOn);
+    }
+
+    private sealed class BlockingSession(TcpServer server, Log log, ManualResetEventSlim goOn) : TcpSession(server)
+    {
+        private int _inside;
+
+        protected override void OnReceived(byte[] buffer, long size)
+        {
+            if (Interlocked.Increment(ref _inside) > 1) log.Add("overlap");
+            string text = Encoding.UTF8.GetString(buffer);
+            if (text == "block")
+            {
+                log.Add("blocks");
+                Assert.True(goOn.Wait(Log.Patience));
+            }
+            else log.Add("received " + text);
+
+            SendAsync(buffer);
+            Interlocked.Decrement(ref _inside);
+        }
+    }
+
+    private sealed class CountingServer(Service service) : TcpServer(service, "127.0.0.1", 0)
+    {
+        internal int Came { get; private set; }
+
+        internal int Went { get; private set; }
+
+        protected override TcpSession CreateSession() => new EchoSession(this);
+
+        protected override void OnConnected(TcpSession session) => Came++;
+
+        protected override void OnDisconnected(TcpSession session) => Went++;
+    }
+
+    private sealed class EchoSession(TcpServer server) : TcpSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer);
+    }
+
+    private sealed class LastWordsServer(Service service, byte[] words, bool waits) : TcpServer(service, "127.0.0.1", 0)
+    {
+        protected override TcpSession CreateSession() => new LastWordsSession(this, words, waits);
+    }
+
+    private sealed class LastWordsSession(TcpServer server, byte[] words, bool waits) : TcpSession(server)
+    {
+        protected override void OnConnected()
+        {
+            Assert.True(SendAsync(words));
+            if (waits) Disconnect();
+            else DisconnectAsync();
+        }
+    }
+
+    /// <summary>Runs something on its thread.</summary>
+    private sealed class PollingService : Service
+    {
+        private volatile Action? _action;
+
+        internal void Do(Action action)
+        {
+            Exception? thrown = null;
+            _action = () =>
+            {
+                try
+                {
+                    action();
+                }
+                catch (Exception e)
+                {
+                    thrown = e;
+                }
+                finally
+                {
+                    _action = null;
+                }
+            };
+            Log.Until(() => _action is null, "the thread of the service");
+            Assert.Null(thrown);
+        }
+
+        protected override void OnIdle() => _action?.Invoke();
+    }
+}
