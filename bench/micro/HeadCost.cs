@@ -1,5 +1,3 @@
-using System.Diagnostics;
-using System.Globalization;
 using System.Text;
 using Whimbrel.Http.Parsing;
 
@@ -8,7 +6,6 @@ namespace Whimbrel.Bench.Micro;
 /// <summary>What the head of a request costs: the smallest one, and one as a browser sends it.</summary>
 internal static class HeadCost
 {
-    private const int Stretches = 400;
     private const int Heads = 1000;
 
     private static readonly byte[] _small = Encoding.ASCII.GetBytes("GET /bytes/1024 HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nA: b\r\n\r\n");
@@ -29,29 +26,16 @@ internal static class HeadCost
     private static bool Measure(string name, byte[] head, int rounds)
     {
         HttpReader reader = new();
-        List<double> medians = [];
-        var read = 0L;
-        for (var round = -2; round < rounds; round++)
+        return ShortStretches.Measure(name, rounds, Heads, () =>
         {
-            List<double> ticks = [];
-            for (var stretch = 0; stretch < Stretches; stretch++)
+            var read = 0;
+            for (var i = 0; i < Heads; i++)
             {
-                var start = Stopwatch.GetTimestamp();
-                for (var i = 0; i < Heads; i++)
-                {
-                    reader.BeginRequest(HttpReaderLimits.Default);
-                    if (reader.Read(head) == HttpReading.Done) read++;
-                }
-
-                ticks.Add((Stopwatch.GetTimestamp() - start) * 1e9 / Stopwatch.Frequency / Heads);
+                reader.BeginRequest(HttpReaderLimits.Default);
+                if (reader.Read(head) == HttpReading.Done) read++;
             }
 
-            ticks.Sort();
-            if (round >= 0) medians.Add(ticks[ticks.Count / 2]);
-        }
-
-        medians.Sort();
-        Console.WriteLine(string.Create(CultureInfo.InvariantCulture, $"{name,-28} {medians[medians.Count / 2],8:F1} ns  ({medians[0]:F1} to {medians[^1]:F1})"));
-        return read == (long)(rounds + 2) * Stretches * Heads;
+            return read;
+        });
     }
 }
