@@ -45,6 +45,9 @@ public class Service : IDisposable
     /// <summary>Between a start and the stop.</summary>
     public bool IsStarted => _engine is not null;
 
+    /// <summary>Another one in tests.</summary>
+    internal EngineKind Kind { get; init; }
+
     /// <summary>Null: not started.</summary>
     internal Engine? Engine => _engine;
 
@@ -65,6 +68,7 @@ public class Service : IDisposable
 
         Engine engine = new(new EngineOptions
         {
+            Kind = Kind,
             Loops = Threads,
             Idle = polling ? IdleStrategy.Spin : IdleStrategy.Block,
             OnLoopStarted = _ => OnThreadInitialize(),

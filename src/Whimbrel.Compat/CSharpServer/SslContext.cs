@@ -73,6 +73,7 @@ public class SslContext : IDisposable
     /// <param name="filename">The file.</param>
     /// <param name="format">How it is written down.</param>
     /// <exception cref="IOException">It cannot be read.</exception>
+    /// <exception cref="CryptographicException">It has no private key, another password, or is that of another certificate.</exception>
     public void UsePrivateKeyFile(string filename, SslFileFormat format)
     {
         Require(filename);
@@ -95,10 +96,24 @@ public class SslContext : IDisposable
     private void Load()
     {
         if (_chain is null || _key is null) return;
+        if (_format == SslFileFormat.PEM)
+        {
+            string key = File.ReadAllText(_key);
+            if (!key.Contains("PRIVATE KEY", StringComparison.Ordinal)) throw new CryptographicException($"{_key} has no private key. Create one: whimbrel certs");
+            if (IsEncrypted(_key) && _password is null) throw new CryptographicException($"The private key of {_key} is encrypted: call SetPassword before UsePrivateKeyFile.");
+        }
+
         _certificate = _format == SslFileFormat.PEM
             ? TlsCertificate.FromPemFile(_chain, _key, IsEncrypted(_key) ? _password : null)
             : TlsCertificate.FromPem(File.ReadAllText(_chain), PemOf(File.ReadAllBytes(_key)));
-        _ = _certificate.Current; // reads them
+        try
+        {
+            _ = _certificate.Current; // reads them
+        }
+        catch (CryptographicException e) when (_format == SslFileFormat.PEM && IsEncrypted(_key))
+        {
+            throw new CryptographicException($"{_key} cannot be opened with the password of SetPassword, or is not the key of {_chain}. {e.Message}", e);
+        }
     }
 
     // A password that a key does not need is no mistake.

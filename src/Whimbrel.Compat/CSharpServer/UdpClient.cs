@@ -569,7 +569,7 @@ public class UdpClient : IDisposable, IUdpOwner
     {
         if (_isDisposed) return;
         _isDisposed = true;
-        if (disposing) _life.Close();
+        if (disposing) _life.End();
     }
 
     private static IPEndPoint Of(UdpEndpoint endpoint)
@@ -612,6 +612,8 @@ public class UdpClient : IDisposable, IUdpOwner
         DrainTimeout = CompatOptions.DrainTimeout,
         SendLimitBytes = _link.QueueLimit,
     };
+
+    bool IDatagramOwner.WantsSent => ((Action<UdpEndpoint, long>)OnSent).Method.DeclaringType != typeof(UdpClient);
 
     void IDatagramOwner.TellReceived(EndPoint peer, byte[] buffer, int size) => OnReceived(EndpointOf(peer), buffer[..size], size);
 

@@ -505,7 +505,7 @@ public class UdpServer : IDisposable, IUdpOwner
     {
         if (_isDisposed) return;
         _isDisposed = true;
-        if (disposing) _life.Close();
+        if (disposing) _life.End();
     }
 
     private static IPEndPoint Of(UdpEndpoint endpoint)
@@ -541,6 +541,8 @@ public class UdpServer : IDisposable, IUdpOwner
         DrainTimeout = CompatOptions.DrainTimeout,
         SendLimitBytes = _link.QueueLimit,
     };
+
+    bool IDatagramOwner.WantsSent => ((Action<UdpEndpoint, long>)OnSent).Method.DeclaringType != typeof(UdpServer);
 
     void IDatagramOwner.TellReceived(EndPoint peer, byte[] buffer, int size) => OnReceived(EndpointOf(peer), buffer[..size], size);
 

@@ -6,6 +6,9 @@ namespace Whimbrel.Compat.Datagrams;
 /// <summary>A server or client of UDP of an old API, as its link sees it. Implemented explicitly, so that none of it shows.</summary>
 internal interface IDatagramOwner
 {
+    /// <summary>The class overrides OnSent.</summary>
+    bool WantsSent => true;
+
     void TellReceived(EndPoint peer, byte[] buffer, int size);
 
     void TellSent(EndPoint peer, long bytes);

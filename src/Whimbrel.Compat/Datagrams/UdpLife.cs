@@ -9,6 +9,7 @@ namespace Whimbrel.Compat.Datagrams;
 /// <item>Opening and closing take turns. What is called in the wrong state says false and does nothing; an opening that need not be at once may be asked for while it closes.</item>
 /// <item>It is open from before Opened is told until a close begins. Closed is told when the link is closed, and it may be opened there.</item>
 /// <item>An opening that fails tells its error, then Failed; it is closed by then.</item>
+/// <item>Behind <see cref="End"/> it is not opened any more, and an opening that was under way is closed.</item>
 /// <item>What waits does not on a loop's thread: it comes as a callback then.</item>
 /// </list>
 /// Any thread. One owner, which is the link's.
@@ -17,6 +18,7 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 {
     private readonly Lock _gate = new();
     private volatile Phase _phase;
+    private volatile bool _hasEnded;
     private Func<DatagramOptions>? _reopens; // behind the close
 
     private enum Phase
@@ -29,7 +31,7 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 
     internal bool IsOpen => _phase == Phase.Open && link.IsOpen;
 
-    private bool CanOpen => _phase == Phase.Closed || (_phase == Phase.Open && !link.IsOpen);
+    private bool CanOpen => !_hasEnded && (_phase == Phase.Closed || (_phase == Phase.Open && !link.IsOpen));
 
     internal bool Open(Func<DatagramOptions> options)
     {
@@ -46,7 +48,7 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
     {
         lock (_gate)
         {
-            if (_phase == Phase.Closing && _reopens is null)
+            if (_phase == Phase.Closing && _reopens is null && !_hasEnded)
             {
                 _reopens = options;
                 return true;
@@ -62,26 +64,58 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 
     private bool OpenNow(Func<DatagramOptions> options)
     {
-        Phase next = Phase.Closed;
-        try
-        {
-            link.Open(options());
-            next = Phase.Open;
-        }
-        catch (SocketException e)
+        if (_hasEnded)
         {
             _phase = Phase.Closed;
-            owner.TellError(e.SocketErrorCode);
+            return false;
+        }
+
+        SocketError error = TryOpen(options);
+        if (error != SocketError.Success)
+        {
+            owner.TellError(error);
             owner.TellFailed();
             return false;
         }
-        finally
-        {
-            if (_phase == Phase.Opening) _phase = next;
-        }
 
         owner.TellOpened();
+        if (_hasEnded) Close(); // meanwhile
         return true;
+    }
+
+    private SocketError TryOpen(Func<DatagramOptions> options)
+    {
+        SocketError error = SocketError.SocketError;
+        try
+        {
+            link.Open(options());
+            error = SocketError.Success;
+        }
+        catch (SocketException e)
+        {
+            error = e.SocketErrorCode;
+        }
+        catch (ArgumentException)
+        {
+            error = SocketError.InvalidArgument; // a port or a group that is none
+        }
+        catch (InvalidOperationException) when (Loop.Current is null)
+        {
+            error = SocketError.OperationAborted; // the service has stopped meanwhile
+        }
+        finally
+        {
+            _phase = error == SocketError.Success ? Phase.Open : Phase.Closed;
+        }
+
+        return error;
+    }
+
+    /// <summary>Closes it, for good.</summary>
+    internal void End()
+    {
+        _hasEnded = true;
+        Close();
     }
 
     internal bool Close()

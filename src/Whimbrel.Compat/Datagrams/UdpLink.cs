@@ -13,6 +13,7 @@ namespace Whimbrel.Compat.Datagrams;
 /// that the bytes it was given stay.</item>
 /// <item>Each datagram that was queued is told as sent, in order, behind the callback that sent it. What the queue does not take is told as an error.</item>
 /// <item>What a callback throws is told as an error; after one for a received datagram the next one is fetched, since nobody else would.</item>
+/// <item>While callbacks are <see cref="MostTold"/> sends behind, further ones have no room. Who does not want to be told of them is not.</item>
 /// <item>When <see cref="Close"/> has returned nothing is told any more, unless the caller is one of the callbacks: then when that one has returned.</item>
 /// </list>
 /// Any thread. One owner.
@@ -20,6 +21,7 @@ namespace Whimbrel.Compat.Datagrams;
 internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 {
     private const int LongestDatagram = 65_535;
+    private const int MostTold = 65_536;
     private const int DefaultQueue = 4 * 1024 * 1024, LargestQueue = 1 << 30;
     private static readonly TimeSpan s_idle = TimeSpan.FromSeconds(1);
 
@@ -37,7 +39,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private bool _isArmed;
     private bool _armsLater; // at the end of the running callback
     private bool _isOpen;
-    private TaskCompletionSource? _idle;
+    private TaskCompletionSource? _idle, _caughtUp;
     private long _bytesReceived;
     private long _datagramsReceived;
 
@@ -148,11 +150,26 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         if (!_isOpen || _socket is not { } socket || data.IsEmpty) return false;
         if (data.Length > DatagramOptions.MaxDatagramBytes) return Refuse(peer, SocketError.MessageSize);
         if (SendLimit > 0 && socket.BytesPending + data.Length > SendLimit) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
+        if (owner.WantsSent && !AwaitRoomToTell(timeout)) return false;
         DatagramPeer target = new(peer);
         SendResult result = timeout == TimeSpan.Zero || Loop.Current is not null ? socket.Send(data, target) : socket.Send(data, target, timeout);
-        if (result == SendResult.Queued) Tell(new Told(Kind.Sent, peer, data.Length));
-        else if (result == SendResult.Full && timeout == TimeSpan.Zero) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
+        if (result == SendResult.Queued && owner.WantsSent) Tell(new Told(Kind.Sent, peer, data.Length));
+        if (result == SendResult.Full && timeout == TimeSpan.Zero) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
         return result == SendResult.Queued;
+    }
+
+    /// <summary>A callback that blocks, or one that sends all the time, must not make the queue of what is told grow for ever.</summary>
+    private bool AwaitRoomToTell(TimeSpan timeout)
+    {
+        Task caughtUp;
+        lock (_gate)
+        {
+            if (_told.Count < MostTold) return true;
+            if (timeout == TimeSpan.Zero || ReferenceEquals(t_running, this) || Loop.Current is not null) return false;
+            caughtUp = (_caughtUp ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
+        }
+
+        return caughtUp.Wait(timeout);
     }
 
     private bool Refuse(EndPoint peer, SocketError error)
@@ -271,16 +288,22 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     private bool TryTake(out Told told)
     {
-        TaskCompletionSource? idle;
+        TaskCompletionSource? idle = null, caughtUp = null;
+        bool isThere;
         lock (_gate)
         {
-            if (_told.TryDequeue(out told)) return true;
-            _isRunning = false;
-            (idle, _idle) = (_idle, null);
+            isThere = _told.TryDequeue(out told);
+            if (_told.Count < MostTold / 2) (caughtUp, _caughtUp) = (_caughtUp, null);
+            if (!isThere)
+            {
+                _isRunning = false;
+                (idle, _idle) = (_idle, null);
+            }
         }
 
+        caughtUp?.SetResult();
         idle?.SetResult();
-        return false;
+        return isThere;
     }
 
     private void Run(in Told told)

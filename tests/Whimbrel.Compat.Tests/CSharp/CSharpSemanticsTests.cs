@@ -202,6 +202,28 @@ public sealed class CSharpSemanticsTests : IDisposable
         Assert.Equal(0, _log.Count("overlap"));
     }
 
+    // 9, C2: there bytes could come while OnConnected still ran, on another thread.
+    [Fact]
+    public void Nothing_is_received_before_OnConnected_has_returned()
+    {
+        using ManualResetEventSlim entered = new(), goOn = new();
+        _server.AtConnected = _ =>
+        {
+            entered.Set();
+            Assert.True(goOn.Wait(Log.Patience));
+            _log.Add("connected");
+        };
+        Assert.True(_server.Start());
+        using RecordingClient client = Client();
+        client.AtConnected = static c => Assert.True(c.SendAsync("hello"));
+        Assert.True(client.ConnectAsync());
+        Assert.True(entered.Wait(Log.Patience));
+        Log.Until(() => client.BytesSent == 5, "the bytes to leave");
+        goOn.Set();
+        _log.Until("session: received hello");
+        Assert.True(Array.IndexOf(_log.Lines, "connected") < Array.IndexOf(_log.Lines, "session: received hello"));
+    }
+
     // 10, C3: the server's counters are the sums of its sessions', also when those have ended, and of what callbacks of the server count nothing is lost.
     [Fact]
     public void Counters_of_the_server_are_the_sums_of_its_sessions()

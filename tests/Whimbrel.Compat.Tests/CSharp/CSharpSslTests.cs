@@ -1,3 +1,6 @@
+using System.Net;
+using System.Net.Security;
+using System.Net.Sockets;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using CSharpServer;
@@ -40,7 +43,7 @@ public sealed class CSharpSslTests : IDisposable
         protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer);
     }
 
-    private sealed class Asker(Service service, SslContext context, int port, Log log) : SslClient(service, context, "127.0.0.1", port)
+    private sealed class Asker(Service service, SslContext context, int port, Log log, string address = "127.0.0.1") : SslClient(service, context, address, port)
     {
         protected override void OnConnected() => log.Add("client: connected");
 
@@ -124,12 +127,100 @@ public sealed class CSharpSslTests : IDisposable
         Assert.Throws<FileNotFoundException>(() => context.UseCertificateChainFile(FileOf("missing.pem")));
         Assert.Throws<FileNotFoundException>(() => context.UseTmpDHFile(FileOf("missing.pem")));
         Assert.Throws<CryptographicException>(() => context.LoadVerifyFile(FileOf("server.key")));
-        context.SetPassword("wrong");
         context.UseCertificateChainFile(FileOf("server.pem"));
-        Assert.ThrowsAny<Exception>(() => context.UsePrivateKeyFile(FileOf("server.key"), SslFileFormat.PEM));
+        Assert.Contains("call SetPassword before", Refused(), StringComparison.Ordinal);
+        context.SetPassword("wrong");
+        Assert.Contains("server.key cannot be opened with the password", Refused(), StringComparison.Ordinal);
+        Assert.Contains("server.pem has no private key. Create one: whimbrel certs", Refused("server.pem"), StringComparison.Ordinal);
         context.UsePrivateKeyFile(FileOf("server.der"), SslFileFormat.ASN1);
         using EchoServer server = new(_service, context, _log);
         Assert.True(server.Start());
+
+        string Refused(string key = "server.key") => Assert.Throws<CryptographicException>(() => context.UsePrivateKeyFile(FileOf(key), SslFileFormat.PEM)).Message;
+    }
+
+    // C5: there a disconnect waited for the peer's close_notify, without a limit.
+    [Fact]
+    public void A_disconnect_does_not_wait_for_a_peer_that_says_nothing_more()
+    {
+        using EchoServer server = new(_service, ServerContext(), _log);
+        Assert.True(server.Start());
+        using Socket plain = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        plain.Connect(IPAddress.Loopback, server.Port);
+        using NetworkStream stream = new(plain);
+        using SslStream tls = new(stream, leaveInnerStreamOpen: true, static (_, certificate, _, _) => certificate is not null);
+        tls.AuthenticateAsClient("server");
+        _log.Until("server: handshaked");
+        long start = Environment.TickCount64;
+        Assert.True(server.DisconnectAll());
+        Assert.True(server.Stop());
+        Assert.True(Environment.TickCount64 - start < Log.Patience.TotalMilliseconds);
+        Assert.Equal(0, server.ConnectedSessions);
+        Assert.Equal(1, _log.Count("server: disconnected"));
+    }
+
+    // C4: there the server could not know which name it was asked for.
+    [Fact]
+    public async Task A_client_that_connects_to_a_name_says_so()
+    {
+        MakeCertificate("server", "qwerty");
+        using X509Certificate2 certificate = X509Certificate2.CreateFromEncryptedPemFile(FileOf("server.pem"), "qwerty", FileOf("server.key"));
+        using TcpListener listener = new(IPAddress.Loopback, 0);
+        listener.Start();
+        using Asker client = new(_service, ClientContext(FileOf("server.pem")), ((IPEndPoint)listener.LocalEndpoint).Port, new Log(), "localhost");
+        using CSharpServer.TcpResolver resolver = new(_service);
+        Assert.True(client.ConnectAsync(resolver));
+        using Socket accepted = await listener.AcceptSocketAsync(TestContext.Current.CancellationToken);
+        await using NetworkStream stream = new(accepted);
+        await using SslStream tls = new(stream);
+        string? name = null;
+        await tls.AuthenticateAsServerAsync(
+            new SslServerAuthenticationOptions
+            {
+                ServerCertificateSelectionCallback = (_, host) =>
+                {
+                    name = host;
+                    return certificate;
+                },
+            },
+            TestContext.Current.CancellationToken);
+        Assert.Equal("localhost", name);
+    }
+
+    // Before the handshake nothing is sent: what a Multicast says in plain would be the end of it, or worse.
+    [Fact]
+    public void A_multicast_reaches_who_is_handshaked_alone()
+    {
+        using EchoServer server = new(_service, ServerContext(), _log);
+        Assert.True(server.Start());
+        using Socket silent = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        silent.Connect(IPAddress.Loopback, server.Port);
+        Log log = new();
+        using Asker client = new(_service, ClientContext(FileOf("server.pem")), server.Port, log);
+        Assert.True(client.ConnectAsync());
+        log.Until("client: received 5");
+        Assert.True(server.Multicast("to all"));
+        log.Until("client: received 6");
+        Assert.Equal(0, silent.Available);
+    }
+
+    [Fact]
+    public void A_restart_and_a_reconnect_shake_hands_again()
+    {
+        using EchoServer server = new(_service, ServerContext(), _log);
+        Assert.True(server.Start());
+        Log log = new();
+        using Asker client = new(_service, ClientContext(FileOf("server.pem")), server.Port, log);
+        Assert.False(client.SendAsync("x") || client.IsHandshaked || client.Disconnect() || client.Send("x") > 0);
+        Assert.True(client.Connect());
+        Assert.True(client.IsHandshaked);
+        Assert.True(client.Reconnect());
+        Assert.True(server.Restart());
+        log.Until("client: disconnected", 2);
+        Assert.True(client.ConnectAsync());
+        log.Until("client: handshaked True", 3);
+        Assert.True(client.ReconnectAsync());
+        log.Until("client: handshaked True", 4);
     }
 
     [Fact]

@@ -396,6 +396,31 @@ public sealed class CSharpUdpTests : IDisposable
         Assert.Equal(["server: returned", "server: stopped False"], _log.Lines[^2..]);
     }
 
+    // 11: what is told has a limit, like every queue: a callback that does not return costs no memory without end.
+    [Fact]
+    public void A_callback_that_blocks_stops_the_sends_at_a_limit()
+    {
+        const int Limit = 65_536;
+        using ManualResetEventSlim entered = new(), goOn = new();
+        _server.AtReceived = (_, _, _) =>
+        {
+            entered.Set();
+            Assert.True(goOn.Wait(Log.Patience));
+        };
+        Assert.True(_server.Start());
+        using UdpAsker client = Client();
+        Assert.True(client.Connect());
+        Assert.True(client.SendAsync("block"));
+        Assert.True(entered.Wait(Log.Patience));
+        UdpEndpoint peer = _server.Peers[0];
+        int taken = 0;
+        while (taken <= Limit && _server.Send(peer, "x", TimeSpan.FromMilliseconds(taken < Limit ? 10_000 : 20)) == 1) taken++;
+        Assert.Equal(Limit, taken);
+        Assert.False(_server.SendAsync(peer, "x"));
+        goOn.Set();
+        Assert.Equal(1, _server.Send(peer, "x"));
+    }
+
     private sealed class IdleService : Service
     {
         internal volatile Action? AtIdle;

@@ -118,6 +118,9 @@ public sealed class CSharpProgramTests : IDisposable
     [InlineData("SslEcho", "100")]
     public void The_echo_programs_measure_without_errors_and_without_a_stall(string family, string messages) => Measure(family, OldProgram.FreePort(), [], "127.0.0.1", messages);
 
+    [Fact]
+    public void Callbacks_may_run_on_the_threads_of_the_service() => Measure("TcpEcho", OldProgram.FreePort(), [], "127.0.0.1", "1000", "loop");
+
     // So few under way at once that the system's buffer takes all of them: what is lost does not come back.
     [Fact]
     public void The_echo_over_UDP_measures_without_errors_and_without_a_stall() => Measure("UdpEcho", OldProgram.FreeUdpPort(), [], "127.0.0.1", "10");
@@ -130,12 +133,12 @@ public sealed class CSharpProgramTests : IDisposable
     [Fact]
     public void The_multicast_over_UDP_reaches_the_members_of_the_group() => Measure("UdpMulticast", OldProgram.FreeUdpPort(), ["-a", "239.255.77.20", "-m", "1000", "-s", "32"], "239.255.77.20", "0");
 
-    private void Measure(string family, string port, string[] more, string address, string messages)
+    private void Measure(string family, string port, string[] more, string address, string messages, string? callbacks = null)
     {
-        using OldProgram serving = new(_folder, $"CSharp.Performance.{family}Server", ["--port", port, "-t", "2", .. more]);
+        using OldProgram serving = new(_folder, $"CSharp.Performance.{family}Server", callbacks, ["--port", port, "-t", "2", .. more]);
         serving.Expect("Press Enter");
         Assert.Contains("Working threads: 2\n", serving.Output, StringComparison.Ordinal);
-        using OldProgram asking = new(_folder, $"CSharp.Performance.{family}Client", "-a", address, "-p", port, "-t", "2", "-c", "5", "-m", messages, "-s", "32", "-z", "1");
+        using OldProgram asking = new(_folder, $"CSharp.Performance.{family}Client", callbacks, ["-a", address, "-p", port, "-t", "2", "-c", "5", "-m", messages, "-s", "32", "-z", "1"]);
         asking.WaitForExit();
         string output = asking.Output;
         Assert.Contains("All clients connected!\n", output, StringComparison.Ordinal);

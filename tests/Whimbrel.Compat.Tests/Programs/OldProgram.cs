@@ -14,6 +14,15 @@ internal sealed class OldProgram : IDisposable
     private readonly string _name;
 
     internal OldProgram(string folder, string name, params string[] arguments)
+        : this(folder, name, null, arguments)
+    {
+    }
+
+    /// <param name="folder">Where it runs.</param>
+    /// <param name="name">Which one.</param>
+    /// <param name="callbacks">WHIMBREL_COMPAT_CALLBACKS.</param>
+    /// <param name="arguments">Its command line.</param>
+    internal OldProgram(string folder, string name, string? callbacks, string[] arguments)
     {
         _name = name;
         _process = new Process
@@ -26,6 +35,7 @@ internal sealed class OldProgram : IDisposable
                 RedirectStandardError = true,
             },
         };
+        if (callbacks is not null) _process.StartInfo.Environment["WHIMBREL_COMPAT_CALLBACKS"] = callbacks;
         _process.OutputDataReceived += Add;
         _process.ErrorDataReceived += Add;
         _process.Start();

@@ -1,0 +1,137 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Compat.Datagrams;
+using Whimbrel.Compat.Links;
+using Whimbrel.Compat.Tests.Connections;
+
+namespace Whimbrel.Compat.Tests.Datagrams;
+
+// The promises of UdpLife, where a program cannot see them at the right moment.
+public sealed class UdpLifeTests : IUdpOwner
+{
+    private readonly Log _log = new();
+    private readonly UdpLink _link;
+    private readonly UdpLife _life;
+
+    public UdpLifeTests()
+    {
+        _link = new UdpLink(this);
+        _life = new UdpLife(_link, this);
+    }
+
+    private Action? AtClosed { get; set; }
+
+    private static DatagramOptions Options() => new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
+
+    /// <summary>All callbacks that wait now have returned.</summary>
+    private void AwaitCallbacks()
+    {
+        using ManualResetEventSlim reached = new();
+        _link.Call(reached.Set);
+        Assert.True(reached.Wait(Log.Patience));
+    }
+
+    [Fact]
+    public void An_opening_that_waits_is_dropped_when_it_ends()
+    {
+        Assert.True(_life.Open(Options));
+        AtClosed = () =>
+        {
+            Assert.True(_life.OpenLater(Options));
+            _life.End();
+        };
+        Assert.True(_life.CloseLater());
+        AwaitCallbacks();
+        AwaitCallbacks(); // behind the opening, which is asked for in a callback
+        Assert.Equal(["opened", "closed"], _log.Lines);
+        Assert.False(_life.IsOpen || _life.Open(Options) || _life.OpenLater(Options));
+    }
+
+    [Fact]
+    public void An_opening_that_waits_for_a_close_is_dropped_when_it_ends()
+    {
+        Assert.True(_life.Open(Options));
+        using ManualResetEventSlim goOn = new();
+        _link.Call(() => Assert.True(goOn.Wait(Log.Patience)));
+        Assert.True(_life.CloseLater());
+        Assert.True(_life.OpenLater(Options));
+        Assert.False(_life.OpenLater(Options));
+        _life.End();
+        goOn.Set();
+        AwaitCallbacks();
+        AwaitCallbacks();
+        Assert.Equal(["opened", "closed"], _log.Lines);
+    }
+
+    [Fact]
+    public void An_opening_that_waits_for_a_close_comes_behind_it()
+    {
+        Assert.True(_life.Open(Options));
+        using ManualResetEventSlim goOn = new();
+        _link.Call(() => Assert.True(goOn.Wait(Log.Patience)));
+        Assert.True(_life.CloseLater());
+        Assert.False(_life.IsOpen || _life.Close() || _life.Open(Options));
+        Assert.True(_life.OpenLater(Options));
+        goOn.Set();
+        _log.Until("opened", 2);
+        Assert.Equal(["opened", "closed", "opened"], _log.Lines);
+        _life.End();
+        Assert.Equal(["opened", "closed", "opened", "closed"], _log.Lines);
+    }
+
+    [Fact]
+    public void What_is_wrong_with_the_options_is_an_error_and_it_may_be_opened_again()
+    {
+        Assert.False(_life.Open(static () => throw new ArgumentOutOfRangeException("port")));
+        Assert.Equal([$"error {SocketError.InvalidArgument}", "failed"], _log.Lines);
+        Assert.True(_life.Open(Options));
+        _life.End();
+    }
+
+    // There it would fetch, and find that again and again.
+    [Fact]
+    public async Task Nothing_is_told_of_a_fetch_that_ends_with_the_engine()
+    {
+        await using Engine engine = new(new EngineOptions { Loops = 1 });
+        Assert.True(_life.Open(() => new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }));
+        _link.Arm();
+        await engine.StopAsync();
+        AwaitCallbacks();
+        AwaitCallbacks();
+        Assert.False(_life.IsOpen || _life.Close());
+        Assert.Equal(["opened"], _log.Lines);
+        Assert.True(_life.Open(Options));
+        _life.End();
+    }
+
+    [Fact]
+    public void A_look_up_is_given_up()
+    {
+        Resolving resolving = new();
+        CancellationToken token = resolving.LookUps;
+        resolving.Cancel();
+        Assert.True(token.IsCancellationRequested);
+        Assert.False(resolving.LookUps.IsCancellationRequested);
+        SocketException given = Assert.Throws<SocketException>(() => UdpAddress.Of(new DnsEndPoint("localhost", 1), token));
+        Assert.Equal(SocketError.OperationAborted, given.SocketErrorCode);
+        Assert.IsType<IPEndPoint>(UdpAddress.Of(new DnsEndPoint("localhost", 1), resolving.LookUps));
+    }
+
+    void IDatagramOwner.TellReceived(EndPoint peer, byte[] buffer, int size) => _log.Add("received");
+
+    void IDatagramOwner.TellSent(EndPoint peer, long bytes) => _log.Add("sent");
+
+    void IDatagramOwner.TellError(SocketError error) => _log.Add($"error {error}");
+
+    void IDatagramOwner.TellTooLong(EndPoint peer, byte[] buffer) => _log.Add("too long");
+
+    void IUdpOwner.TellOpened() => _log.Add("opened");
+
+    void IUdpOwner.TellClosed()
+    {
+        _log.Add("closed");
+        AtClosed?.Invoke();
+    }
+
+    void IUdpOwner.TellFailed() => _log.Add("failed");
+}
