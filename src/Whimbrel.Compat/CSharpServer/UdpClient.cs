@@ -165,22 +165,22 @@ public class UdpClient : IDisposable, IUdpOwner
     /// <param name="enable">True or false.</param>
     public void SetupMulticast(bool enable) => OptionMulticast = OptionReuseAddress = enable;
 
-    /// <summary>Joins a group; what fails is told by OnError. Does nothing while it is not open.</summary>
+    /// <summary>Joins a group, and waits for it, but not in its own callbacks; what fails is told by OnError. Does nothing while it is not open.</summary>
     /// <param name="address">The group, in digits.</param>
     /// <exception cref="FormatException">It is no address.</exception>
     public void JoinMulticastGroup(string address) => _life.Join(address);
 
-    /// <summary>Leaves a group; what fails is told by OnError. Does nothing while it is not open.</summary>
+    /// <summary>Leaves a group, and waits for it, but not in its own callbacks; what fails is told by OnError. Does nothing while it is not open.</summary>
     /// <param name="address">The group, in digits.</param>
     /// <exception cref="FormatException">It is no address.</exception>
     public void LeaveMulticastGroup(string address) => _life.Leave(address);
 
-    /// <summary>Joins a group, behind the callbacks that wait.</summary>
+    /// <summary>Joins a group; OnJoinedMulticastGroup or OnError tells when.</summary>
     /// <param name="address">The group, in digits.</param>
     /// <exception cref="FormatException">It is no address.</exception>
     public void JoinMulticastGroupAsync(string address) => _life.Join(address, waits: false);
 
-    /// <summary>Leaves a group, behind the callbacks that wait.</summary>
+    /// <summary>Leaves a group; OnLeftMulticastGroup or OnError tells when.</summary>
     /// <param name="address">The group, in digits.</param>
     /// <exception cref="FormatException">It is no address.</exception>
     public void LeaveMulticastGroupAsync(string address) => _life.Leave(address, waits: false);

@@ -1,16 +1,18 @@
 using System.Net;
 using System.Net.Sockets;
+using Whimbrel.Compat.Links;
 
 namespace Whimbrel.Compat.Datagrams;
 
-/// <summary>Opens and closes the link of a UDP object of CSharpServer and joins groups, at once or behind the callbacks that wait.</summary>
+/// <summary>Opens and closes the link of a UDP object of CSharpServer and joins groups, and waits for that or not.</summary>
 /// <remarks>
 /// <list type="number">
 /// <item>Opening and closing take turns. What is called in the wrong state says false and does nothing; an opening that need not be at once may be asked for while it closes.</item>
 /// <item>It is open from before Opened is told until a close begins. Closed is told when the link is closed, and it may be opened there.</item>
 /// <item>An opening that fails tells its error, then Failed; it is closed by then.</item>
 /// <item>Behind <see cref="End"/> it is not opened any more, and an opening that was under way is closed.</item>
-/// <item>What waits does not on a loop's thread: it comes as a callback then.</item>
+/// <item>What does not wait needs no thread meanwhile, and is told as a callback of the link. An opening begins as one, too: behind those that wait.</item>
+/// <item>On a loop's thread nothing waits: a close and a join there are of those that do not, and an opening throws. Nor does a join in a callback of the link.</item>
 /// </list>
 /// Any thread. One owner, which is the link's.
 /// </remarks>
@@ -35,13 +37,14 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 
     internal bool Open(Func<DatagramOptions> options)
     {
+        UdpLink.RefuseLoop();
         lock (_gate)
         {
             if (!CanOpen) return false;
             _phase = Phase.Opening;
         }
 
-        return OpenNow(options);
+        return Opened(Wait.For(TryOpenAsync(options)));
     }
 
     internal bool OpenLater(Func<DatagramOptions> options)
@@ -58,57 +61,61 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
             _phase = Phase.Opening;
         }
 
-        link.Call(() => OpenNow(options));
+        BeginOpen(options);
         return true;
     }
 
-    private bool OpenNow(Func<DatagramOptions> options)
+    private void BeginOpen(Func<DatagramOptions> options) => link.Call(() =>
     {
-        if (_hasEnded)
-        {
-            _phase = Phase.Closed;
-            return false;
-        }
+        if (_hasEnded) _phase = Phase.Closed;
+        else _ = OpenAsync();
 
-        SocketError error = TryOpen(options);
+        async Task OpenAsync()
+        {
+            SocketError error = await TryOpenAsync(options).ConfigureAwait(false);
+            link.Call(() => Opened(error));
+        }
+    });
+
+    private async ValueTask<SocketError> TryOpenAsync(Func<DatagramOptions> options)
+    {
+        try
+        {
+            await link.OpenAsync(options()).ConfigureAwait(false);
+            return SocketError.Success;
+        }
+        catch (NetworkException e)
+        {
+            return e.Error.SocketError;
+        }
+        catch (SocketException e)
+        {
+            return e.SocketErrorCode;
+        }
+        catch (ArgumentException)
+        {
+            return SocketError.InvalidArgument; // a port or a group that is none
+        }
+        catch (InvalidOperationException)
+        {
+            return SocketError.OperationAborted; // the service has stopped meanwhile
+        }
+    }
+
+    private bool Opened(SocketError error)
+    {
         if (error != SocketError.Success)
         {
+            _phase = Phase.Closed;
             owner.TellError(error);
             owner.TellFailed();
             return false;
         }
 
+        _phase = Phase.Open;
         owner.TellOpened();
-        if (_hasEnded) Close(); // meanwhile
+        if (_hasEnded) CloseLater(); // meanwhile
         return true;
-    }
-
-    private SocketError TryOpen(Func<DatagramOptions> options)
-    {
-        SocketError error = SocketError.SocketError;
-        try
-        {
-            link.Open(options());
-            error = SocketError.Success;
-        }
-        catch (SocketException e)
-        {
-            error = e.SocketErrorCode;
-        }
-        catch (ArgumentException)
-        {
-            error = SocketError.InvalidArgument; // a port or a group that is none
-        }
-        catch (InvalidOperationException) when (Loop.Current is null)
-        {
-            error = SocketError.OperationAborted; // the service has stopped meanwhile
-        }
-        finally
-        {
-            _phase = error == SocketError.Success ? Phase.Open : Phase.Closed;
-        }
-
-        return error;
     }
 
     /// <summary>Closes it, for good.</summary>
@@ -122,15 +129,37 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
     {
         if (Loop.Current is not null) return CloseLater();
         if (!BeginClose()) return false;
-        CloseNow();
+        try
+        {
+            link.Close();
+        }
+        finally
+        {
+            Closed();
+        }
+
         return true;
     }
 
     internal bool CloseLater()
     {
         if (!BeginClose()) return false;
-        link.Call(CloseNow);
+        _ = CloseAsync();
         return true;
+
+        async Task CloseAsync()
+        {
+            try
+            {
+                await link.CloseAsync().ConfigureAwait(false);
+            }
+            catch (NetworkException)
+            {
+                // Its loop is held up: it closes when that goes on.
+            }
+
+            link.Call(Closed);
+        }
     }
 
     private bool BeginClose()
@@ -143,20 +172,13 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         }
     }
 
-    private void CloseNow()
+    private void Closed()
     {
-        Func<DatagramOptions>? options = null;
-        try
+        Func<DatagramOptions>? options;
+        lock (_gate)
         {
-            link.Close();
-        }
-        finally
-        {
-            lock (_gate)
-            {
-                (options, _reopens) = (_reopens, null);
-                _phase = options is null ? Phase.Closed : Phase.Opening;
-            }
+            (options, _reopens) = (_reopens, null);
+            _phase = options is null ? Phase.Closed : Phase.Opening;
         }
 
         try
@@ -165,7 +187,7 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         }
         finally
         {
-            if (options is not null) link.Call(() => OpenNow(options));
+            if (options is not null) BeginOpen(options);
         }
     }
 
@@ -177,35 +199,43 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
     {
         IPAddress address = IPAddress.Parse(group);
         if (!IsOpen) return;
-        if (waits && Loop.Current is null) ChangeNow(group, address, joins);
-        else link.Call(() => ChangeNow(group, address, joins));
+        // A callback that waits holds a thread of the pool, by which the join of another may have to come: a hundred clients that join when they are connected took seconds.
+        if (waits && Loop.Current is null && !link.IsTelling) Changed(group, joins, Wait.For(TryChangeAsync(address, joins)));
+        else _ = ChangeAsync();
+
+        async Task ChangeAsync()
+        {
+            SocketError error = await TryChangeAsync(address, joins).ConfigureAwait(false);
+            link.Call(() => Changed(group, joins, error));
+        }
     }
 
-    private void ChangeNow(string group, IPAddress address, bool joins)
+    private async ValueTask<SocketError> TryChangeAsync(IPAddress address, bool joins)
     {
-        if (!IsOpen) return;
         try
         {
-            if (joins) link.Join(address);
-            else link.Leave(address);
+            if (joins) await link.JoinAsync(address).ConfigureAwait(false);
+            else await link.LeaveAsync(address).ConfigureAwait(false);
+            return SocketError.Success;
         }
-        catch (SocketException e)
+        catch (NetworkException e)
         {
-            owner.TellError(e.SocketErrorCode);
-            return;
+            return e.Error.SocketError;
         }
         catch (ArgumentException)
         {
-            owner.TellError(SocketError.InvalidArgument); // no group
-            return;
+            return SocketError.InvalidArgument; // no group
         }
         catch (InvalidOperationException)
         {
             // What the system says to a second join, and to a leave without one.
-            if (IsOpen) owner.TellError(joins ? SocketError.AddressAlreadyInUse : SocketError.AddressNotAvailable);
-            return;
+            return joins ? SocketError.AddressAlreadyInUse : SocketError.AddressNotAvailable;
         }
+    }
 
-        owner.TellGroup(group, joins);
+    private void Changed(string group, bool joins, SocketError error)
+    {
+        if (error == SocketError.Success) owner.TellGroup(group, joins);
+        else if (IsOpen) owner.TellError(error);
     }
 }

@@ -61,6 +61,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     /// <summary>Not any more when its engine was stopped.</summary>
     internal bool IsOpen => _isOpen && _socket is { Engine.IsStarted: true };
 
+    /// <summary>A callback of it runs on this thread.</summary>
+    internal bool IsTelling => ReferenceEquals(t_running, this);
+
     internal Socket? Socket => _socket?.Socket;
 
     internal EndPoint? EndPoint => _socket?.EndPoint;
@@ -78,10 +81,13 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     // ------------------------------------------------------------------ open and close
 
     /// <summary>Throws <see cref="SocketException"/> when it cannot be bound.</summary>
-    internal void Open(DatagramOptions options)
+    internal void Open(DatagramOptions options) => Wait(() => OpenAsync(options));
+
+    /// <summary>The same; throws <see cref="NetworkException"/>.</summary>
+    internal async ValueTask OpenAsync(DatagramOptions options)
     {
         DatagramSocket socket = new(options);
-        Wait(() => socket.StartAsync());
+        await socket.StartAsync().ConfigureAwait(false);
         lock (_gate)
         {
             _socket = socket;
@@ -96,16 +102,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     /// <summary>Sends what is queued, within its time, then closes.</summary>
     internal void Close()
     {
-        DatagramSocket? socket;
-        lock (_gate)
-        {
-            if (!_isOpen) return;
-            _isOpen = false;
-            socket = _socket;
-        }
-
-        Wait(() => socket!.StopAsync());
-        if (ReferenceEquals(t_running, this)) return;
+        if (TakeOpen() is not { } socket) return;
+        Wait(() => socket.StopAsync());
+        if (IsTelling) return;
         Task idle;
         lock (_gate)
         {
@@ -117,16 +116,33 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         idle.Wait(CompatOptions.DrainTimeout + s_idle);
     }
 
-    internal void Join(IPAddress group) => Wait(() => RequireSocket().JoinAsync(group));
+    /// <summary>The same without a thread, at once; it does not wait for the running callback. Throws <see cref="NetworkException"/>.</summary>
+    internal ValueTask CloseAsync() => TakeOpen() is { } socket ? socket.StopAsync() : default;
 
-    internal void Leave(IPAddress group) => Wait(() => RequireSocket().LeaveAsync(group));
+    private DatagramSocket? TakeOpen()
+    {
+        lock (_gate)
+        {
+            bool wasOpen = _isOpen;
+            _isOpen = false;
+            return wasOpen ? _socket : null;
+        }
+    }
+
+    internal void Join(IPAddress group) => Wait(() => JoinAsync(group));
+
+    internal ValueTask JoinAsync(IPAddress group) => RequireSocket().JoinAsync(group);
+
+    internal void Leave(IPAddress group) => Wait(() => LeaveAsync(group));
+
+    internal ValueTask LeaveAsync(IPAddress group) => RequireSocket().LeaveAsync(group);
 
     private DatagramSocket RequireSocket() => _socket ?? throw new SocketException((int)SocketError.NotConnected);
 
     /// <summary>Not for loops: what is waited for may need this one.</summary>
     private static void Wait(Func<ValueTask> begin)
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("The old API waits here, and the thread is a loop's: call it from another thread.");
+        RefuseLoop();
         try
         {
             begin().AsTask().GetAwaiter().GetResult();
@@ -135,6 +151,11 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         {
             throw new SocketException((int)e.Error.SocketError, e.Message);
         }
+    }
+
+    internal static void RefuseLoop()
+    {
+        if (Loop.Current is not null) throw new InvalidOperationException("The old API waits here, and the thread is a loop's: call it from another thread.");
     }
 
     // ------------------------------------------------------------------ send
@@ -165,7 +186,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         lock (_gate)
         {
             if (_told.Count < MostTold) return true;
-            if (timeout == TimeSpan.Zero || ReferenceEquals(t_running, this) || Loop.Current is not null) return false;
+            if (timeout == TimeSpan.Zero || IsTelling || Loop.Current is not null) return false;
             caughtUp = (_caughtUp ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
         }
 
@@ -187,7 +208,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         {
             if (!_isOpen || _isArmed) return;
             _isArmed = true;
-            if (ReferenceEquals(t_running, this))
+            if (IsTelling)
             {
                 _armsLater = true;
                 return;

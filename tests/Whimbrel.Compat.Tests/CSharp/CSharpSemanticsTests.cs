@@ -329,7 +329,33 @@ public sealed class CSharpSemanticsTests : IDisposable
         _clients.Until("client: disconnected False");
     }
 
-    // 16: both generations of members compile: those of 1.9, and those of the README that were renamed.
+    // 16: BytesPending counts all that the system has not taken: OnSending can hold a peer that never reads, and the others get everything.
+    [Fact]
+    public void OnSending_holds_a_peer_that_never_reads_and_the_others_go_on()
+    {
+        const int Limit = 64 * 1024, Size = 4096, Messages = 4000;
+        using HoldingServer server = new(_service, Limit);
+        Assert.True(server.Start());
+        using Socket deaf = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 64 * 1024 };
+        deaf.Connect(IPAddress.Loopback, server.Port);
+        Log.Until(() => server.ConnectedSessions == 1, "the one that never reads");
+        using CountingClient client = new(_service, server.Port);
+        Assert.True(client.ConnectAsync());
+        Log.Until(() => server.ConnectedSessions == 2 && client.IsConnected, "the one that reads");
+        byte[] message = new byte[Size];
+        for (int i = 0; i < Messages; i++)
+        {
+            Assert.True(server.Multicast(message));
+            if (i % 8 == 7) Log.Until(() => client.BytesReceived == (i + 1L) * Size, "the others to get all");
+        }
+
+        Assert.True(server.Most <= Limit, $"{server.Most} bytes waited");
+        Assert.True(server.Refused > 0);
+        Assert.Equal(2, server.ConnectedSessions);
+        Assert.Equal((long)Messages * Size, client.BytesReceived);
+    }
+
+    // 17: both generations of members compile: those of 1.9, and those of the README that were renamed.
     [Fact]
     public void Members_of_both_generations_are_there()
     {
@@ -393,6 +419,31 @@ public sealed class CSharpSemanticsTests : IDisposable
     {
         protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer);
     }
+
+    private sealed class HoldingServer(Service service, int limit) : TcpServer(service, "127.0.0.1", 0)
+    {
+        internal int Limit => limit;
+
+        internal long Most { get; set; }
+
+        internal int Refused { get; set; }
+
+        protected override TcpSession CreateSession() => new HoldingSession(this);
+    }
+
+    private sealed class HoldingSession(HoldingServer server) : TcpSession(server)
+    {
+        // On the one thread that sends.
+        protected override bool OnSending(long size)
+        {
+            server.Most = Math.Max(server.Most, BytesPending);
+            bool takes = BytesPending + size <= server.Limit;
+            if (!takes) server.Refused++;
+            return takes;
+        }
+    }
+
+    private sealed class CountingClient(Service service, int port) : TcpClient(service, "127.0.0.1", port);
 
     private sealed class LastWordsServer(Service service, byte[] words, bool waits) : TcpServer(service, "127.0.0.1", 0)
     {

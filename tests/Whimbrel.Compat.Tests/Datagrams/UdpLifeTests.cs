@@ -21,7 +21,11 @@ public sealed class UdpLifeTests : IUdpOwner
 
     private Action? AtClosed { get; set; }
 
-    private static DatagramOptions Options() => new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
+    private DatagramOptions Options()
+    {
+        _log.Add("opens");
+        return new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
+    }
 
     /// <summary>All callbacks that wait now have returned.</summary>
     private void AwaitCallbacks()
@@ -41,9 +45,10 @@ public sealed class UdpLifeTests : IUdpOwner
             _life.End();
         };
         Assert.True(_life.CloseLater());
-        AwaitCallbacks();
+        _log.Until("closed");
         AwaitCallbacks(); // behind the opening, which is asked for in a callback
-        Assert.Equal(["opened", "closed"], _log.Lines);
+        AwaitCallbacks();
+        Assert.Equal(["opens", "opened", "closed"], _log.Lines);
         Assert.False(_life.IsOpen || _life.Open(Options) || _life.OpenLater(Options));
     }
 
@@ -58,9 +63,10 @@ public sealed class UdpLifeTests : IUdpOwner
         Assert.False(_life.OpenLater(Options));
         _life.End();
         goOn.Set();
+        _log.Until("closed");
         AwaitCallbacks();
         AwaitCallbacks();
-        Assert.Equal(["opened", "closed"], _log.Lines);
+        Assert.Equal(["opens", "opened", "closed"], _log.Lines);
     }
 
     [Fact]
@@ -74,9 +80,9 @@ public sealed class UdpLifeTests : IUdpOwner
         Assert.True(_life.OpenLater(Options));
         goOn.Set();
         _log.Until("opened", 2);
-        Assert.Equal(["opened", "closed", "opened"], _log.Lines);
+        Assert.Equal(["opens", "opened", "closed", "opens", "opened"], _log.Lines);
         _life.End();
-        Assert.Equal(["opened", "closed", "opened", "closed"], _log.Lines);
+        Assert.Equal("closed", _log.Lines[^1]);
     }
 
     [Fact]
@@ -86,6 +92,40 @@ public sealed class UdpLifeTests : IUdpOwner
         Assert.Equal([$"error {SocketError.InvalidArgument}", "failed"], _log.Lines);
         Assert.True(_life.Open(Options));
         _life.End();
+    }
+
+    // A hundred clients of an old program do this at once, and the pool has as many threads as there are cpus.
+    [Fact]
+    public async Task What_does_not_wait_holds_no_thread_while_the_loop_is_busy()
+    {
+        await using Engine engine = new(new EngineOptions { Loops = 1 });
+        DatagramOptions On() => new() { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) };
+        Assert.True(_life.Open(On));
+        foreach ((Func<bool> begin, string told) in ((Func<bool>, string)[])[(_life.CloseLater, "closed"), (() => _life.OpenLater(On), "opened"), (JoinInCallback, "group")])
+        {
+            using ManualResetEventSlim busy = new(), goOn = new();
+            Task loop = engine.PostAsync(() =>
+            {
+                busy.Set();
+                Assert.True(goOn.Wait(Log.Patience));
+            }).AsTask();
+            Assert.True(busy.Wait(Log.Patience));
+            int before = _log.Count(told);
+            Assert.True(begin());
+            AwaitCallbacks();
+            Assert.Equal(before, _log.Count(told));
+            goOn.Set();
+            await loop;
+            _log.Until(told, before + 1);
+        }
+
+        _life.End();
+
+        bool JoinInCallback()
+        {
+            _link.Call(() => _life.Join("239.255.77.21"));
+            return true;
+        }
     }
 
     // There it would fetch, and find that again and again.
@@ -121,7 +161,8 @@ public sealed class UdpLifeTests : IUdpOwner
 
     void IDatagramOwner.TellSent(EndPoint peer, long bytes) => _log.Add("sent");
 
-    void IDatagramOwner.TellError(SocketError error) => _log.Add($"error {error}");
+    // This machine may have no way for groups.
+    void IDatagramOwner.TellError(SocketError error) => _log.Add(error is SocketError.NetworkUnreachable or SocketError.HostUnreachable ? "group" : $"error {error}");
 
     void IDatagramOwner.TellTooLong(EndPoint peer, byte[] buffer) => _log.Add("too long");
 
@@ -132,6 +173,8 @@ public sealed class UdpLifeTests : IUdpOwner
         _log.Add("closed");
         AtClosed?.Invoke();
     }
+
+    void IUdpOwner.TellGroup(string group, bool joined) => _log.Add("group");
 
     void IUdpOwner.TellFailed() => _log.Add("failed");
 }
