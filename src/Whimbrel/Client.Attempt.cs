@@ -73,6 +73,7 @@ public partial class Client
             }
 
             foreach (StopWait<bool> wait in waiting) wait.TryEnd(true);
+            host.Client.TellIdle();
         }
     }
 }

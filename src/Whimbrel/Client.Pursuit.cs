@@ -65,6 +65,7 @@ public partial class Client
 
             StopWaiting();
             Fail(new CloseReason(CloseCause.Cancelled));
+            Client.TellIdle();
         }
 
         private bool TryAnswer()
@@ -168,6 +169,7 @@ public partial class Client
             if (!TakeOutOfForce()) return;
             if (Client.Options.Reconnect is not null) host.Tell(reason, static (owner, r) => owner.OnGaveUp(r));
             Fail(reason);
+            Client.TellIdle();
         }
 
         private bool IsInForce

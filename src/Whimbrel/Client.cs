@@ -122,6 +122,7 @@ public partial class Client : IAsyncDisposable
                 if (ReferenceEquals(_pursuit, pursuit)) _pursuit = null;
             }
 
+            TellIdle();
             throw engine.EndedError();
         }
 
@@ -210,6 +211,7 @@ public partial class Client : IAsyncDisposable
         if (attempt is null || ended is null)
         {
             pursuit?.Fail(new CloseReason(CloseCause.LocalClose));
+            TellIdle();
             return null;
         }
 
@@ -314,6 +316,25 @@ public partial class Client : IAsyncDisposable
     /// <param name="reason">Why the last connection or dial ended.</param>
     protected virtual void OnGaveUp(CloseReason reason)
     {
+    }
+
+    /// <summary>There is a connection, or a dial, or the policy will dial. Any thread; may have changed when it returns.</summary>
+    private protected bool IsBusy
+    {
+        get
+        {
+            lock (_gate) return _current is not null || _pursuit is not null;
+        }
+    }
+
+    /// <summary>There is no connection, and none comes unless somebody dials. May come more than once, and late: ask <see cref="IsBusy"/>. Any thread, outside of the gate.</summary>
+    private protected virtual void BecameIdle()
+    {
+    }
+
+    private void TellIdle()
+    {
+        if (!IsBusy) BecameIdle();
     }
 
     /// <summary>The client as its connection sees it.</summary>

@@ -6,7 +6,7 @@ namespace Whimbrel;
 /// room for the largest.
 /// </summary>
 /// <param name="format">How messages lie in the stream, both ways.</param>
-public abstract class FramedSession(FrameFormat format) : Session
+public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 {
     private readonly FrameReader _reader = new(format);
 
@@ -41,21 +41,9 @@ public abstract class FramedSession(FrameFormat format) : Session
     /// <summary>Cuts what is unread into frames. What <see cref="OnFrame"/> does is heeded between two: after a close, a pause or a hand-over the rest stays unread.</summary>
     /// <param name="unread">What was left the last time and what has arrived since.</param>
     /// <returns>The bytes of the whole frames that were given.</returns>
-    protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
-    {
-        if (_reader.Error != FrameError.None) return unread.Length;
-        int taken = 0;
-        while (_reader.TryRead(unread[taken..], out Frame frame))
-        {
-            taken += frame.Bytes;
-            OnFrame(frame);
-            if (taken == unread.Length || MustStop) return taken;
-        }
+    protected sealed override int OnUnread(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
-        if (_reader.Error == FrameError.None) return taken;
-        OnFrameError(_reader.Error);
-        return unread.Length;
-    }
+    void IFrameTaker.Take(in Frame frame) => OnFrame(frame);
 
-    private bool MustStop => !IsConnected || IsReceivingPaused || IsHandingOver || IsHeldBack;
+    void IFrameTaker.Fail(FrameError error) => OnFrameError(error);
 }

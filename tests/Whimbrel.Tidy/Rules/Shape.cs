@@ -8,7 +8,7 @@ namespace Whimbrel.Tidy.Rules;
 internal static class Shape
 {
     // Classes that a user (or an engine) derives from. Abstract classes are meant for that anyway.
-    private static readonly HashSet<string> _openForOverride = ["Server", "Client", "Session", "SessionGroup", "Engine", "LoopTimer", "MemoryEngine", "Completion", "HttpSession", "HttpClientSession", "WebSocketSession", "DatagramHandler"];
+    private static readonly HashSet<string> _openForOverride = ["Server", "Client", "CallClient", "Session", "SessionGroup", "Engine", "LoopTimer", "MemoryEngine", "Completion", "HttpSession", "HttpClientSession", "WebSocketSession", "DatagramHandler"];
     private static readonly string[] _emptySuffixes = ["Manager", "Helper", "Helpers", "Util", "Utils", "Utility", "Impl"];
     private const int SmallTypeLines = 30;
 
