@@ -1141,6 +1141,9 @@ public abstract partial class Session : IConnection
     /// <summary>A callback of this session has given its connection away: what is unread is the next one's. The session's thread.</summary>
     internal bool IsHandingOver => RunningStrand is { } strand ? strand.HasNext : _connection is { HasNext: true };
 
+    /// <summary>Nothing keeps a callback on the loop from taking the next of what is unread. False asks for a closer look.</summary>
+    internal bool TakesMore => _connection is { TakesMore: true };
+
     /// <summary>True when a factory gave an object that has served before.</summary>
     internal bool IsUsed => _host is not null;
 

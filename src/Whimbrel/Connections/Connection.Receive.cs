@@ -21,6 +21,9 @@ internal sealed partial class Connection
 
     internal bool IsPaused => (_tenancy.Gate & ReceiveGate.User) != 0;
 
+    /// <summary>Open, and neither closed nor paused, handed over or held back by what its session has done. False on the pool, where the strand knows. Loop's thread.</summary>
+    internal bool TakesMore => State == ConnectionState.Open && WasConnected && Strand is null && _tenancy.Gate == ReceiveGate.None && !HasNext && PendingHere <= HoldMark;
+
     /// <summary>Not read because another loop has not caught up with what its session sent there.</summary>
     internal bool IsHeldForMailbox => (_tenancy.Gate & ReceiveGate.Mailbox) != 0;
 

@@ -22,5 +22,6 @@ internal static class FrameCutter
         return unread.Length;
     }
 
-    private static bool MustStop(Session session) => !session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsHeldBack;
+    // The first question is the answer for nearly every message; the others tell the session what it was held back by.
+    private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsHeldBack);
 }

@@ -53,6 +53,8 @@ public readonly ref struct Frame
 public sealed class FrameReader(FrameFormat format)
 {
     private readonly FrameFormat _format = format ?? throw new ArgumentNullException(nameof(format));
+    // Of a message and its delimiter. The CR of a line is not part of the message either.
+    private readonly int _most = format.LimitBytes + format.DelimiterBytes.Length + (format.Kind == Kind.Line ? 1 : 0);
     private int _scanned; // of the frame that has not ended: no delimiter begins in these bytes
     private int _empty;
 
@@ -129,13 +131,11 @@ public sealed class FrameReader(FrameFormat format)
     {
         frame = default;
         ReadOnlySpan<byte> delimiter = _format.DelimiterBytes;
-        // The CR of a line is not part of the message either.
-        int most = _format.LimitBytes + delimiter.Length + (_format.Kind == Kind.Line ? 1 : 0);
-        ReadOnlySpan<byte> window = unread.Length > most ? unread[..most] : unread;
-        int found = window[_scanned..].IndexOf(delimiter);
+        ReadOnlySpan<byte> window = unread.Length > _most ? unread[.._most] : unread;
+        int found = delimiter.Length == 1 ? window[_scanned..].IndexOf(delimiter[0]) : window[_scanned..].IndexOf(delimiter);
         if (found < 0)
         {
-            if (window.Length == most) return Fail(FrameError.TooLong);
+            if (window.Length == _most) return Fail(FrameError.TooLong);
             _scanned = Math.Max(0, window.Length - delimiter.Length + 1);
             return false;
         }
