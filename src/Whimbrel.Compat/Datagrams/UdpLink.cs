@@ -190,7 +190,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             caughtUp = (_caughtUp ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously)).Task;
         }
 
-        return caughtUp.Wait(timeout);
+        return caughtUp.Wait(timeout.TotalMilliseconds > int.MaxValue ? Timeout.InfiniteTimeSpan : timeout);
     }
 
     private bool Refuse(EndPoint peer, SocketError error)
