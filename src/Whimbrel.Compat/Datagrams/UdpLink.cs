@@ -195,7 +195,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
     private bool Refuse(EndPoint peer, SocketError error)
     {
-        Tell(new Told(Kind.Failed, peer, (int)error));
+        bool hasRoom;
+        lock (_gate) hasRoom = _told.Count < MostTold;
+        if (hasRoom) Tell(new Told(Kind.Failed, peer, (int)error));
         return false;
     }
 

@@ -128,6 +128,27 @@ public sealed class UdpLifeTests : IUdpOwner
         }
     }
 
+    [Fact]
+    public void What_is_refused_is_told_up_to_a_limit()
+    {
+        const int Limit = 65_536;
+        Assert.True(_life.Open(Options));
+        using ManualResetEventSlim entered = new(), goOn = new();
+        _link.Call(() =>
+        {
+            entered.Set();
+            Assert.True(goOn.Wait(Log.Patience));
+        });
+        Assert.True(entered.Wait(Log.Patience));
+        byte[] tooLong = new byte[70_000];
+        IPEndPoint peer = new(IPAddress.Loopback, 9);
+        for (int i = 0; i < Limit + 10; i++) Assert.False(_link.Queue(peer, tooLong));
+        goOn.Set();
+        AwaitCallbacks();
+        Assert.Equal(Limit, _log.Count($"error {SocketError.MessageSize}"));
+        _life.End();
+    }
+
     // There it would fetch, and find that again and again.
     [Fact]
     public async Task Nothing_is_told_of_a_fetch_that_ends_with_the_engine()
