@@ -3,13 +3,14 @@ namespace Whimbrel.Relays;
 /// <summary>
 /// A server that passes each connection on to one of its targets, both ways, as a TCP proxy does: the end of one direction is passed on alone, what one
 /// side does not take the other is not read for, and an end in a mess on one side is one on the other. Of the targets that answer, the one with the fewest
-/// connections is next; a target that cannot be reached is asked last for a while, and the client waits meanwhile with what it has sent.
+/// connections is next; a target that cannot be reached is asked last for a while, or until a check reaches it (<see cref="RelayOptions.CheckEvery"/>), and the client waits meanwhile with what it has sent.
 /// </summary>
 /// <remarks>When it stops, no new connections come, and those that are open go on until the deadline of <see cref="StopAsync"/>.</remarks>
 public sealed class Relay : IAsyncDisposable
 {
     private readonly RelayOptions _options;
     private readonly RelayTarget[] _targets;
+    private RelayChecks? _checks;
     private int _turn;
     private long _unserved;
 
@@ -42,16 +43,26 @@ public sealed class Relay : IAsyncDisposable
 
     /// <summary>Listens.</summary>
     /// <exception cref="NetworkException">The address is taken, or cannot be used.</exception>
-    public ValueTask StartAsync() => Server.StartAsync();
+    public async ValueTask StartAsync()
+    {
+        await Server.StartAsync().ConfigureAwait(false);
+        if (_options.CheckEvery != Timeout.InfiniteTimeSpan) _checks ??= new RelayChecks(_targets, _options);
+    }
 
     /// <summary>Accepts no more, and waits for the connections to end by themselves.</summary>
     /// <param name="deadline">Until then; what is open at it is reset. The default is that of <see cref="Server.StopAsync"/>.</param>
-    public ValueTask<StopReport> StopAsync(TimeSpan? deadline = null) => Server.StopAsync(deadline);
+    public async ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
+    {
+        // The server first: it accepts no more when its stop has begun.
+        ValueTask<StopReport> stopped = Server.StopAsync(deadline);
+        if (Interlocked.Exchange(ref _checks, null) is { } checks) await checks.DisposeAsync().ConfigureAwait(false);
+        return await stopped.ConfigureAwait(false);
+    }
 
     /// <summary>Stops at once: what is open is reset. For a drain call <see cref="StopAsync"/> first.</summary>
     public async ValueTask DisposeAsync()
     {
-        await Server.StopAsync(TimeSpan.Zero).ConfigureAwait(false);
+        await StopAsync(TimeSpan.Zero).ConfigureAwait(false);
         await Server.DisposeAsync().ConfigureAwait(false);
         foreach (RelayTarget target in _targets) await target.Dialler.DisposeAsync().ConfigureAwait(false);
     }

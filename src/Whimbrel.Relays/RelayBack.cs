@@ -1,17 +1,17 @@
 namespace Whimbrel.Relays;
 
-// The target's side of a relayed connection.
+// The target's side of a relayed connection; or of a check, and then no client is behind it.
 internal sealed class RelayBack : Session
 {
-    private readonly RelayFront _front;
+    private readonly RelayFront? _front;
     private readonly RelayOptions _options;
     private readonly TaskCompletionSource<bool> _stands = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private int _isOver;
 
-    internal RelayBack(RelayFront front, RelayTarget target, RelayOptions options)
+    internal RelayBack(RelayFront? front, RelayTarget target, RelayOptions options)
     {
         (_front, Target, _options) = (front, target, options);
-        target.Take();
+        if (front is not null) target.Take();
     }
 
     internal RelayTarget Target { get; }
@@ -32,8 +32,9 @@ internal sealed class RelayBack : Session
         if (_options.TargetHeader != ProxyHeaderForm.None)
         {
             MessageWriter message = new();
-            if (_options.TargetHeader == ProxyHeaderForm.Line) _front.HeaderForTarget.WriteLine(message);
-            else _front.HeaderForTarget.Write(message, hasChecksum: true);
+            ProxyHeader header = _front?.HeaderForTarget ?? ProxyHeader.Local;
+            if (_options.TargetHeader == ProxyHeaderForm.Line) header.WriteLine(message);
+            else header.Write(message, hasChecksum: true);
             Send(message);
             if (_options.TargetTls is { } tls)
             {
@@ -55,22 +56,29 @@ internal sealed class RelayBack : Session
 
     protected override void OnDisconnected(CloseReason reason)
     {
-        if (!_stands.TrySetResult(false) && Interlocked.Exchange(ref _isOver, 1) == 0) Target.GiveBack();
+        if (!_stands.TrySetResult(false) && _front is not null && Interlocked.Exchange(ref _isOver, 1) == 0) Target.GiveBack();
     }
 
     private void Stand()
     {
+        if (_front is not { } front)
+        {
+            _stands.TrySetResult(true);
+            Close();
+            return;
+        }
+
         Target.Reached();
         _stands.TrySetResult(true);
-        _ = PipeToClientAsync();
+        _ = PipeToClientAsync(front);
 
         // False when the client has gone: then the pipe above ends this side.
-        _front.Post(() => _front.Begin(this));
+        front.Post(() => front.Begin(this));
     }
 
-    private async Task PipeToClientAsync()
+    private async Task PipeToClientAsync(RelayFront front)
     {
-        PipeResult result = await PipeTo(_front);
+        PipeResult result = await PipeTo(front);
         Target.AddFromTarget(result.Bytes);
     }
 }

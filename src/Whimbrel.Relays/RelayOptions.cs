@@ -18,6 +18,7 @@ public sealed class RelayOptions
 {
     private readonly TimeSpan _connectTimeout = TimeSpan.FromSeconds(5);
     private readonly TimeSpan _retryAfter = TimeSpan.FromSeconds(5);
+    private readonly TimeSpan _checkEvery = Timeout.InfiniteTimeSpan;
 
     /// <summary>The targets' addresses, as those of clients: <c>tcp://host:port</c>, <c>unix:path</c>. At least one; with TLS in <see cref="TargetTls"/>.</summary>
     public required IReadOnlyList<string> Targets { get; init; }
@@ -36,6 +37,17 @@ public sealed class RelayOptions
     {
         get => _retryAfter;
         init => _retryAfter = value >= TimeSpan.Zero && value <= TimeSpan.FromHours(1) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "0 to 1 h");
+    }
+
+    /// <summary>
+    /// How often each target is asked whether it can be reached, by a connection of the relay's own, which says so in its PROXY header and ends at once; also when no client comes.
+    /// One that cannot be reached is asked last until it can. 100 ms to 1 h after the last answer; infinite, the default: only clients find out.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">Neither infinite nor in that range.</exception>
+    public TimeSpan CheckEvery
+    {
+        get => _checkEvery;
+        init => _checkEvery = value == Timeout.InfiniteTimeSpan || (value >= TimeSpan.FromMilliseconds(100) && value <= TimeSpan.FromHours(1)) ? value : throw new ArgumentOutOfRangeException(nameof(value), value, "100 ms to 1 h, or infinite");
     }
 
     /// <summary>Clients begin with a PROXY header, and their addresses are those in it. Null (the default): they do not.</summary>

@@ -7,6 +7,7 @@ public sealed class RelayTarget
 {
     private readonly Action<RelayTarget>? _onChanged;
     private readonly long _retryTicks;
+    private readonly bool _isChecked;
     private long _downAt;
     private bool _isDown;
     private int _open;
@@ -15,13 +16,14 @@ public sealed class RelayTarget
     internal RelayTarget(string address, Dialler dialler, RelayOptions options)
     {
         (Address, Dialler, _onChanged) = (address, dialler, options.OnTargetChanged);
+        _isChecked = options.CheckEvery != Timeout.InfiniteTimeSpan;
         _retryTicks = (long)(options.RetryAfter.TotalSeconds * Stopwatch.Frequency);
     }
 
     /// <summary>As it was given.</summary>
     public string Address { get; }
 
-    /// <summary>The last dial reached it; true before the first one.</summary>
+    /// <summary>The last dial reached it, a client's or a check's; true before the first one.</summary>
     public bool IsUp => !Volatile.Read(ref _isDown);
 
     /// <summary>Connections to it now, with those that are being dialled.</summary>
@@ -41,8 +43,8 @@ public sealed class RelayTarget
 
     internal Dialler Dialler { get; }
 
-    /// <summary>It failed, and not so long ago that it is to be asked like the others again.</summary>
-    internal bool IsResting => Volatile.Read(ref _isDown) && Stopwatch.GetTimestamp() - Volatile.Read(ref _downAt) < _retryTicks;
+    /// <summary>It failed, and not so long ago that it is to be asked like the others again. With checks it has to pass one first.</summary>
+    internal bool IsResting => Volatile.Read(ref _isDown) && (_isChecked || Stopwatch.GetTimestamp() - Volatile.Read(ref _downAt) < _retryTicks);
 
     /// <summary>Address, state and connections.</summary>
     public override string ToString() => $"{Address} ({(IsUp ? "up" : "down")}, {OpenConnections} open)";
@@ -54,12 +56,22 @@ public sealed class RelayTarget
     internal void Reached()
     {
         Interlocked.Increment(ref _connections);
-        if (Interlocked.Exchange(ref _isDown, false)) Tell();
+        Passed();
     }
 
     internal void Failed()
     {
         Interlocked.Increment(ref _failures);
+        NotPassed();
+    }
+
+    internal void Passed()
+    {
+        if (Interlocked.Exchange(ref _isDown, false)) Tell();
+    }
+
+    internal void NotPassed()
+    {
         Volatile.Write(ref _downAt, Stopwatch.GetTimestamp());
         if (!Interlocked.Exchange(ref _isDown, true)) Tell();
     }

@@ -55,9 +55,9 @@ internal static class CommandLine
     private static readonly Option<string?> s_key = FileOption("--key", "Its private key as PEM, when it is not in the same file.");
     private static readonly Option<string?> s_pfx = FileOption("--pfx", "Certificate and key in one, as PFX.");
     private static readonly Option<string?> s_clientCa = FileOption("--client-ca", "Only clients with a certificate signed by one of this PEM file are let in.");
-    private static readonly Option<string?> s_ca = FileOption("--ca", "Who must have signed the server's certificate, as PEM, instead of those that this system trusts.");
-    private static readonly Option<string?> s_pin = Value<string?>("--pin", "HASH", "The server's certificate must be this one (SHA-256, hexadecimal) or have this key (SHA-256, base64); then nothing else is asked of it.", "SHA-256 as 64 hexadecimal digits of the certificate, or as 44 characters of base64 of its key", static text => TlsArguments.IsPin(text) ? text : null);
-    private static readonly Option<string?> s_serverName = Value<string?>("--server-name", "NAME", "The name that the server's certificate must have. Default: the host that is dialled.", "a name or an IP address", static text => SubjectName.Read(text, out _) is { } name && text[0] != '*' ? name.Text : null);
+    private static readonly Option<string?> s_ca = AuthorityOption("--ca", "server");
+    private static readonly Option<string?> s_pin = PinOption("--pin", "server");
+    private static readonly Option<string?> s_serverName = NameOption("--server-name", "server");
     private static readonly Option<string[]?> s_alpn = Several(["--alpn"], "NAME,...", "Application protocols, the dearest first.", static text => text.Length <= 255 ? null : "takes names of at most 255 bytes");
     private static readonly Option<bool> s_force = new("--force") { Description = "Replace files that are there; never the authority." };
     private static readonly Option<bool> s_newCa = new("--new-ca") { Description = "Another authority, even if there is one; that one needs --force too." };
@@ -351,6 +351,15 @@ internal static class CommandLine
 
     private static bool IsFileName(string text) =>
         text.Length is > 0 and <= 64 && char.IsAsciiLetterOrDigit(text[0]) && text.All(static c => char.IsAsciiLetterOrDigit(c) || c is '.' or '_' or '-' or '@');
+
+    internal static Option<string?> AuthorityOption(string name, string whose) =>
+        FileOption(name, $"Who must have signed the {whose}'s certificate, as PEM, instead of those that this system trusts.");
+
+    internal static Option<string?> PinOption(string name, string whose) => Value<string?>(
+        name, "HASH", $"The {whose}'s certificate must be this one (SHA-256, hexadecimal) or have this key (SHA-256, base64); then nothing else is asked of it.", "SHA-256 as 64 hexadecimal digits of the certificate, or as 44 characters of base64 of its key", static text => TlsArguments.IsPin(text) ? text : null);
+
+    internal static Option<string?> NameOption(string name, string whose) => Value<string?>(
+        name, "NAME", $"The name that the {whose}'s certificate must have. Default: the host that is dialled.", "a name or an IP address", static text => SubjectName.Read(text, out _) is { } found && text[0] != '*' ? found.Text : null);
 
     private static Option<string?> FileOption(string name, string description) => Value<string?>(name, "FILE", description, "a file", static text => text.Length > 0 ? text : null);
 

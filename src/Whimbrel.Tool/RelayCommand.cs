@@ -42,13 +42,16 @@ internal static class RelayCommand
         };
         RelayOptions options = new()
         {
-            Targets = settings.Targets,
+            // TLS to them begins behind the header, when there is one: by the option, and not by the address.
+            Targets = [.. settings.Targets.Select(PlainOf)],
+            TargetTls = settings.TargetTls?.ToClientOptions(),
+            CheckEvery = settings.CheckEvery,
             TargetHeader = settings.Header,
             Clients = proxies,
             OnTargetChanged = target => notices.Tell($"{target.Address} is {(target.IsUp ? "up again" : "down")}"),
         };
         // Behind a header TLS begins later: the listener itself has none.
-        string address = proxies is not null && settings.Address.StartsWith("tls://", StringComparison.Ordinal) ? $"tcp{settings.Address[3..]}" : settings.Address;
+        string address = proxies is not null ? PlainOf(settings.Address) : settings.Address;
         await using Relay relay = new(new ServerOptions { Address = address, Engine = engine, Tls = proxies is null ? tls : null }, options);
         await relay.StartAsync();
         Console.Out.WriteLine($"listening on {relay.Server.EndPoint} (engine {engine.KindName}, loops {engine.LoopCount})");
@@ -68,6 +71,8 @@ internal static class RelayCommand
         if (!report.IsComplete) notices.Tell($"whimbrel: not everything has ended: {report}.");
         return report.IsComplete ? ExitCode.Done : ExitCode.Failed;
     }
+
+    private static string PlainOf(string address) => address.StartsWith("tls://", StringComparison.Ordinal) ? $"tcp{address[3..]}" : address;
 
     private static string TotalOf(RelayTarget target) => string.Create(
         CultureInfo.InvariantCulture, $"{target.Address}: {target.Connections} connections, {target.Failures} failed, {target.BytesToTarget} bytes to it, {target.BytesFromTarget} bytes from it");

@@ -1,4 +1,5 @@
 using System.CommandLine;
+using System.Globalization;
 using Whimbrel.Relays;
 
 namespace Whimbrel.Tool;
@@ -17,13 +18,18 @@ internal static class RelayCommandLine
 
     private static readonly Option<string[]?> s_proxies = CommandLine.Several(["--from-proxies"], "NETWORK,...", "Clients are proxies of these networks, and begin with a PROXY header; all others are refused.", static text => MistakeIn(text));
 
-    internal static string Usage => $"whimbrel relay LISTEN TARGET... [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--for SECONDS]";
+    private static readonly Option<string?> s_targetCa = CommandLine.AuthorityOption("--target-ca", "target");
+    private static readonly Option<string?> s_targetPin = CommandLine.PinOption("--target-pin", "target");
+    private static readonly Option<string?> s_targetName = CommandLine.NameOption("--target-name", "target");
+    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Ask each target so often whether it can be reached, also when no client comes.", "seconds from 0.1 to 3600", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is >= 0.1 and <= 3600 ? seconds : null);
+
+    internal static string Usage => $"whimbrel relay LISTEN TARGET... [--check SECONDS] [--target-ca FILE | --target-pin HASH] [--target-name NAME] [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--for SECONDS]";
 
     internal static Command Relay()
     {
         Command command = new("relay", "Passes connections on, both ways, until Ctrl-C or SIGTERM; then waits for those that are open, ten seconds at most.")
         {
-            s_addresses, s_header, s_proxies, CommandLine.Engine, CommandLine.Loops, CommandLine.Stats, CommandLine.For,
+            s_addresses, s_check, s_targetCa, s_targetPin, s_targetName, s_header, s_proxies, CommandLine.Engine, CommandLine.Loops, CommandLine.Stats, CommandLine.For,
         };
         foreach (Option option in CommandLine.ServerTls) command.Add(option);
         command.Validators.Add(CommandLine.OneCertificate);
@@ -37,17 +43,27 @@ internal static class RelayCommandLine
                 NetworkAddress? address = i == 0 ? AddressText.Read(texts[i], out mistake) : AddressText.ReadForDialling(texts[i], out mistake);
                 if (address is null) result.AddError(mistake!);
             }
+
+            int secure = texts.Skip(1).Count(IsSecure);
+            if (secure > 0 && secure < texts.Length - 1) result.AddError("Targets are all tls:// or none: two relays can have one of each.");
+            bool hasCa = result.GetResult(s_targetCa) is not null, hasPin = result.GetResult(s_targetPin) is not null;
+            if (hasCa && hasPin) result.AddError("Give --target-ca or --target-pin: a pin says all about a certificate.");
+            if (secure == 0 && (hasCa || hasPin || result.GetResult(s_targetName) is not null)) result.AddError("--target-ca, --target-pin and --target-name are for targets with tls://.");
         });
         command.SetAction(static async parsed =>
         {
             string[] addresses = [.. parsed.GetValue(s_addresses)!.Select(static a => AddressText.Read(a, out _)!.ToString())];
             if (!CommandLine.TryReadServerTls(parsed, addresses[0], out TlsArguments? tls)) return ExitCode.Failed;
             TimeSpan? duration = parsed.GetValue(CommandLine.For) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-            return await RelayCommand.RunAsync(new RelaySettings(addresses[0], addresses[1..], parsed.GetValue(s_header) ?? ProxyHeaderForm.None, parsed.GetValue(s_proxies) is { Length: > 0 } proxies ? proxies : null, tls,
+            TlsArguments? targetTls = IsSecure(addresses[1]) ? new TlsArguments(null, null, null, null, parsed.GetValue(s_targetCa), parsed.GetValue(s_targetPin), parsed.GetValue(s_targetName), []) : null;
+            TimeSpan check = parsed.GetValue(s_check) is { } every ? TimeSpan.FromSeconds(every) : Timeout.InfiniteTimeSpan;
+            return await RelayCommand.RunAsync(new RelaySettings(addresses[0], addresses[1..], targetTls, check, parsed.GetValue(s_header) ?? ProxyHeaderForm.None, parsed.GetValue(s_proxies) is { Length: > 0 } proxies ? proxies : null, tls,
                 parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, parsed.GetValue(CommandLine.Loops) ?? 0, parsed.GetValue(CommandLine.Stats), duration));
         });
         return command;
     }
+
+    private static bool IsSecure(string address) => address.StartsWith("tls://", StringComparison.OrdinalIgnoreCase);
 
     private static string? MistakeIn(string text)
     {

@@ -5,6 +5,8 @@ namespace Whimbrel.Tool;
 /// <summary>What <c>whimbrel relay</c> was told.</summary>
 /// <param name="Address">Where to listen.</param>
 /// <param name="Targets">Where to pass on to.</param>
+/// <param name="TargetTls">Of the targets, which are tls:// then, or null.</param>
+/// <param name="CheckEvery">How often they are asked whether they can be reached; infinite for never.</param>
 /// <param name="Header">What targets get in front of everything.</param>
 /// <param name="Proxies">The networks of proxies in front, or null when clients come by themselves.</param>
 /// <param name="Tls">Of the clients, or null.</param>
@@ -13,4 +15,4 @@ namespace Whimbrel.Tool;
 /// <param name="Stats">A line a second.</param>
 /// <param name="Duration">Ends by itself after this time, or null.</param>
 internal sealed record RelaySettings(
-    string Address, string[] Targets, ProxyHeaderForm Header, string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration);
+    string Address, string[] Targets, TlsArguments? TargetTls, TimeSpan CheckEvery, ProxyHeaderForm Header, string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration);

@@ -178,6 +178,63 @@ public sealed class RelayTests
     }
 
     [Fact]
+    public async Task A_check_finds_a_target_down_and_up_again_without_a_client()
+    {
+        // Bound and not listening: nobody else takes the port meanwhile.
+        using Socket target = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        target.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        using TcpListener other = Listen();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{target.LocalEndPoint}", NameOf(other)], RetryAfter = TimeSpan.Zero, CheckEvery = TimeSpan.FromMilliseconds(100) });
+        await relay.StartAsync();
+        await UntilAsync(() => !relay.Targets[0].IsUp, "the check that fails");
+        Assert.True(relay.Targets[1].IsUp);
+        // It would be its turn now and then: without a check that is passed it is not asked.
+        for (int i = 0; i < 3; i++)
+        {
+            using Socket client = await DialAsync(relay);
+            await UntilAsync(() => relay.Targets[1].Connections == i + 1, "the other target");
+        }
+
+        target.Listen(100);
+        await UntilAsync(() => relay.Targets[0].IsUp, "the check that passes");
+        // Checks are no connections of clients.
+        Assert.Equal((0L, 0L, 0), (relay.Targets[0].Connections, relay.Targets[0].Failures, relay.Targets[0].OpenConnections));
+        using Socket served = await target.AcceptAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
+        Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task A_check_says_what_it_is_in_its_header_and_tries_TLS(bool isTrusted)
+    {
+        TaskCompletionSource<ProxyHeader> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1"), Tls = new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } };
+        await using Server server = new(Anywhere(), () => new ProxySession(proxies, header =>
+        {
+            said.TrySetResult(header!);
+            return new Who();
+        }));
+        await server.StartAsync();
+        TaskCompletionSource<bool> changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        Relay relay = new(Anywhere(), new RelayOptions
+        {
+            Targets = [$"tcp://{server.EndPoint}"],
+            TargetHeader = ProxyHeaderForm.Binary,
+            TargetTls = new TlsOptions { Roots = isTrusted ? TestCertificates.Roots : null, HostName = "chat.test" },
+            CheckEvery = TimeSpan.FromMilliseconds(100),
+            OnTargetChanged = target => changed.TrySetResult(target.IsUp),
+        });
+        await relay.StartAsync();
+        if (isTrusted) Assert.True((await said.Task.WaitAsync(s_patience, Stop)).IsLocal);
+        else Assert.False(await changed.Task.WaitAsync(s_patience, Stop));
+        Assert.Equal(isTrusted, relay.Targets[0].IsUp);
+        await relay.DisposeAsync();
+        // Also those of the checks.
+        await UntilAsync(() => server.SessionCount == 0, "the connections to end");
+    }
+
+    [Fact]
     public async Task A_client_that_goes_away_before_a_target_answers_leaves_nothing_behind()
     {
         // A listener that accepts nobody, with a full backlog: dials wait.
@@ -266,5 +323,6 @@ public sealed class RelayTests
         Assert.Contains("tcp://a:2", said); // what would be right
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], ConnectTimeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAfter = TimeSpan.FromDays(1) });
+        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], CheckEvery = TimeSpan.Zero });
     }
 }

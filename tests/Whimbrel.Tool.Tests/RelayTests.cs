@@ -39,6 +39,24 @@ public sealed class RelayTests
     }
 
     [Fact]
+    public async Task TLS_goes_on_to_a_target_behind_the_header_and_only_to_the_right_one()
+    {
+        await using var echo = await RunningTool.Serve("echo");
+        await using var inner = await RunningTool.Relay(echo.Address, "--from-proxies", "127.0.0.1", "--tls");
+        string said = await inner.Error.ThatContains("SHA-256 ");
+        string pin = said[(said.LastIndexOf(' ') + 1)..];
+        await using var outer = await RunningTool.Relay($"tls://{inner.Address}", "--proxy-protocol", "2", "--target-pin", pin, "--check", "0.5");
+        using (var peer = outer.Connect())
+        {
+            await peer.SayAsync("hello");
+            await peer.Lines.ThatContains("hello");
+        }
+
+        await using var wrong = await RunningTool.Relay($"tls://{inner.Address}", "--proxy-protocol", "2", "--target-pin", new string('0', 64), "--check", "0.5");
+        await wrong.Error.ThatContains($"{inner.Address} is down");
+    }
+
+    [Fact]
     public async Task A_target_that_is_down_is_named_and_the_client_is_reset_by_the_relay()
     {
         using Socket nobody = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
@@ -61,6 +79,9 @@ public sealed class RelayTests
         await RunningTool.AssertRefused("A target is missing", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0");
         await RunningTool.AssertRefused("port 0", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:0");
         await RunningTool.AssertRefused("--proxy-protocol", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--proxy-protocol", "3");
+        await RunningTool.AssertRefused("--check", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--check", "0");
+        await RunningTool.AssertRefused("all tls:// or none", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "tls://127.0.0.1:2");
+        await RunningTool.AssertRefused("are for targets with tls://", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--target-name", "a");
         await RunningTool.AssertRefused("'x'", "whimbrel relay LISTEN TARGET", "relay", "127.0.0.1:0", "127.0.0.1:1", "--from-proxies", "x");
     }
 }
