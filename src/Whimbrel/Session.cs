@@ -1075,6 +1075,18 @@ public abstract partial class Session : IConnection
         return null;
     }
 
+    /// <summary>The same for a sequence.</summary>
+    internal SendOperation? BeginSend(in ReadOnlySequence<byte> data, out SendResult result)
+    {
+        if (data.IsSingleSegment) return BeginSend(data.First, out result);
+        if (_connection is { } connection) return connection.BeginSend(default, default, data, default, _generation, out result);
+        result = SendResult.Closed;
+        return null;
+    }
+
+    /// <summary>Sends what fits now, whole or not at all; with <see cref="SendResult.Full"/> nobody is judged slow. Any thread.</summary>
+    internal SendResult SendIfRoom(ReadOnlySpan<byte> data) => _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
+
     internal void CallError(Exception exception, string callback)
     {
         _isEnding = true;

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Globalization;
+using System.IO.Pipelines;
 using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 
@@ -478,6 +479,65 @@ public sealed class AllocationTests
             client.Send(message);
             rig.Read(client, message.Length);
         });
+    }
+
+    [Theory]
+    [MemberData(nameof(PipeEngines))]
+    public void An_echo_over_a_pipe_allocates_nothing(string engine, string scheduler)
+    {
+        using Rig rig = new(engine, ConnectionPipe.Serve(EchoAsync, PipesOn(scheduler)));
+        Socket client = rig.Connect();
+        byte[] message = new byte[32];
+        rig.Meter.ExpectNone($"echo of 32 bytes over a pipe on the {scheduler}, each read with a token", Rounds, () =>
+        {
+            client.Send(message);
+            rig.Read(client, message.Length);
+        });
+    }
+
+    [Theory]
+    [MemberData(nameof(PipeEngines))]
+    public void Bulk_over_a_pipe_that_waits_for_room_allocates_nothing(string engine, string scheduler)
+    {
+        using Rig rig = new(engine, ConnectionPipe.Serve(EchoAsync, PipesOn(scheduler)), sendLimitBytes: 64 * 1024, socketBytes: 16 * 1024);
+        Socket client = rig.Connect();
+        byte[] message = new byte[8 * 1024];
+        rig.Meter.ExpectNone("256 KiB there and back over a pipe against a send limit of 64 KiB", 40, () =>
+        {
+            for (int i = 0; i < 4; i++)
+            {
+                for (int j = 0; j < 8; j++) client.Send(message);
+                rig.Read(client, 8 * message.Length);
+            }
+        });
+    }
+
+    public static TheoryData<string, string> PipeEngines
+    {
+        get
+        {
+            TheoryData<string, string> cases = [];
+            foreach (var engine in Engines)
+            {
+                cases.Add(engine.Data, "loop");
+                cases.Add(engine.Data, "pool");
+            }
+
+            return cases;
+        }
+    }
+
+    private static ConnectionPipeOptions PipesOn(string scheduler) => new() { Scheduler = scheduler == "pool" ? PipeScheduler.ThreadPool : PipeScheduler.Inline };
+
+    private static async Task EchoAsync(ConnectionPipe peer, CancellationToken stop)
+    {
+        while (true)
+        {
+            ReadResult result = await peer.Input.ReadAsync(stop);
+            foreach (ReadOnlyMemory<byte> part in result.Buffer) peer.Output.Write(part.Span);
+            peer.Input.AdvanceTo(result.Buffer.End);
+            if (result.IsCompleted || (await peer.Output.FlushAsync(stop)).IsCompleted) return;
+        }
     }
 
     private static async Task EchoAsync(ConnectionStream peer, CancellationToken stop)

@@ -73,10 +73,14 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
         }
 
         if (_context is not null) continuation = InContext(_context, continuation);
+        if (TryPlace(continuation, state)) return;
         if (_awaitedOn is Loop loop) loop.PostContinuation(continuation, state);
         else if (_awaitedOn is Strand strand) strand.PostContinuation(continuation, state);
         else Offload(continuation, state);
     }
+
+    /// <summary>True when its awaiter goes on elsewhere than where it awaited, and was sent there.</summary>
+    private protected virtual bool TryPlace(Action<object?> continuation, object? state) => false;
 
     /// <summary>Where an awaiter goes on that awaited on no loop and on no strand.</summary>
     private protected virtual void Offload(Action<object?> continuation, object? state) => Engine.Offload(continuation, state);

@@ -14,14 +14,12 @@ namespace Whimbrel.Streams;
 /// Everything here runs on the loop but the members that say otherwise. What is kept stands here and not in the connection's
 /// unread bytes: those end with the connection, and a reader may come later (docs/design/0012).
 /// </remarks>
-[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and the handler may look at its token after the end.")]
 internal sealed class StreamSession : Session
 {
     /// <summary>Kept with no read waiting; from here on reading pauses. What one receive brought with it may come on top.</summary>
     internal const int HoldBytes = 64 * 1024;
 
-    private readonly Func<ConnectionStream, CancellationToken, Task>? _handler;
-    private readonly CancellationTokenSource? _stop;
+    private readonly ServedHandler<ConnectionStream>? _handler;
     private Completion<ConnectionStream>? _taken;
     private StreamRead? _read;
     private UnreadStore _kept;
@@ -34,13 +32,11 @@ internal sealed class StreamSession : Session
     private bool _hasEnded;
     private bool _isClosed;
     private int _isReading;
-    private ConnectionHost? _handledFor;
 
     internal StreamSession(Func<ConnectionStream, CancellationToken, Task>? handler)
     {
-        _handler = handler;
-        if (handler is not null) _stop = new CancellationTokenSource();
         Stream = new ConnectionStream(this);
+        if (handler is not null) _handler = new ServedHandler<ConnectionStream>(this, Stream, handler);
     }
 
     internal ConnectionStream Stream { get; }
@@ -50,7 +46,7 @@ internal sealed class StreamSession : Session
     {
         Completion<ConnectionStream> taken = new(session.Loop.Engine);
         ValueTask<ConnectionStream> task = taken.Task;
-        session.HandOverTo(new StreamSession(null) { _taken = taken }, new TakeOverIntake(taken));
+        session.HandOverTo(new StreamSession(null) { _taken = taken }, new TakeOverIntake<ConnectionStream>(taken));
         return task;
     }
 
@@ -227,7 +223,7 @@ internal sealed class StreamSession : Session
     /// </summary>
     private void Watch(CancellationToken token)
     {
-        if (!token.CanBeCanceled || (_stop is not null && token == _stop.Token)) return;
+        if (!token.CanBeCanceled || (_handler is not null && token == _handler.Token)) return;
         _registration = token.UnsafeRegister(static session => ((StreamSession)session!).CancelRequested(), this);
     }
 
@@ -243,12 +239,7 @@ internal sealed class StreamSession : Session
     protected override void OnConnected()
     {
         _taken?.SetResult(Stream);
-        if (_handler is null) return;
-        _handledFor = Connection!.Host;
-        _handledFor.HandlerBegan(this);
-        // With callbacks on the pool, that is where the handler runs; what is inside the stream stays here.
-        if (Connection!.Host.Options.Scheduling == Scheduling.ThreadPool) Loop.Engine.Offload(static s => _ = ((StreamSession)s!).ServeAsync(), this);
-        else _ = ServeAsync();
+        _handler?.Begin();
     }
 
     /// <summary>It took over before there was a connection, and there was none.</summary>
@@ -259,12 +250,9 @@ internal sealed class StreamSession : Session
     /// <summary>What its read has no room for is copied.</summary>
     internal override bool TakesLargeBlocks => false;
 
-    internal override string DisplayName => _handler is null ? "a stream" : HandlerName;
+    internal override string DisplayName => _handler?.Name ?? "a stream";
 
-    /// <summary>The method that serves the connection, as in messages.</summary>
-    internal string HandlerName => UserCode.MethodOf(_handler) ?? "a handler";
-
-    internal override string UnfinishedText => $"the handler {HandlerName}";
+    internal override string UnfinishedText => $"the handler {_handler?.Name}";
 
     internal override bool IsOrphan => Volatile.Read(ref _hasEnded);
 
@@ -281,7 +269,7 @@ internal sealed class StreamSession : Session
     protected override void OnServerStopping()
     {
         // Without a handler there is nobody who could be told.
-        if (_stop is null)
+        if (_handler is null)
         {
             base.OnServerStopping();
             return;
@@ -289,7 +277,7 @@ internal sealed class StreamSession : Session
 
         _serverStops = true;
         CancelRequested(); // of a read with this token; takes effect in a later turn
-        _stop.Cancel();
+        _handler.Cancel();
     }
 
     protected override void OnDisconnected(CloseReason reason)
@@ -297,44 +285,7 @@ internal sealed class StreamSession : Session
         _reason = reason;
         Volatile.Write(ref _hasEnded, true);
         if (_isWaiting) Fail(EndOf("read", reason));
-        _stop?.Cancel();
-    }
-
-    // ------------------------------------------------------------------ the handler of a server
-
-    private async Task ServeAsync()
-    {
-        CancellationToken stop = _stop!.Token;
-        try
-        {
-            await _handler!(Stream, stop).ConfigureAwait(false);
-        }
-        catch (OperationCanceledException) when (stop.IsCancellationRequested)
-        {
-            // It was told to stop, and has.
-        }
-        catch (Exception e)
-        {
-            HandlerThrew(e);
-        }
-
-        Stream.Dispose();
-        _handledFor!.HandlerEnded(this);
-    }
-
-    private void HandlerThrew(Exception exception)
-    {
-        if (exception is NetworkException { Error.Category: not ErrorCategory.Timeout } || (exception is ObjectDisposedException && !IsConnected))
-        {
-            // The connection failed under it, and that is the connection's own news.
-            Abort();
-            return;
-        }
-
-        Loop.Engine.UserCodeThrew(exception);
-        _handledFor!.CountUserException();
-        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
-        _handledFor.NoteUserException($"The handler {HandlerName}", $" of {this}", exception, "Its connection was aborted; the others go on.");
+        _handler?.Cancel();
     }
 
     // ------------------------------------------------------------------ ending, and the errors of it

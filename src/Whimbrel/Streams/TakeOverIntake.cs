@@ -2,8 +2,8 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
 
-/// <summary>A session gives its connection to a stream. When it ends by anything else first, whoever waits for the stream is told.</summary>
-internal sealed class TakeOverIntake(Completion<ConnectionStream> taken) : Intake
+/// <summary>A session gives its connection to a stream or a pipe. When it ends by anything else first, whoever waits for that is told.</summary>
+internal sealed class TakeOverIntake<T>(Completion<T> taken) : Intake
 {
     internal override int Take(Session session, ReadOnlySpan<byte> unread) => session.CallOnUnread(unread);
 

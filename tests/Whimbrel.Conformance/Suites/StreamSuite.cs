@@ -794,15 +794,8 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         return session!;
     }
 
-    private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method)
-    {
-        if (!onLoop) return StartElsewhere(rig, method);
-        Task<T>? task = null;
-        rig.OnLoop(stream.Loop, () => task = Wrap());
-        return task!;
-
-        async Task<T> Wrap() => await method().ConfigureAwait(false);
-    }
+    private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method) =>
+        onLoop ? StartOnLoop(rig, stream.Loop, method) : StartElsewhere(rig, method);
 
     private static void At(Rig rig, ConnectionStream stream, bool onLoop, Action action)
     {

@@ -156,6 +156,15 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
         return task!;
     }
 
+    /// <summary>The same on any loop.</summary>
+    protected static Task<T> StartOnLoop<T>(Rig rig, Loop loop, Func<ValueTask<T>> method)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        Task<T>? task = null;
+        rig.OnLoop(loop, () => task = Wrap(method));
+        return task!;
+    }
+
     /// <summary>On the session's loop or from another thread, as the caller of the test wants it.</summary>
     protected static Task<T> Start<T>(Rig rig, Session session, bool onLoop, Func<ValueTask<T>> method) =>
         onLoop ? StartOnLoop(rig, session, method) : StartElsewhere(rig, method);

@@ -1,0 +1,119 @@
+using Whimbrel.Engines;
+
+namespace Whimbrel.Streams;
+
+/// <summary>The session inside a <see cref="ConnectionPipe"/>: gives what is received to its reader, and ends as its two halves do.</summary>
+internal sealed class PipeSession : Session
+{
+    private const int InputBit = 1;
+    private const int OutputBit = 2;
+
+    private readonly ServedHandler<ConnectionPipe>? _handler;
+    private readonly ConnectionPipeOptions _options;
+    private Completion<ConnectionPipe>? _taken;
+    private CloseReason _reason;
+    private int _completed; // which halves were
+    private volatile bool _serverStops;
+    private bool _hasEnded;
+
+    internal PipeSession(Func<ConnectionPipe, CancellationToken, Task>? handler, ConnectionPipeOptions options)
+    {
+        _options = options;
+        Receiving = new ReceivingPipe(this, options);
+        Sending = new SendingPipe(this, options);
+        Pipe = new ConnectionPipe(this);
+        if (handler is not null) _handler = new ServedHandler<ConnectionPipe>(this, Pipe, handler);
+    }
+
+    internal ConnectionPipe Pipe { get; }
+
+    internal ReceivingPipe Receiving { get; }
+
+    internal SendingPipe Sending { get; }
+
+    /// <summary>Why it ended, or nothing yet. Any thread.</summary>
+    internal CloseReason Reason => Volatile.Read(ref _hasEnded) ? _reason : default;
+
+    internal static ValueTask<ConnectionPipe> TakeOver(Session session, ConnectionPipeOptions options)
+    {
+        Completion<ConnectionPipe> taken = new(session.Loop.Engine);
+        ValueTask<ConnectionPipe> task = taken.Task;
+        session.HandOverTo(new PipeSession(null, options) { _taken = taken }, new TakeOverIntake<ConnectionPipe>(taken));
+        return task;
+    }
+
+    // ------------------------------------------------------------------ what its halves say: any thread
+
+    internal void InputCompleted(Exception? exception) => Completed(InputBit, exception);
+
+    internal void OutputCompleted(Exception? exception) => Completed(OutputBit, exception);
+
+    private void Completed(int half, Exception? exception)
+    {
+        int before = Interlocked.Or(ref _completed, half);
+        if (exception is not null) AbortWith(new CloseReason(CloseCause.LocalAbort, 0, exception));
+        else if ((before | half) == (InputBit | OutputBit)) Close(!_options.AwaitsPeer);
+        else if (half == OutputBit) FinishSending();
+    }
+
+    /// <summary>Something registered with the token of the end threw. On the pool.</summary>
+    internal void RegisteredThrew(Exception exception)
+    {
+        Loop.Engine.UserCodeThrew(exception);
+        Loop.Engine.NoteException("what was registered with InputEnded of a pipe", exception);
+    }
+
+    // ------------------------------------------------------------------ the life of the session: its loop
+
+    protected override void OnConnected()
+    {
+        _taken?.SetResult(Pipe);
+        _handler?.Begin();
+    }
+
+    /// <summary>It took over before there was a connection, and there was none.</summary>
+    protected override void OnConnectFailed(CloseReason reason) => _taken?.SetException(StreamSession.EndOf("take over", reason));
+
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        Receiving.Receive(unread);
+        return unread.Length;
+    }
+
+    /// <summary>The peer's FIN: reads are complete from here on. This half stays open until the user ends it.</summary>
+    protected override void OnPeerFinished() => Receiving.Finish();
+
+    protected override void OnServerStopping()
+    {
+        if (_handler is null)
+        {
+            base.OnServerStopping();
+            return;
+        }
+
+        _serverStops = true;
+        _handler.Cancel();
+    }
+
+    protected override void OnDisconnected(CloseReason reason)
+    {
+        _reason = reason;
+        Volatile.Write(ref _hasEnded, true);
+        Sending.End();
+        Receiving.End(reason);
+        _handler?.Cancel();
+    }
+
+    internal override bool StaysOnLoop => true;
+
+    /// <summary>It copies what it receives.</summary>
+    internal override bool TakesLargeBlocks => false;
+
+    internal override string DisplayName => _handler?.Name ?? "a pipe";
+
+    internal override string UnfinishedText => $"the handler {_handler?.Name}";
+
+    internal override bool IsOrphan => Volatile.Read(ref _hasEnded);
+
+    internal override CloseCause CauseOfClose => _serverStops ? CloseCause.ServerStopped : CloseCause.LocalClose;
+}

@@ -1,0 +1,307 @@
+using System.Buffers;
+using System.IO.Pipelines;
+using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Streams;
+
+/// <summary>
+/// The reading half of a <see cref="ConnectionPipe"/>: what its session receives is copied once, into segments that the reader is shown and gives
+/// back by what it consumes.
+/// </summary>
+/// <remarks>
+/// The loop puts in, the reader takes out, on whatever thread: both under one gate, so that a read on the pool does not cross to the loop and back. Inside
+/// of the gate nothing of the user's runs, and nothing waits. Places are counted in bytes since the beginning: <c>consumed &lt;= examined &lt;= received</c>.
+/// </remarks>
+[System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and who has its token may look at it after the end.")]
+internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions options) : PipeReader
+{
+    private readonly Lock _gate = new();
+    private PipeSegment? _first; // with the first byte that was not consumed
+    private PipeSegment? _last;
+    private FreeSegments _free;
+    private PipeWait<ReadResult>? _read;
+    private long _consumed;
+    private long _examined;
+    private long _received;
+    private CancellationTokenSource? _ended;
+    private Exception? _failure;
+    private bool _isReading; // a result is out: AdvanceTo comes next
+    private bool _mayAdvance; // also after a result that was cancelled
+    private bool _isCancelled;
+    private bool _isHolding;
+    private bool _isFinished;
+    private bool _isCompleted;
+    private bool _hasEnded;
+
+    // ------------------------------------------------------------------ the reader's side: any thread, one at a time
+
+    public override ValueTask<ReadResult> ReadAsync(CancellationToken cancellationToken = default)
+    {
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<ReadResult>(cancellationToken);
+        ValueTask<ReadResult> task;
+        lock (_gate)
+        {
+            CheckReadable();
+            if (TryTake(out ReadResult result, out Exception? failure)) return failure is null ? new(result) : ValueTask.FromException<ReadResult>(failure);
+            _read ??= new PipeWait<ReadResult>(_gate, session.Loop, options.Scheduler);
+            task = _read.Begin(cancellationToken);
+        }
+
+        _read.Watch(cancellationToken);
+        return task;
+    }
+
+    public override bool TryRead(out ReadResult result)
+    {
+        Exception? failure;
+        lock (_gate)
+        {
+            CheckReadable();
+            if (!TryTake(out result, out failure)) return false;
+        }
+
+        if (failure is not null) throw failure;
+        return true;
+    }
+
+    public override void AdvanceTo(SequencePosition consumed) => AdvanceTo(consumed, consumed);
+
+    public override void AdvanceTo(SequencePosition consumed, SequencePosition examined)
+    {
+        bool resumes = false;
+        lock (_gate)
+        {
+            if (_isCompleted) ThrowCompleted();
+            if (!_mayAdvance) Throw.State("There is no read to complete: AdvanceTo comes once after each ReadAsync or TryRead that gave a result.");
+            long upTo = PlaceOf(consumed), seenTo = PlaceOf(examined);
+            if (upTo < _consumed || upTo > seenTo || seenTo > _received)
+                Throw.OutOfRange(nameof(consumed), upTo, $"between {_consumed} and examined, and examined ({seenTo}) up to {_received}: positions of the buffer that the last read gave");
+            _isReading = _mayAdvance = false;
+            _examined = Math.Max(_examined, seenTo);
+            Release(upTo);
+            if (_isHolding && _received - _examined <= options.HoldBytes / 2)
+            {
+                _isHolding = false;
+                resumes = true;
+            }
+        }
+
+        if (resumes) session.ResumeReceiving();
+    }
+
+    public override void CancelPendingRead()
+    {
+        ReadResult result;
+        lock (_gate)
+        {
+            _isCancelled = true;
+            if (!IsWaiting) return;
+            _read!.End();
+            TryTake(out result, out _);
+        }
+
+        _read!.SetResult(result);
+    }
+
+    public override void Complete(Exception? exception = null)
+    {
+        bool resumes, waited;
+        lock (_gate)
+        {
+            if (_isCompleted) return;
+            _isCompleted = true;
+            waited = IsWaiting;
+            if (waited) _read!.End();
+            _isReading = _mayAdvance = false;
+            Release(_received);
+            resumes = _isHolding;
+            _isHolding = false;
+        }
+
+        if (waited) _read!.SetException(new InvalidOperationException("The reader was completed while a read waited."));
+        // What comes from here on is thrown away, so that the peer's end is seen.
+        if (resumes) session.ResumeReceiving();
+        session.InputCompleted(exception);
+    }
+
+    private void CheckReadable()
+    {
+        if (_isCompleted) ThrowCompleted();
+        if (IsWaiting) Throw.State("A read is under way on this pipe: one read at a time. Await it before the next.");
+        if (_isReading) Throw.State("The last read was not completed: say by AdvanceTo what was consumed before the next.");
+    }
+
+    private bool IsWaiting => _read is { IsWaiting: true };
+
+    private static void ThrowCompleted() => Throw.State("The reader was completed: reading is not allowed any more.");
+
+    /// <summary>What a read gets without waiting. False: it must wait. Under the gate.</summary>
+    private bool TryTake(out ReadResult result, out Exception? failure)
+    {
+        failure = null;
+        result = default;
+        bool isNews = _received > _examined || _isFinished || _isCancelled;
+        if (!isNews)
+        {
+            failure = _failure;
+            return failure is not null;
+        }
+
+        ReadOnlySequence<byte> buffer = _first is null ? default : new(_first, (int)(_consumed - _first.RunningIndex), _last!, _last!.Length);
+        result = new ReadResult(buffer, _isCancelled, _isFinished);
+        // After one that was cancelled the next read may come without AdvanceTo, as with every pipe.
+        _isReading = !_isCancelled;
+        _mayAdvance = true;
+        _isCancelled = false;
+        return true;
+    }
+
+    /// <summary>Of a buffer without bytes all positions are its beginning.</summary>
+    private long PlaceOf(SequencePosition position) => position.GetObject() is PipeSegment segment ? segment.RunningIndex + position.GetInteger() : _consumed;
+
+    private void Release(long upTo)
+    {
+        _consumed = upTo;
+        while (_first is { } segment && (upTo == _received || upTo - segment.RunningIndex >= segment.Length))
+        {
+            _first = segment.NextSegment;
+            _free.Return(segment);
+        }
+
+        if (_first is null) _last = null;
+    }
+
+    // ------------------------------------------------------------------ the session's side: its loop
+
+    internal void Receive(ReadOnlySpan<byte> data)
+    {
+        ReadResult result = default;
+        bool wakes, holds = false;
+        lock (_gate)
+        {
+            if (_isCompleted) return;
+            Append(data);
+            wakes = IsWaiting;
+            if (wakes)
+            {
+                _read!.End();
+                TryTake(out result, out _);
+            }
+            else if (!_isHolding && _received - _examined >= options.HoldBytes)
+            {
+                _isHolding = holds = true;
+            }
+        }
+
+        if (wakes) _read!.SetResult(result);
+        // A reader that ends the hold meanwhile posts to this loop: behind this.
+        if (holds) session.PauseReceiving();
+    }
+
+    private void Append(ReadOnlySpan<byte> data)
+    {
+        if (_last is { } last)
+        {
+            int count = Math.Min(last.RoomLength, data.Length);
+            data[..count].CopyTo(last.RoomSpan);
+            last.Advance(count);
+            _received += count;
+            data = data[count..];
+        }
+
+        if (data.IsEmpty) return;
+        PipeSegment segment = _free.Take(Math.Max(data.Length, PipeSegment.LeastAtFirst), _received);
+        data.CopyTo(segment.RoomSpan);
+        segment.Advance(data.Length);
+        _received += data.Length;
+        if (_last is null) _first = segment;
+        else _last.Append(segment);
+        _last = segment;
+    }
+
+    /// <summary>The peer's FIN.</summary>
+    internal void Finish() => EndReads(isFinished: true, null);
+
+    /// <summary>The connection has ended. What was received is still read; after the peer's FIN that was all.</summary>
+    internal void End(CloseReason reason)
+    {
+        if (!_isFinished) EndReads(isFinished: false, FailureOf(reason));
+    }
+
+    private Exception FailureOf(CloseReason reason)
+    {
+        try
+        {
+            if (options.ReadFailure is { } make) return make(reason);
+        }
+        catch (Exception e)
+        {
+            return e;
+        }
+
+        return StreamSession.EndOf("read", reason);
+    }
+
+    private void EndReads(bool isFinished, Exception? failure)
+    {
+        ReadResult result = default;
+        CancellationTokenSource? ended;
+        bool wakes;
+        lock (_gate)
+        {
+            _isFinished = isFinished;
+            _failure = failure;
+            _hasEnded = true;
+            ended = _ended;
+            wakes = IsWaiting;
+            if (wakes)
+            {
+                _read!.End();
+                if (isFinished) TryTake(out result, out _);
+            }
+        }
+
+        if (wakes && failure is null) _read!.SetResult(result);
+        else if (wakes) _read!.SetException(failure!);
+        if (ended is not null) TellEnded(ended);
+    }
+
+    // ------------------------------------------------------------------ the token of the end
+
+    internal CancellationToken Ended
+    {
+        get
+        {
+            lock (_gate)
+            {
+                if (_ended is null)
+                {
+                    _ended = new CancellationTokenSource();
+                    if (_hasEnded) _ended.Cancel(); // nothing is registered yet
+                }
+
+                return _ended.Token;
+            }
+        }
+    }
+
+    /// <summary>Not on the loop: what is registered is the user's, and may take its time or throw.</summary>
+    private void TellEnded(CancellationTokenSource source)
+    {
+        session.Loop.Engine.Offload(
+            static state =>
+            {
+                (PipeSession session, CancellationTokenSource source) = ((PipeSession, CancellationTokenSource))state!;
+                try
+                {
+                    source.Cancel();
+                }
+                catch (Exception e)
+                {
+                    session.RegisteredThrew(e);
+                }
+            },
+            (session, source));
+    }
+}

@@ -1,0 +1,220 @@
+using System.Buffers;
+using System.IO.Pipelines;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Streams;
+
+/// <summary>
+/// The writing half of a <see cref="ConnectionPipe"/>: what is written stands in segments of its own until a flush gives it to the send queue as
+/// one message. What does not fit there waits (<see cref="PipeSend"/>), and the flush with it.
+/// </summary>
+/// <remarks>
+/// One thread at a time writes; what else happens, the end of a send and a cancel, is under the gate. A flush that was cancelled has given its bytes
+/// away all the same: they leave in their order.
+/// </remarks>
+internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions options) : PipeWriter
+{
+    private const int LongestSegment = 32 * 1024;
+
+    private readonly Lock _gate = new();
+    private PipeSegment? _first;
+    private PipeSegment? _last;
+    private FreeSegments _free; // under the gate
+    private PipeSend? _freeSend;
+    private PipeWait<FlushResult>? _flush;
+    private long _before; // bytes written in the segments before the last
+    private int _waiting; // sends that wait for room
+    private bool _isCancelled;
+    private bool _isCompleted;
+    private bool _hasEnded;
+
+    // ------------------------------------------------------------------ writing
+
+    public override bool CanGetUnflushedBytes => true;
+
+    public override long UnflushedBytes => _before + (_last?.Length ?? 0);
+
+    public override Memory<byte> GetMemory(int sizeHint = 0) => SegmentFor(sizeHint).Room;
+
+    public override Span<byte> GetSpan(int sizeHint = 0) => SegmentFor(sizeHint).RoomSpan;
+
+    public override void Advance(int bytes)
+    {
+        if (bytes == 0 && _last is null) return;
+        if (_last is null || (uint)bytes > (uint)_last.RoomLength) Throw.OutOfRange(nameof(bytes), bytes, $"between 0 and the {_last?.RoomLength ?? 0} bytes of the last GetMemory or GetSpan");
+        _last!.Advance(bytes);
+    }
+
+    private PipeSegment SegmentFor(int sizeHint)
+    {
+        if (sizeHint < 0) Throw.OutOfRange(nameof(sizeHint), sizeHint, "0 or more");
+        CheckWritable();
+        int least = Math.Max(sizeHint, 1);
+        if (_last is { } last && last.RoomLength >= least) return last;
+        return AddSegment(least);
+    }
+
+    private PipeSegment AddSegment(int least)
+    {
+        // Longer ones for what gets long.
+        int length = Math.Max(least, _last is null ? PipeSegment.LeastAtFirst : LongestSegment);
+        if (_last is { } last) _before += last.Length;
+        PipeSegment segment;
+        lock (_gate) segment = _free.Take(length, _before);
+        if (_last is null) _first = segment;
+        else _last.Append(segment);
+
+        return _last = segment;
+    }
+
+    private bool IsWaiting => _flush is { IsWaiting: true };
+
+    private void CheckWritable()
+    {
+        if (_isCompleted) Throw.State("The writer was completed: writing is not allowed any more.");
+    }
+
+    // ------------------------------------------------------------------ flushing
+
+    public override ValueTask<FlushResult> FlushAsync(CancellationToken cancellationToken = default)
+    {
+        CheckWritable();
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<FlushResult>(cancellationToken);
+        if (IsWaiting) Throw.State("A flush is under way on this pipe: one flush at a time. Await it before the next.");
+        SendResult sent = SendWritten();
+        return Volatile.Read(ref _waiting) == 0 ? new(ResultNow(sent == SendResult.Closed)) : WaitForRoom(cancellationToken);
+    }
+
+    public override ValueTask<FlushResult> WriteAsync(ReadOnlyMemory<byte> source, CancellationToken cancellationToken = default)
+    {
+        CheckWritable();
+        if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<FlushResult>(cancellationToken);
+        if (UnflushedBytes == 0 && Volatile.Read(ref _waiting) == 0)
+        {
+            // Straight from the caller's memory, when there is room.
+            SendResult sent = session.SendIfRoom(source.Span);
+            if (sent != SendResult.Full) return new(ResultNow(sent == SendResult.Closed));
+        }
+
+        // It may have to wait, and a cancelled wait gives the memory back to the caller.
+        this.Write(source.Span);
+        return FlushAsync(cancellationToken);
+    }
+
+    private FlushResult ResultNow(bool isClosed)
+    {
+        bool isCancelled = false;
+        if (Volatile.Read(ref _isCancelled))
+        {
+            lock (_gate)
+            {
+                isCancelled = _isCancelled;
+                _isCancelled = false;
+            }
+        }
+
+        return new FlushResult(isCancelled, isClosed || Volatile.Read(ref _hasEnded));
+    }
+
+    /// <summary>Gives what was written to the queue, or to a send that waits for room there.</summary>
+    private SendResult SendWritten()
+    {
+        if (_first is not { } first) return SendResult.Queued;
+        ReadOnlySequence<byte> written = new(first, 0, _last!, _last!.Length);
+        _first = _last = null;
+        _before = 0;
+        SendResult result = SendResult.Queued;
+        if (written.IsEmpty)
+        {
+            GiveBack(first);
+            return result;
+        }
+
+        if (session.BeginSend(written, out result) is { } operation)
+        {
+            PipeSend send = Interlocked.Exchange(ref _freeSend, null) ?? new PipeSend(this);
+            // Before its end can come.
+            lock (_gate) _waiting++;
+            send.Begin(first, operation);
+            return SendResult.Queued;
+        }
+
+        GiveBack(first);
+        return result;
+    }
+
+    private void GiveBack(PipeSegment? first)
+    {
+        lock (_gate) _free.ReturnAll(first);
+    }
+
+    private ValueTask<FlushResult> WaitForRoom(CancellationToken cancellation)
+    {
+        ValueTask<FlushResult> task;
+        lock (_gate)
+        {
+            if (_waiting == 0 || _isCancelled)
+            {
+                FlushResult result = new(_isCancelled, _hasEnded);
+                _isCancelled = false;
+                return new(result);
+            }
+
+            _flush ??= new PipeWait<FlushResult>(_gate, session.Loop, options.Scheduler);
+            task = _flush.Begin(cancellation);
+        }
+
+        _flush.Watch(cancellation);
+        return task;
+    }
+
+    /// <summary>One that waited for room is queued, or the connection has ended. Any thread.</summary>
+    internal void Ended(PipeSend send, PipeSegment first, bool isClosed)
+    {
+        _freeSend = send;
+        lock (_gate)
+        {
+            _free.ReturnAll(first);
+            _waiting--;
+            _hasEnded |= isClosed;
+            if (_waiting > 0 || !IsWaiting) return;
+            _flush!.End();
+        }
+
+        _flush!.SetResult(new FlushResult(isCanceled: false, _hasEnded));
+    }
+
+    // ------------------------------------------------------------------ cancelling
+
+    public override void CancelPendingFlush()
+    {
+        lock (_gate)
+        {
+            if (!IsWaiting)
+            {
+                _isCancelled = true;
+                return;
+            }
+
+            _flush!.End();
+        }
+
+        _flush!.SetResult(new FlushResult(isCanceled: true, _hasEnded));
+    }
+
+    // ------------------------------------------------------------------ the end
+
+    public override void Complete(Exception? exception = null)
+    {
+        if (_isCompleted) return;
+        if (exception is null) SendWritten();
+        _isCompleted = true;
+        GiveBack(_first);
+        _first = _last = null;
+        _before = 0;
+        session.OutputCompleted(exception);
+    }
+
+    /// <summary>The connection has ended: flushes say so.</summary>
+    internal void End() => Volatile.Write(ref _hasEnded, true);
+}
