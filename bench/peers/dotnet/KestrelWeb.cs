@@ -16,16 +16,26 @@ using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.FileProviders;
 using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
+using Whimbrel.Kestrel;
 
 namespace Whimbrel.Bench.Peers;
 
 /// <summary>ASP.NET Core on Kestrel with the same routes: request delegates, static files, and its WebSockets.</summary>
 internal static class KestrelWeb
 {
-    public static async Task RunAsync(int port, string folder, X509Certificate2? certificate, Action<IPEndPoint> tell)
+    public static async Task RunAsync(int port, string folder, X509Certificate2? certificate, string[]? whimbrel, Action<IPEndPoint> tell)
     {
         var builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
+        if (whimbrel is [var engine, .. var style])
+        {
+            builder.WebHost.UseWhimbrel(options =>
+            {
+                options.EngineOptions = new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1 };
+                options.Scheduling = style is ["inline"] ? Scheduling.Inline : Scheduling.ThreadPool;
+            });
+        }
+
         if (certificate is not null)
         {
             builder.WebHost.UseKestrelHttpsConfiguration();

@@ -9,7 +9,7 @@ using System.Security.Cryptography.X509Certificates;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|whimbrel-web-ENGINE [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-inline]|whimbrel-web-ENGINE [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
 
 if (args.Length == 0)
 {
@@ -89,10 +89,10 @@ switch (name, push)
     case ("socket-udp", false):
         await (multicast ? SocketUdp.MulticastAsync(port, Tell) : SocketUdp.EchoAsync(port, Tell));
         return 0;
-    case ("kestrel-web", false) when folder is not null:
+    case (_, false) when folder is not null && (name == "kestrel-web" || name.StartsWith("kestrel-whimbrel-", StringComparison.Ordinal)):
         using (var certificate = certificateFile is null || keyFile is null ? null : X509Certificate2.CreateFromPemFile(certificateFile, keyFile))
         {
-            await KestrelWeb.RunAsync(port, folder, certificate, Tell);
+            await KestrelWeb.RunAsync(port, folder, certificate, name.Split('-') is [_, "whimbrel", .. var transport] ? transport : null, Tell);
         }
 
         return 0;
@@ -103,8 +103,8 @@ switch (name, push)
     case (_, false) when multicast && name.Split('-') is ["whimbrel", "udp", var engine, .. var more] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
         await WhimbrelMulticast.RunAsync(kind, port, segmentation: more is not ["nogso"], Tell);
         return 0;
-    case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
-        await (name.EndsWith("-stream", StringComparison.Ordinal) ? WhimbrelStreamEcho.RunAsync(kind, port, Tell) : WhimbrelAsyncEcho.RunAsync(kind, port, Tell));
+    case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "pipe" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+        await (name.EndsWith("-async", StringComparison.Ordinal) ? WhimbrelAsyncEcho.RunAsync(kind, port, Tell) : WhimbrelStreamEcho.RunAsync(kind, port, name.EndsWith("-pipe", StringComparison.Ordinal), Tell));
         return 0;
     default:
         return Fail(Usage);

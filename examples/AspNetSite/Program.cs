@@ -1,0 +1,31 @@
+using Microsoft.AspNetCore.Builder;
+using Microsoft.AspNetCore.Http;
+using Microsoft.AspNetCore.SignalR;
+using Microsoft.Extensions.DependencyInjection;
+using Whimbrel.Kestrel;
+
+// An ASP.NET Core application as it always was, but for one line: requests, a stream, a SignalR hub.
+// curl http://localhost:5000/ ; curl -N http://localhost:5000/clock ; SignalR at /chat.
+WebApplicationBuilder builder = WebApplication.CreateSlimBuilder(args);
+builder.Services.AddSignalR();
+builder.WebHost.UseWhimbrel(); // this one
+
+await using WebApplication app = builder.Build();
+app.MapGet("/", static () => "Hello from Kestrel on Whimbrel\n");
+app.MapGet("/clock", static async context =>
+{
+    using PeriodicTimer timer = new(TimeSpan.FromSeconds(1));
+    while (await timer.WaitForNextTickAsync(context.RequestAborted))
+    {
+        await context.Response.WriteAsync($"{DateTimeOffset.Now:T}\n");
+        await context.Response.Body.FlushAsync();
+    }
+});
+app.MapHub<Chat>("/chat");
+await app.RunAsync();
+
+/// <summary>What one says, all hear.</summary>
+internal sealed class Chat : Hub
+{
+    public Task Say(string text) => Clients.All.SendAsync("Said", text);
+}

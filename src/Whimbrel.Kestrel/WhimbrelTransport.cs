@@ -1,0 +1,137 @@
+using System.IO.Pipelines;
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Options;
+
+namespace Whimbrel.Kestrel;
+
+/// <summary>
+/// The transport itself: listeners for Kestrel (or whoever takes an <see cref="IConnectionListenerFactory"/>) and connections for clients, each a
+/// <see cref="ConnectionPipe"/> behind a <see cref="ConnectionContext"/>. Owns the engine, unless it was given one. Any thread.
+/// </summary>
+public sealed partial class WhimbrelTransport : IConnectionListenerFactory, IConnectionListenerFactorySelector, IConnectionFactory, IAsyncDisposable
+{
+    private readonly Lock _gate = new();
+    private readonly ILogger _logger;
+    private Engine? _own;
+    private bool _isDisposed;
+
+    /// <summary>Made by the services of a host.</summary>
+    /// <param name="options">Read when the first end point is bound.</param>
+    /// <param name="loggers">Where notices of the engine and of the listeners go, as warnings.</param>
+    public WhimbrelTransport(IOptions<WhimbrelTransportOptions> options, ILoggerFactory loggers)
+    {
+        ArgumentNullException.ThrowIfNull(options);
+        ArgumentNullException.ThrowIfNull(loggers);
+        Options = options.Value;
+        _logger = loggers.CreateLogger("Whimbrel.Kestrel");
+        Pipes = new ConnectionPipeOptions
+        {
+            Scheduler = Options.Scheduling == Scheduling.Inline ? PipeScheduler.Inline : PipeScheduler.ThreadPool,
+            HoldBytes = Options.MaxReadBufferBytes,
+            ReadFailure = WhimbrelConnection.FailureOf,
+            AwaitsPeer = false, // as with the stock transport: who is done with a connection has read what it wanted
+        };
+    }
+
+    internal WhimbrelTransportOptions Options { get; }
+
+    internal ConnectionPipeOptions Pipes { get; }
+
+    private Engine Engine
+    {
+        get
+        {
+            if (Options.Engine is { } shared) return shared;
+            lock (_gate)
+            {
+                ObjectDisposedException.ThrowIf(_isDisposed, this);
+                return _own ??= new Engine(Options.EngineOptions ?? new EngineOptions { Name = "kestrel", OnNotice = Note });
+            }
+        }
+    }
+
+    /// <summary>True for TCP and Unix end points; also for file handles, so that binding one says why not.</summary>
+    /// <param name="endpoint">Where somebody wants to listen.</param>
+    public bool CanBind(EndPoint endpoint) => endpoint is IPEndPoint or UnixDomainSocketEndPoint or FileHandleEndPoint;
+
+    /// <summary>Listens.</summary>
+    /// <param name="endpoint">A TCP or Unix end point. Port 0 takes a free one; the listener's end point has it.</param>
+    /// <param name="cancellationToken">Gives up.</param>
+    /// <exception cref="AddressInUseException">Somebody listens there.</exception>
+    /// <exception cref="NotSupportedException">Another kind of end point.</exception>
+    public async ValueTask<IConnectionListener> BindAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(endpoint);
+        if (endpoint is FileHandleEndPoint) throw new NotSupportedException("Whimbrel makes its own sockets and takes none by a file handle: listen on an address, or leave this end point to the stock transport.");
+        if (endpoint is not (IPEndPoint or UnixDomainSocketEndPoint)) throw new NotSupportedException($"Whimbrel listens on TCP and Unix sockets, and {endpoint} is neither.");
+        WhimbrelListener listener = new(this, new ServerOptions
+        {
+            Engine = Engine,
+            EndPoint = endpoint,
+            Backlog = Options.Backlog,
+            NoDelay = Options.NoDelay,
+            MaxConnections = Options.MaxConnections,
+            SendLimitBytes = Options.MaxWriteBufferBytes,
+            SlowConsumer = SlowConsumer.Wait,
+            DrainTimeout = Options.DrainTimeout,
+            OnNotice = Note,
+        });
+        try
+        {
+            await listener.StartAsync(cancellationToken).ConfigureAwait(false);
+            return listener;
+        }
+        catch (NetworkException e) when (e.Error.SocketError == SocketError.AddressAlreadyInUse)
+        {
+            await listener.DisposeAsync().ConfigureAwait(false);
+            throw new AddressInUseException(e.Message, e);
+        }
+        catch
+        {
+            await listener.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+    }
+
+    /// <summary>Dials.</summary>
+    /// <param name="endpoint">A TCP or Unix end point, or a host name with a port.</param>
+    /// <param name="cancellationToken">Gives up.</param>
+    /// <returns>The connection; dispose it to close it.</returns>
+    public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(endpoint);
+        ClientOptions options = new()
+        {
+            Engine = Engine,
+            EndPoint = endpoint,
+            NoDelay = Options.NoDelay,
+            SendLimitBytes = Options.MaxWriteBufferBytes,
+            SlowConsumer = SlowConsumer.Wait,
+            DrainTimeout = Options.DrainTimeout,
+            OnNotice = Note,
+        };
+        return new WhimbrelConnection(await ConnectionPipe.ConnectAsync(options, Pipes, cancellationToken).ConfigureAwait(false), null);
+    }
+
+    /// <summary>Ends the engine that it made, and with it what is still open.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        Engine? own;
+        lock (_gate)
+        {
+            _isDisposed = true;
+            own = _own;
+            _own = null;
+        }
+
+        if (own is not null) await own.DisposeAsync().ConfigureAwait(false);
+    }
+
+    private void Note(Notice notice) => Noticed(_logger, notice.Kind, notice.Message);
+
+    [LoggerMessage(1, LogLevel.Warning, "{Kind}: {Message}", EventName = "Notice")]
+    private static partial void Noticed(ILogger logger, NoticeKind kind, string message);
+}

@@ -1,0 +1,150 @@
+using System.Buffers;
+using System.IO.Pipelines;
+using System.Net;
+using System.Net.Sockets;
+using Microsoft.AspNetCore.Connections;
+using Microsoft.AspNetCore.Connections.Features;
+using Microsoft.AspNetCore.Http.Features;
+using Microsoft.Extensions.DependencyInjection;
+
+namespace Whimbrel.Kestrel.Tests;
+
+// The transport without Kestrel: listeners, connections of both kinds, their features and ends.
+public sealed class TransportTests
+{
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(60);
+
+    private static CancellationToken Token => TestContext.Current.CancellationToken;
+
+    [Fact]
+    public async Task A_client_and_a_server_talk_by_connection_contexts()
+    {
+        await using ServiceProvider services = Services();
+        await using IConnectionListener listener = await ListenAsync(services);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>().ConnectAsync(listener.EndPoint, Token);
+        await using ConnectionContext here = (await listener.AcceptAsync(Token))!;
+        Assert.NotEqual(here.ConnectionId, there.ConnectionId);
+        Assert.Equal(here.LocalEndPoint, there.RemoteEndPoint);
+        Assert.Equal(here.RemoteEndPoint, there.LocalEndPoint);
+
+        await there.Transport.Output.WriteAsync("hello"u8.ToArray(), Token);
+        ReadResult result = await here.Transport.Input.ReadAtLeastAsync(5, Token);
+        Assert.Equal("hello"u8.ToArray(), result.Buffer.ToArray());
+        here.Transport.Input.AdvanceTo(result.Buffer.End);
+
+        // Half of it: the other one goes on, and hears of it.
+        await there.Transport.Output.CompleteAsync();
+        result = await here.Transport.Input.ReadAsync(Token);
+        Assert.True(result.IsCompleted);
+        await UntilCancelledAsync(here.ConnectionClosed);
+        await here.Transport.Output.WriteAsync("answer"u8.ToArray(), Token);
+        result = await there.Transport.Input.ReadAtLeastAsync(6, Token);
+        Assert.Equal("answer"u8.ToArray(), result.Buffer.ToArray());
+    }
+
+    [Fact]
+    public async Task An_abort_gives_its_reason_here_and_a_reset_there()
+    {
+        await using ServiceProvider services = Services();
+        await using IConnectionListener listener = await ListenAsync(services);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>().ConnectAsync(listener.EndPoint, Token);
+        await using ConnectionContext here = (await listener.AcceptAsync(Token))!;
+        ConnectionAbortedException why = new("on purpose");
+        here.Abort(why);
+        Assert.Same(why, await Assert.ThrowsAsync<ConnectionAbortedException>(async () => await here.Transport.Input.ReadAsync(Token)));
+        await Assert.ThrowsAsync<ConnectionResetException>(async () => await there.Transport.Input.ReadAsync(Token));
+        Assert.True((await there.Transport.Output.WriteAsync("x"u8.ToArray(), Token)).IsCompleted);
+        await UntilCancelledAsync(here.ConnectionClosed);
+        await UntilCancelledAsync(there.ConnectionClosed);
+    }
+
+    [Fact]
+    public async Task Its_features_are_there_can_be_replaced_and_are_listed()
+    {
+        await using ServiceProvider services = Services();
+        await using IConnectionListener listener = await ListenAsync(services);
+        await using ConnectionContext there = await services.GetRequiredService<IConnectionFactory>().ConnectAsync(listener.EndPoint, Token);
+        IFeatureCollection features = there.Features;
+        Assert.Equal(there.ConnectionId, features.Get<IConnectionIdFeature>()!.ConnectionId);
+        Assert.Same(there.Transport, features.Get<IConnectionTransportFeature>()!.Transport);
+        Assert.Same(there.Items, features.Get<IConnectionItemsFeature>()!.Items);
+        Assert.Equal(there.ConnectionClosed, features.Get<IConnectionLifetimeFeature>()!.ConnectionClosed);
+        Assert.Equal(there.LocalEndPoint, features.Get<IConnectionEndPointFeature>()!.LocalEndPoint);
+        Assert.Equal(there.RemoteEndPoint, features.Get<IConnectionSocketFeature>()!.Socket.RemoteEndPoint);
+        Assert.NotNull(features.Get<IMemoryPoolFeature>()!.MemoryPool);
+        Assert.Null(features.Get<IConnectionUserFeature>());
+        int before = features.Revision;
+        Assert.Equal(7, features.Count());
+        features.Set<IConnectionSocketFeature>(null);
+        features.Set("anything");
+        Assert.Null(features.Get<IConnectionSocketFeature>());
+        Assert.Equal("anything", features[typeof(string)]);
+        Assert.Equal(before + 2, features.Revision);
+        Assert.Equal(7, features.Count());
+    }
+
+    [Fact]
+    public async Task After_an_unbind_what_was_connected_is_still_accepted_and_then_nothing()
+    {
+        await using ServiceProvider services = Services();
+        await using IConnectionListener listener = await ListenAsync(services);
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await socket.ConnectAsync(listener.EndPoint, Token);
+        await listener.UnbindAsync(Token);
+        await using ConnectionContext? first = await listener.AcceptAsync(Token);
+        Assert.NotNull(first);
+        Assert.Null(await listener.AcceptAsync(Token));
+        await first.Transport.Output.WriteAsync("still"u8.ToArray(), Token);
+        Assert.Equal(5, await socket.ReceiveAsync(new byte[10], Token));
+    }
+
+    [Fact]
+    public async Task What_was_flushed_before_a_dispose_arrives_though_the_listener_is_disposed_at_once()
+    {
+        await using ServiceProvider services = Services();
+        IConnectionListener listener = await ListenAsync(services);
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096 };
+        await socket.ConnectAsync(listener.EndPoint, Token);
+        ConnectionContext here = (await listener.AcceptAsync(Token))!;
+        byte[] data = new byte[2_000_000];
+        SampleSite.Fill(data, 0);
+        here.Transport.Output.Write(data);
+        await here.DisposeAsync();
+        Task disposing = listener.DisposeAsync().AsTask();
+        using NetworkStream stream = new(socket);
+        Assert.Equal((data.Length, true), await SampleSite.CheckAsync(stream));
+        await disposing.WaitAsync(s_patience, Token);
+    }
+
+    [Fact]
+    public async Task End_points_of_other_kinds_are_refused_with_a_reason()
+    {
+        await using ServiceProvider services = Services();
+        IConnectionListenerFactory factory = services.GetRequiredService<IConnectionListenerFactory>();
+        NotSupportedException e = await Assert.ThrowsAsync<NotSupportedException>(async () => await factory.BindAsync(new FileHandleEndPoint(5, FileHandleType.Auto), Token));
+        Assert.Contains("file handle", e.Message, StringComparison.Ordinal);
+        await Assert.ThrowsAsync<NotSupportedException>(async () => await factory.BindAsync(new DnsEndPoint("localhost", 0), Token));
+        Assert.False(((IConnectionListenerFactorySelector)factory).CanBind(new DnsEndPoint("localhost", 0)));
+    }
+
+    [Fact]
+    public async Task HttpClient_dials_by_Whimbrel_in_one_line()
+    {
+        await using SampleSite site = await SampleSite.StartAsync("pool");
+        using SocketsHttpHandler handler = new() { ConnectCallback = async (context, cancellation) => await ConnectionStream.ConnectAsync(new ClientOptions { EndPoint = context.DnsEndPoint }, cancellation) };
+        using HttpClient client = new(handler);
+        Assert.Equal("Hello, World!", await client.GetStringAsync(new Uri(site.Plain, "/plaintext"), Token));
+    }
+
+    private static ServiceProvider Services() => new ServiceCollection().AddLogging().AddWhimbrelTransport(static options => options.EngineOptions = new EngineOptions { Loops = 1 }).BuildServiceProvider();
+
+    private static async Task<IConnectionListener> ListenAsync(ServiceProvider services) =>
+        await services.GetRequiredService<IConnectionListenerFactory>().BindAsync(new IPEndPoint(IPAddress.Loopback, 0), Token);
+
+    private static async Task UntilCancelledAsync(CancellationToken token)
+    {
+        TaskCompletionSource cancelled = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        using CancellationTokenRegistration told = token.Register(cancelled.SetResult);
+        await cancelled.Task.WaitAsync(s_patience, Token);
+    }
+}
