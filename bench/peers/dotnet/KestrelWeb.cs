@@ -32,7 +32,7 @@ internal static class KestrelWeb
             builder.WebHost.UseWhimbrel(options =>
             {
                 options.EngineOptions = new EngineOptions { Kind = Enum.Parse<EngineKind>(engine, ignoreCase: true), Loops = 1 };
-                options.Scheduling = style is ["inline"] ? Scheduling.Inline : Scheduling.ThreadPool;
+                options.Scheduling = style is ["onloop"] ? Scheduling.Inline : Scheduling.ThreadPool;
             });
         }
 

@@ -9,7 +9,7 @@ using System.Security.Cryptography.X509Certificates;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-inline]|whimbrel-web-ENGINE [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
 
 if (args.Length == 0)
 {

@@ -103,6 +103,8 @@ public abstract partial class Loop
 
     internal BlockPool Blocks { get; } = new();
 
+    internal SmallBlocks SmallBlocks { get; } = new();
+
     internal StrandBlocks StrandBlocks { get; } = new();
 
     /// <summary>What the TLS layers of this loop share. Made when the first one is.</summary>

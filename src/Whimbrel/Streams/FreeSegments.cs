@@ -1,7 +1,8 @@
 namespace Whimbrel.Streams;
 
 /// <summary>Segments without memory, for the next use. Owner: the reader or the writer of a pipe.</summary>
-internal struct FreeSegments
+/// <param name="session">Whose loop has the memory of short ones.</param>
+internal struct FreeSegments(Session session)
 {
     private const int MostKept = 32;
 
@@ -20,7 +21,7 @@ internal struct FreeSegments
             _count--;
         }
 
-        segment.Rent(least, index);
+        segment.Rent(session.Loop.SmallBlocks, least, index);
         return segment;
     }
 
@@ -28,7 +29,7 @@ internal struct FreeSegments
     internal void Return(PipeSegment segment)
     {
         bool isKept = _count < MostKept;
-        segment.GiveBack(isKept ? _first : null);
+        segment.GiveBack(session.Loop.SmallBlocks, isKept ? _first : null);
         if (!isKept) return;
         _first = segment;
         _count++;

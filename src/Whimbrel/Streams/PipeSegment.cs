@@ -1,13 +1,11 @@
 using System.Buffers;
+using Whimbrel.Buffers;
 
 namespace Whimbrel.Streams;
 
 /// <summary>A stretch of the bytes of a <see cref="ConnectionPipe"/>, in rented memory. Owner: the reader or the writer of the pipe, which gives it back.</summary>
 internal sealed class PipeSegment : ReadOnlySequenceSegment<byte>
 {
-    /// <summary>What the first of a row takes at least: what grows gets longer ones.</summary>
-    internal const int LeastAtFirst = 4096;
-
     private byte[] _bytes = [];
 
     /// <summary>Bytes written, from the start.</summary>
@@ -21,9 +19,10 @@ internal sealed class PipeSegment : ReadOnlySequenceSegment<byte>
 
     internal PipeSegment? NextSegment => (PipeSegment?)Next;
 
-    internal void Rent(int least, long index)
+    /// <summary>So much room at least: of the loop's small blocks, or rented when it is more.</summary>
+    internal void Rent(SmallBlocks small, int least, long index)
     {
-        _bytes = ArrayPool<byte>.Shared.Rent(least);
+        _bytes = least <= SmallBlocks.Length ? small.Take() : ArrayPool<byte>.Shared.Rent(least);
         RunningIndex = index;
         Next = null;
     }
@@ -38,9 +37,11 @@ internal sealed class PipeSegment : ReadOnlySequenceSegment<byte>
     internal void Append(PipeSegment next) => Next = next;
 
     /// <summary>Gives its memory back; the object may be used again, and stands in front of <paramref name="next"/> until then.</summary>
-    internal void GiveBack(PipeSegment? next)
+    internal void GiveBack(SmallBlocks small, PipeSegment? next)
     {
-        ArrayPool<byte>.Shared.Return(_bytes);
+        // What was rented is longer.
+        if (_bytes.Length == SmallBlocks.Length) small.Return(_bytes);
+        else ArrayPool<byte>.Shared.Return(_bytes);
         _bytes = [];
         Length = 0;
         Memory = default;

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.IO.Pipelines;
+using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -19,7 +20,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
     private readonly Lock _gate = new();
     private PipeSegment? _first; // with the first byte that was not consumed
     private PipeSegment? _last;
-    private FreeSegments _free;
+    private FreeSegments _free = new(session);
     private PipeWait<ReadResult>? _read;
     private long _consumed;
     private long _examined;
@@ -211,7 +212,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         }
 
         if (data.IsEmpty) return;
-        PipeSegment segment = _free.Take(Math.Max(data.Length, PipeSegment.LeastAtFirst), _received);
+        PipeSegment segment = _free.Take(Math.Max(data.Length, SmallBlocks.Length), _received);
         data.CopyTo(segment.RoomSpan);
         segment.Advance(data.Length);
         _received += data.Length;

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.IO.Pipelines;
+using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Streams;
@@ -19,7 +20,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     private readonly Lock _gate = new();
     private PipeSegment? _first;
     private PipeSegment? _last;
-    private FreeSegments _free; // under the gate
+    private FreeSegments _free = new(session); // under the gate
     private PipeSend? _freeSend;
     private PipeWait<FlushResult>? _flush;
     private long _before; // bytes written in the segments before the last
@@ -57,7 +58,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     private PipeSegment AddSegment(int least)
     {
         // Longer ones for what gets long.
-        int length = Math.Max(least, _last is null ? PipeSegment.LeastAtFirst : LongestSegment);
+        int length = Math.Max(least, _last is null ? SmallBlocks.Length : LongestSegment);
         if (_last is { } last) _before += last.Length;
         PipeSegment segment;
         lock (_gate) segment = _free.Take(length, _before);
