@@ -61,6 +61,14 @@ public sealed class BenchTests
     }
 
     [Fact]
+    public async Task Every_byte_of_a_short_benchmark_through_a_relay_is_right()
+    {
+        (int exitCode, string output) = await BenchAsync("relay", "--smoke", "--seconds", "0.1", "--peers", "c-relay,whimbrel-relay-epoll", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
     {
         (int exitCode, string output) = await BenchAsync("--self-test");
