@@ -40,6 +40,7 @@ public partial class Server
         private int _sessionsTold;
         private NoticePace _descriptorNotices;
         private NoticePace _acceptNotices;
+        private ConcurrentDictionary<long, long>? _since; // the meter's: connected at these milliseconds while somebody listened
         private volatile bool _isStopping;
         private volatile bool _isAborting;
 
@@ -349,6 +350,7 @@ public partial class Server
         internal override void SessionConnected(Session session)
         {
             _byId[session.Id] = session;
+            if (ServerMetrics.ConnectionDuration is { Enabled: true }) BeginDuration(session.Id);
             Tell(session, static (owner, s) => owner.OnConnected(s));
             // It may have come too late to be among those that the stop told.
             if (_isStopping && session.Connection is { } connection)
@@ -387,8 +389,16 @@ public partial class Server
         {
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
             else if (session is Newcomer) TellConnectFailed(new SessionContext(_owner, null, session.Loop, session.LocalEndPoint, session.RemoteEndPoint, session.Tls), reason);
+            if (_since is { } since && since.TryRemove(session.Id, out long ms)) ServerMetrics.ConnectionEnded(this, (Engine.NowMs - ms) / 1000.0, reason);
             Interlocked.Decrement(ref _live);
             if (_leftOut.IsEmpty || !_leftOut.TryRemove(session, out _)) LetGo();
+        }
+
+        private void BeginDuration(long id)
+        {
+            ConcurrentDictionary<long, long>? since = Volatile.Read(ref _since);
+            if (since is null) since = Interlocked.CompareExchange(ref _since, new ConcurrentDictionary<long, long>(), null) ?? _since;
+            since![id] = Engine.NowMs;
         }
 
         private void TellConnectFailed(SessionContext connection, CloseReason reason) => Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));

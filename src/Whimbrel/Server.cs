@@ -251,6 +251,8 @@ public partial class Server : IAsyncDisposable
                 _phase = Phase.Started;
                 IsAccepting = Options.AcceptAtStart;
                 _isHolding = !Options.AcceptAtStart;
+                // Inside, so that a stop comes behind it.
+                if (engine.HasWatchdog) ServerMetrics.ServerStarted(host, EndPoint);
             }
         }
         catch
@@ -568,6 +570,7 @@ public partial class Server : IAsyncDisposable
             if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return report;
             _phase = Phase.Stopped;
             _isOverdue = false;
+            ServerMetrics.ServerStopped(host);
         }
 
         host.Tell(report, static (owner, r) => owner.OnStopped(r));

@@ -435,6 +435,7 @@ public class Engine : IAsyncDisposable
                 endAtOnce = _waiting.Count > 0;
                 _life = endAtOnce ? Life.Stopping : Life.Started;
                 _wasStopped = endAtOnce;
+                if (HasWatchdog) LoopMetrics.EngineStarted(this);
             }
 
             // Beside the start: making the event source takes the first engine as long as opening its queues.
@@ -749,6 +750,7 @@ public class Engine : IAsyncDisposable
         {
             _life = Life.Stopped;
             _isOverdue = false;
+            LoopMetrics.EngineStopped(this);
             waiting = [.. _waiting];
             _waiting.Clear();
         }

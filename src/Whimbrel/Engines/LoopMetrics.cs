@@ -1,0 +1,42 @@
+using System.Collections.Concurrent;
+using System.Diagnostics.Metrics;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel.Engines;
+
+/// <summary>What the meter says of loops.</summary>
+internal static class LoopMetrics
+{
+    // tidy: allowed because it changes at start and stop of engines, and is read by listeners
+    private static readonly ConcurrentDictionary<Loop, KeyValuePair<string, object?>[]> s_loops = new();
+    private static int s_isMade;
+
+    internal static void EngineStarted(Engine engine)
+    {
+        foreach (Loop loop in engine.Loops) s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
+        if (Interlocked.Exchange(ref s_isMade, 1) == 0) WhimbrelMeter.MakeLater(Make);
+    }
+
+    internal static void EngineStopped(Engine engine)
+    {
+        foreach ((Loop loop, _) in s_loops)
+        {
+            if (ReferenceEquals(loop.Engine, engine)) s_loops.TryRemove(loop, out _);
+        }
+    }
+
+    private static void Make()
+    {
+        Meter meter = WhimbrelMeter.Instance;
+        meter.CreateObservableUpDownCounter("whimbrel.loop.connections", static () => OfLoops(static c => Volatile.Read(ref c.ConnectionsOpened) - Volatile.Read(ref c.ConnectionsClosed)), "{connection}", "Connections that a loop has.");
+        meter.CreateObservableCounter("whimbrel.loop.turns", static () => OfLoops(static c => Volatile.Read(ref c.Turns)), "{turn}", "Turns of a loop: one wait for the system and what it brought.");
+        meter.CreateObservableCounter("whimbrel.loop.empty_turns", static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}", "Turns whose wait brought nothing.");
+        meter.CreateObservableCounter("whimbrel.loop.completions", static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}", "What the system has told a loop.");
+        meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for long.");
+    }
+
+    private static IEnumerable<Measurement<long>> OfLoops(Func<LoopCounters, long> number)
+    {
+        foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops) yield return new Measurement<long>(number(loop.Counters), labels);
+    }
+}

@@ -1,0 +1,123 @@
+using System.Collections.Concurrent;
+using System.Diagnostics.Metrics;
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Diagnostics;
+
+namespace Whimbrel;
+
+/// <summary>What the meter says of servers. The time that connections last is told as it becomes known, on their loops, and is kept while somebody listens to that.</summary>
+internal static class ServerMetrics
+{
+    private static readonly ConcurrentDictionary<Server.Host, KeyValuePair<string, object?>[]> s_servers = new();
+    private static Instruments? s_instruments;
+    private static int s_isMade;
+
+    /// <summary>Null until there is a meter.</summary>
+    internal static Histogram<double>? ConnectionDuration => Volatile.Read(ref s_instruments)?.ConnectionDuration;
+
+    internal static void ServerStarted(Server.Host server, EndPoint? endPoint)
+    {
+        s_servers[server] = LabelsOf(endPoint);
+        if (Interlocked.Exchange(ref s_isMade, 1) == 0) WhimbrelMeter.MakeLater(static () => Volatile.Write(ref s_instruments, new Instruments()));
+    }
+
+    internal static void ServerStopped(Server.Host server) => s_servers.TryRemove(server, out _);
+
+    /// <summary>Labels of a server, by the names of OpenTelemetry: its address, never that of a peer.</summary>
+    internal static KeyValuePair<string, object?>[] LabelsOf(EndPoint? endPoint) => endPoint switch
+    {
+        IPEndPoint ip =>
+        [
+            new("network.transport", "tcp"), new("network.type", ip.AddressFamily == AddressFamily.InterNetwork ? "ipv4" : "ipv6"),
+            new("server.address", ip.Address.ToString()), new("server.port", ip.Port),
+        ],
+        UnixDomainSocketEndPoint unix => [new("network.transport", "unix"), new("server.address", unix.ToString())],
+        _ => [],
+    };
+
+    /// <summary>On the loop of a connection that has ended. A listener may throw: that harms no session.</summary>
+    internal static void ConnectionEnded(Server.Host server, double seconds, CloseReason reason)
+    {
+        try
+        {
+            if (!s_servers.TryGetValue(server, out KeyValuePair<string, object?>[]? labels)) labels = [];
+            ConnectionDuration?.Record(seconds, IsRegular(reason.Cause) ? labels : [.. labels, new("error.type", reason.Cause.ToString())]);
+        }
+        catch (Exception e)
+        {
+            server.Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+        }
+    }
+
+    private static bool IsRegular(CloseCause cause) => cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
+
+    /// <summary>All there is. Not static in the class around it: nothing of the meter is loaded before it is made.</summary>
+    private sealed class Instruments
+    {
+        internal readonly Histogram<double> ConnectionDuration;
+
+        internal Instruments()
+        {
+            Meter meter = WhimbrelMeter.Instance;
+            meter.CreateObservableUpDownCounter("whimbrel.server.active_connections", static () => OfServers(static c => c.Sessions), "{connection}", "Connections that are open, beginning or ending.");
+            meter.CreateObservableCounter("whimbrel.server.accepted_connections", static () => OfServers(static c => c.Accepted), "{connection}", "Connections taken.");
+            meter.CreateObservableCounter(
+                "whimbrel.server.rejected_connections",
+                static () => OfServers("error.type", ("limit", static c => c.Rejected), ("admit", static c => c.Refused), ("descriptors", static c => c.Shed)),
+                "{connection}",
+                "Connections closed at once: at a limit of the server, by its filter, without a descriptor.");
+            meter.CreateObservableCounter(
+                "whimbrel.server.io",
+                static () => OfServers("network.io.direction", ("receive", static c => c.BytesReceived), ("transmit", static c => c.BytesSent)),
+                "By",
+                "Bytes received from and given to the system.");
+            meter.CreateObservableCounter(
+                "whimbrel.server.messages",
+                static () => OfServers("network.io.direction", ("receive", static c => c.MessagesReceived), ("transmit", static c => c.MessagesSent ?? 0)),
+                "{message}",
+                "Deliveries to sessions, and sends that were taken (these with ConnectionOptions.CountSends).");
+            meter.CreateObservableUpDownCounter("whimbrel.server.send_queue.usage", PendingOfServers, "By", "Bytes that sends have queued and the system has not taken.");
+            meter.CreateObservableCounter(
+                "whimbrel.server.slow_consumers",
+                static () => OfServers("action", ("disconnect", static c => c.SlowConsumers), ("drop", static c => c.BroadcastsDropped)),
+                "{event}",
+                "Sessions ended because their peer read too slowly, and messages of broadcasts that one of them missed.");
+            meter.CreateObservableCounter(
+                "whimbrel.server.tls_handshakes",
+                static () => OfServers("whimbrel.tls.outcome", ("full", static c => c.TlsHandshakes - c.TlsResumed), ("resumed", static c => c.TlsResumed), ("failed", static c => c.TlsFailed)),
+                "{handshake}",
+                "TLS handshakes that have ended.");
+            meter.CreateObservableUpDownCounter("whimbrel.server.active_tls_handshakes", static () => OfServers(static c => c.TlsShaking), "{handshake}", "TLS handshakes that run.");
+            meter.CreateObservableCounter("whimbrel.server.user_exceptions", static () => OfServers(static c => c.UserExceptions), "{exception}", "Exceptions of the program's code that were caught.");
+            ConnectionDuration = meter.CreateHistogram(
+                "whimbrel.server.connection.duration",
+                "s",
+                "Time from OnConnected to the end; error.type is the cause, unless one side or the server closed it.",
+                tags: null,
+                new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300] });
+        }
+
+        private static IEnumerable<Measurement<long>> OfServers(Func<ServerCounters, long> number)
+        {
+            foreach ((Server.Host server, KeyValuePair<string, object?>[] labels) in s_servers) yield return new Measurement<long>(number(server.ReadCounters()), labels);
+        }
+
+        private static IEnumerable<Measurement<long>> OfServers(string label, params (string Value, Func<ServerCounters, long> Number)[] numbers)
+        {
+            foreach ((Server.Host server, KeyValuePair<string, object?>[] labels) in s_servers)
+            {
+                ServerCounters counters = server.ReadCounters();
+                foreach ((string value, Func<ServerCounters, long> number) in numbers)
+                {
+                    yield return new Measurement<long>(number(counters), [.. labels, new(label, value)]);
+                }
+            }
+        }
+
+        private static IEnumerable<Measurement<long>> PendingOfServers()
+        {
+            foreach ((Server.Host server, KeyValuePair<string, object?>[] labels) in s_servers) yield return new Measurement<long>(server.BytesPending, labels);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+using System.Collections.Concurrent;
+using System.Diagnostics.Metrics;
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>The meter "Whimbrel" as a listener sees it: names, labels, and numbers that are those of the server. Real engines.</summary>
+public sealed class MetersTests : IAsyncLifetime
+{
+    private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(20);
+
+    private readonly ConcurrentDictionary<string, Instrument> _instruments = new();
+    private readonly ConcurrentQueue<(string Name, string? Unit, double Value, Dictionary<string, object?> Labels)> _seen = new();
+    private readonly TaskCompletionSource _published = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private readonly MeterListener _listener = new();
+    private readonly ConcurrentQueue<Notice> _notices = new();
+    private Engine _engine = null!;
+    private Server _server = null!;
+
+    public async ValueTask InitializeAsync()
+    {
+        _engine = new Engine(new EngineOptions { Loops = 2, OnNotice = _notices.Enqueue });
+        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, static () => new Echo());
+        await _server.StartAsync();
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _listener.Dispose();
+        await _server.DisposeAsync();
+        await _engine.DisposeAsync();
+    }
+
+    private sealed class Echo : Session
+    {
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            if (data[0] == 'x') Abort();
+            else Send(data);
+        }
+    }
+
+    private int Port => ((IPEndPoint)_server.EndPoint!).Port;
+
+    private async Task ListenAsync(Action<Instrument>? onValue = null)
+    {
+        _listener.InstrumentPublished = (instrument, listener) =>
+        {
+            if (instrument.Meter.Name != "Whimbrel") return;
+            _instruments[instrument.Name] = instrument;
+            listener.EnableMeasurementEvents(instrument);
+            // The last one that is made.
+            if (instrument.Name == "whimbrel.server.connection.duration") _published.TrySetResult();
+        };
+        _listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => See(instrument, value, labels, onValue));
+        _listener.SetMeasurementEventCallback<double>((instrument, value, labels, _) => See(instrument, value, labels, onValue));
+        _listener.Start();
+        await _published.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
+    }
+
+    private void See(Instrument instrument, double value, ReadOnlySpan<KeyValuePair<string, object?>> labels, Action<Instrument>? onValue)
+    {
+        Dictionary<string, object?> all = [];
+        foreach ((string name, object? label) in labels) all.Add(name, label);
+        _seen.Enqueue((instrument.Name, instrument.Unit, value, all));
+        onValue?.Invoke(instrument);
+    }
+
+    private List<(string Name, string? Unit, double Value, Dictionary<string, object?> Labels)> Read()
+    {
+        _seen.Clear();
+        _listener.RecordObservableInstruments();
+        return [.. _seen];
+    }
+
+    /// <summary>What is said of this test's server.</summary>
+    private double Of(string name, string? label = null, string? value = null) => Assert.Single(
+        Read(),
+        m => m.Name == name && m.Labels.GetValueOrDefault("server.port") is int port && port == Port && (label is null || Equals(m.Labels.GetValueOrDefault(label), value))).Value;
+
+    private async Task<Socket> ConnectAsync()
+    {
+        Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        await socket.ConnectAsync(_server.EndPoint!, TestContext.Current.CancellationToken);
+        return socket;
+    }
+
+    private static async Task EchoAsync(Socket socket, int bytes)
+    {
+        byte[] buffer = new byte[bytes];
+        await socket.SendAsync(buffer, TestContext.Current.CancellationToken);
+        for (int got = 0; got < bytes;)
+        {
+            int n = await socket.ReceiveAsync(buffer.AsMemory(got), TestContext.Current.CancellationToken);
+            Assert.True(n > 0, "the connection ended");
+            got += n;
+        }
+    }
+
+    private async Task<(double Value, Dictionary<string, object?> Labels)> DurationAsync(int already)
+    {
+        using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
+        end.CancelAfter(s_deadline);
+        while (true)
+        {
+            var all = _seen.Where(m => m.Name == "whimbrel.server.connection.duration" && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).ToList();
+            if (all.Count > already) return (all[already].Value, all[already].Labels);
+            await Task.Delay(5, end.Token); // tidy: waits because a listener of the meter is told on a loop, and nobody else is
+        }
+    }
+
+    [Fact]
+    public async Task A_listener_reads_what_the_server_counts_with_the_labels_of_its_address()
+    {
+        await ListenAsync();
+        using Socket one = await ConnectAsync(), two = await ConnectAsync();
+        await EchoAsync(one, 1000);
+        await EchoAsync(two, 24);
+        Assert.Equal(2, Of("whimbrel.server.active_connections"));
+        Assert.Equal(2, Of("whimbrel.server.accepted_connections"));
+        Assert.Equal(1024, Of("whimbrel.server.io", "network.io.direction", "receive"));
+        Assert.Equal(1024, Of("whimbrel.server.io", "network.io.direction", "transmit"));
+        Assert.Equal(0, Of("whimbrel.server.rejected_connections", "error.type", "limit"));
+        Assert.Equal(0, Of("whimbrel.server.slow_consumers", "action", "disconnect"));
+        Assert.Equal(0, Of("whimbrel.server.send_queue.usage"));
+        Assert.True(Of("whimbrel.server.messages", "network.io.direction", "receive") >= 2);
+
+        var io = Read().First(m => m.Name == "whimbrel.server.io" && Equals(m.Labels.GetValueOrDefault("server.port"), Port));
+        Assert.Equal("By", io.Unit);
+        Assert.Equal(("tcp", "ipv4", "127.0.0.1"), (io.Labels["network.transport"], io.Labels["network.type"], io.Labels["server.address"]));
+
+        double[] loops = [.. Read().Where(m => m.Name == "whimbrel.loop.connections" && Equals(m.Labels["whimbrel.engine"], _engine.KindName)).Select(m => m.Value)];
+        Assert.True(loops.Sum() >= 2, $"connections of loops: {string.Join(' ', loops)}");
+        Assert.Contains(Read(), m => m.Name == "whimbrel.loop.turns" && m.Value > 0 && m.Labels["whimbrel.loop"] is int);
+    }
+
+    [Fact]
+    public async Task No_label_names_a_peer_or_a_session()
+    {
+        await ListenAsync();
+        using Socket one = await ConnectAsync();
+        await EchoAsync(one, 10);
+        string[] allowed = ["network.transport", "network.type", "server.address", "server.port", "network.io.direction", "error.type", "action", "whimbrel.tls.outcome", "whimbrel.engine", "whimbrel.loop"];
+        foreach (var each in Read()) Assert.All(each.Labels.Keys, label => Assert.Contains(label, allowed));
+        Assert.All(_instruments.Values, instrument => Assert.False(string.IsNullOrEmpty(instrument.Unit) || string.IsNullOrEmpty(instrument.Description), instrument.Name));
+    }
+
+    [Fact]
+    public async Task A_server_that_has_stopped_says_nothing_more()
+    {
+        await ListenAsync();
+        int port = Port;
+        Assert.Contains(Read(), m => Equals(m.Labels.GetValueOrDefault("server.port"), port));
+        await _server.StopAsync(TimeSpan.FromSeconds(5));
+        Assert.DoesNotContain(Read(), m => Equals(m.Labels.GetValueOrDefault("server.port"), port));
+    }
+
+    [Fact]
+    public async Task The_time_of_a_connection_is_told_at_its_end_with_the_cause_unless_somebody_closed_it()
+    {
+        await ListenAsync();
+        Socket one = await ConnectAsync();
+        await EchoAsync(one, 10);
+        one.Dispose();
+        (double seconds, Dictionary<string, object?> labels) = await DurationAsync(0);
+        Assert.InRange(seconds, 0, s_deadline.TotalSeconds);
+        Assert.DoesNotContain("error.type", labels.Keys);
+
+        using Socket two = await ConnectAsync();
+        await two.SendAsync("x"u8.ToArray(), TestContext.Current.CancellationToken);
+        (_, labels) = await DurationAsync(1);
+        Assert.Equal("LocalAbort", labels["error.type"]);
+    }
+
+    [Fact]
+    public async Task A_listener_that_throws_harms_no_session_and_is_named()
+    {
+        await ListenAsync(static instrument =>
+        {
+            if (instrument.Name == "whimbrel.server.connection.duration") throw new InvalidOperationException("a listener");
+        });
+        using Socket stays = await ConnectAsync();
+        await EchoAsync(stays, 10);
+        Socket goes = await ConnectAsync();
+        await EchoAsync(goes, 10);
+        goes.Dispose();
+        await DurationAsync(0);
+        await EchoAsync(stays, 10);
+        Assert.Contains(_notices, n => n.Kind == NoticeKind.UserException && n.Message.Contains("listener of the meter", StringComparison.Ordinal));
+        using Socket comes = await ConnectAsync();
+        await EchoAsync(comes, 10);
+        Assert.Equal(2, Of("whimbrel.server.active_connections"));
+    }
+}
