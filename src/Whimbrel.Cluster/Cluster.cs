@@ -1,0 +1,425 @@
+using System.Buffers;
+using System.Collections.Concurrent;
+using System.Security.Cryptography;
+using System.Text;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// One node of a cluster: its groups have members here and on other nodes, and a bus brings broadcasts from one to the other.
+/// </summary>
+/// <remarks>
+/// The contract, by number; each number has a test:
+/// <list type="number">
+/// <item>Members here get a broadcast before anything goes to the bus, in call order, and whatever the bus does.</item>
+/// <item>Members elsewhere get it at most once, in order for each publishing node and group. Between groups and nodes there is no order.</item>
+/// <item>Every loss is told: on the nodes whose members did not get it by <see cref="ClusterOptions.OnGap"/>, and here when it did not get as far as the bus.
+/// The number is never too small. What a group missed before its subscription reached the broker was never its own.</item>
+/// <item>A lost broker ends no connection. The state says so, what is published waits within a limit, and goes out when the broker is back.</item>
+/// <item>What the broker sends back of this node's own is dropped.</item>
+/// <item>A group is subscribed with its first member here, and unsubscribed a while after its last.</item>
+/// <item>Broadcasts of one turn go to the bus in one call.</item>
+/// <item>Whatever comes from the broker, the process lives: what is too large, cut, foreign, unsigned or of another version is left out and counted.</item>
+/// </list>
+/// Everything about the bus happens on one loop, the first of the server's engine; an <see cref="Outbox"/> is the way there for other threads.
+/// </remarks>
+public sealed class Cluster : IGroupBusListener, IAsyncDisposable
+{
+    private const int MostInBatch = 256;
+    private const long ForgetAfterMs = 600_000;
+
+    private readonly ConcurrentDictionary<string, GroupState> _groups = new(StringComparer.Ordinal);
+    private readonly ConcurrentDictionary<string, GroupState>.AlternateLookup<ReadOnlySpan<char>> _groupsBySpan;
+    private readonly ClusterOptions _options;
+    private readonly IGroupBus _bus;
+    private readonly Loop _loop;
+    private readonly Outbox _outbox;
+    private readonly byte[] _key;
+    private readonly byte[] _nodeBytes;
+    private readonly ulong _instance = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(8));
+    private readonly List<Outgoing> _batch = [];
+    private readonly List<(GroupState Group, ulong Sequence)> _marks = [];
+    private readonly HashSet<ulong> _twins = [];
+    private readonly string _nodesSubject;
+    private LoopTimer? _timer;
+    private uint _epochs;
+    private bool _isConnected;
+    private bool _isDisposed;
+    private long _lostAtMs;
+    private int _state = (int)ClusterState.Degraded;
+    private long _published;
+    private long _received;
+    private long _missed;
+    private long _dropped;
+    private long _duplicates;
+    private long _echoes;
+    private long _refused;
+    private long _unknownVersions;
+
+    private Cluster(Server server, IGroupBus bus, ClusterOptions options)
+    {
+        _options = options;
+        _bus = bus;
+        _loop = server.Engine.GetLoop(0);
+        _outbox = new Outbox(options.QueueLimitBytes, options.QueuePolicy);
+        _key = options.Key.ToArray();
+        NodeId = options.NodeId ?? MakeNodeId();
+        _nodeBytes = Encoding.UTF8.GetBytes(NodeId);
+        _groupsBySpan = _groups.GetAlternateLookup<ReadOnlySpan<char>>();
+        _nodesSubject = Subjects.OfNodes(options.Application);
+    }
+
+    /// <summary>This node's name.</summary>
+    public string NodeId { get; }
+
+    /// <summary>How it stands with the others. Any thread; a moment old.</summary>
+    public ClusterState State => (ClusterState)Volatile.Read(ref _state);
+
+    internal string Application => _options.Application;
+
+    /// <summary>Makes a node of a server.</summary>
+    /// <param name="server">Started; it gives the engine.</param>
+    /// <param name="bus">The broker, from now on this node's. Disposed with it.</param>
+    /// <param name="options">At least the application.</param>
+    /// <param name="cancellationToken">Gives up the first attempt to reach the broker.</param>
+    /// <exception cref="ArgumentException">An option is out of its range.</exception>
+    /// <exception cref="NetworkException">The broker could not be reached.</exception>
+    public static async ValueTask<Cluster> JoinAsync(Server server, IGroupBus bus, ClusterOptions options, CancellationToken cancellationToken = default)
+    {
+        ArgumentNullException.ThrowIfNull(server);
+        ArgumentNullException.ThrowIfNull(bus);
+        ArgumentNullException.ThrowIfNull(options);
+        options.Check();
+        Cluster cluster = new(server, bus, options);
+        try
+        {
+            await bus.StartAsync(cluster._loop, cluster, cancellationToken).ConfigureAwait(false);
+        }
+        catch
+        {
+            await bus.DisposeAsync().ConfigureAwait(false);
+            throw;
+        }
+
+        cluster._loop.Post(static c => ((Cluster)c!).StartTicking(), cluster);
+        return cluster;
+    }
+
+    /// <summary>Makes a node without others: the same groups in one process, and nothing to install.</summary>
+    /// <param name="server">Started; it gives the engine.</param>
+    /// <param name="options">At least the application.</param>
+    public static ValueTask<Cluster> JoinAsync(Server server, ClusterOptions options) => JoinAsync(server, new MemoryBus().Connect(), options);
+
+    /// <summary>The group of that name. Costs nothing that lasts until somebody joins or broadcasts.</summary>
+    /// <param name="name">At most 256 bytes of UTF-8; any characters.</param>
+    /// <exception cref="ArgumentException">Too long.</exception>
+    public ClusterGroup Group(string name)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        if (Encoding.UTF8.GetByteCount(name) > Envelope.MostGroupBytes) throw new ArgumentException($"A group's name has at most {Envelope.MostGroupBytes} bytes of UTF-8.", nameof(name));
+        return new ClusterGroup(this, name);
+    }
+
+    /// <summary>Reads the counts. Any thread.</summary>
+    public ClusterCounters ReadCounters() => new(
+        Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed), Volatile.Read(ref _dropped), Volatile.Read(ref _duplicates),
+        Volatile.Read(ref _echoes), Volatile.Read(ref _refused), Volatile.Read(ref _unknownVersions), _outbox.Bytes);
+
+    /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Members stay in their groups and connected.</summary>
+    public async ValueTask DisposeAsync()
+    {
+        try
+        {
+            await _loop.PostAsync(Leave).ConfigureAwait(false);
+        }
+        catch (InvalidOperationException)
+        {
+            // The engine has ended, and with it all that runs on the loop.
+        }
+
+        _outbox.Close();
+        await _bus.DisposeAsync().ConfigureAwait(false);
+    }
+
+    // ------------------------------------------------------------------ from any thread
+
+    internal GroupState? Find(string name) => _groups.GetValueOrDefault(name);
+
+    internal GroupState Use(string name)
+    {
+        GroupState state = _groups.GetOrAdd(name, static (n, cluster) => new GroupState(cluster, n, Interlocked.Increment(ref cluster._epochs)), this);
+        Volatile.Write(ref state.UsedAtMs, Environment.TickCount64);
+        return state;
+    }
+
+    internal SendResult Broadcast(string name, ReadOnlySpan<byte> data, Session? except)
+    {
+        if (data.Length > _options.MaxPayloadBytes) throw new ArgumentException($"{data.Length} bytes are more than {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxPayloadBytes)} ({_options.MaxPayloadBytes}).", nameof(data));
+        if (data.IsEmpty) return SendResult.Queued;
+        GroupState state = Use(name);
+        SendResult result = Deliver(state, data, except);
+        if (result == SendResult.Full) return result;
+        List<GroupState>? dropped = null;
+        if (_outbox.Add(Form(EnvelopeKind.Broadcast, state, state.Subject, data), state, ref dropped)) Schedule();
+        if (dropped is not null) PostDropped(dropped);
+        return result;
+    }
+
+    internal void Occupied(GroupState state) => _loop.Post(s => JudgeOccupied((GroupState)s!), state);
+
+    private static string MakeNodeId()
+    {
+        string machine = Environment.MachineName.Length > 40 ? Environment.MachineName[..40] : Environment.MachineName;
+        return $"{(Ascii.IsValid(machine) ? machine : "node")}-{RandomNumberGenerator.GetHexString(8, lowercase: true)}";
+    }
+
+    // Not in the caller, where the closure would be made for each broadcast.
+    private void PostDropped(List<GroupState> dropped) => _loop.Post(d => TellDropped((List<GroupState>)d!), dropped);
+
+    private void Schedule() => _loop.Post(static c => ((Cluster)c!).Flush(), this);
+
+    private Outgoing Form(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload)
+    {
+        bool isSigned = _key.Length > 0;
+        int length = Envelope.Length(_nodeBytes.Length, group.NameBytes.Length, payload.Length, isSigned);
+        byte[] buffer = ArrayPool<byte>.Shared.Rent(length);
+        Envelope.Write(buffer.AsSpan(0, length), kind, _instance, group.Epoch, _nodeBytes, group.NameBytes, payload, isSigned);
+        return new Outgoing(subject, buffer, length, 0, null);
+    }
+
+    private SendResult Deliver(GroupState state, ReadOnlySpan<byte> payload, Session? except) =>
+        _options.Deliver is { } deliver ? deliver(state, payload, except) : state.Broadcast(payload, except);
+
+    // ------------------------------------------------------------------ on the node's loop
+
+    private void Flush()
+    {
+        while (_isConnected)
+        {
+            _outbox.Take(_batch, MostInBatch);
+            if (_batch.Count == 0) return;
+            BusMessage[] messages = new BusMessage[_batch.Count];
+            for (int i = 0; i < messages.Length; i++)
+            {
+                Outgoing item = _batch[i];
+                Envelope.Seal(item.Bytes.Span, item.Sequence, _key);
+                messages[i] = new BusMessage(item.Subject, item.Bytes);
+            }
+
+            int taken = _bus.Publish(messages);
+            for (int i = 0; i < taken; i++)
+            {
+                if (_batch[i].Group is not null) Interlocked.Increment(ref _published);
+                _outbox.Sent(_batch[i]);
+            }
+
+            _batch.RemoveRange(0, taken);
+            if (_batch.Count > 0) return; // the bus is full or away: the next tick, or OnConnected
+        }
+
+        _outbox.Unschedule();
+    }
+
+    private void JudgeOccupied(GroupState state)
+    {
+        if (_isDisposed) return;
+        if (state.Count == 0)
+        {
+            if (state.IsSubscribed) state.UnsubscribeAtMs ??= _loop.TimeMs + (long)_options.UnsubscribeAfter.TotalMilliseconds;
+            return;
+        }
+
+        state.UnsubscribeAtMs = null;
+        if (state.IsSubscribed) return;
+        state.IsSubscribed = true;
+        if (_isConnected) Subscribe(state);
+    }
+
+    /// <summary>With the question what was published before: its answers come behind the subscription.</summary>
+    private void Subscribe(GroupState state)
+    {
+        _bus.Subscribe(state.Subject);
+        if (state.SettledAtMs > _loop.TimeMs) state.SettledAtMs = _loop.TimeMs + (long)_options.MarkInterval.TotalMilliseconds;
+        if (_outbox.AddControl(Form(EnvelopeKind.Query, state, _nodesSubject, default))) Schedule();
+    }
+
+    private void StartTicking()
+    {
+        if (!_isDisposed) _timer = _loop.StartTimer(_options.MarkInterval, static c => ((Cluster)c!).Tick(), this, _options.MarkInterval);
+    }
+
+    private void Tick()
+    {
+        long nowMs = _loop.TimeMs;
+        if (_isConnected) PublishMarks();
+        else if (State == ClusterState.Degraded && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
+        {
+            SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; members here are served, other nodes hear nothing.");
+        }
+
+        long forgetBefore = Environment.TickCount64 - ForgetAfterMs;
+        foreach ((string name, GroupState state) in _groups)
+        {
+            if (state.UnsubscribeAtMs <= nowMs && state.Count == 0)
+            {
+                state.UnsubscribeAtMs = null;
+                state.IsSubscribed = false;
+                state.ForgetPublishers();
+                if (_isConnected) _bus.Unsubscribe(state.Subject);
+            }
+
+            if (!state.IsSubscribed && state.Count == 0 && Volatile.Read(ref state.UsedAtMs) < forgetBefore) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
+        }
+
+        if (_isConnected) Flush();
+    }
+
+    private void PublishMarks()
+    {
+        _outbox.TakeUnmarked(_marks);
+        foreach ((GroupState group, ulong sequence) in _marks) AddMark(group, sequence);
+        _marks.Clear();
+    }
+
+    private void AddMark(GroupState group, ulong sequence)
+    {
+        if (_outbox.AddControl(Form(EnvelopeKind.Mark, group, group.Subject, default) with { Sequence = sequence })) Schedule();
+    }
+
+    private void TellDropped(List<GroupState> dropped)
+    {
+        foreach (IGrouping<GroupState, GroupState> group in dropped.GroupBy(static g => g))
+        {
+            Interlocked.Add(ref _dropped, group.Count());
+            TellGap(NodeId, group.Key.Name, group.Count());
+        }
+    }
+
+    private void TellGap(string node, string group, long missed) => Guard(() => _options.OnGap?.Invoke(new ClusterGap(node, group, missed)));
+
+    private void SetState(ClusterState state, string message)
+    {
+        if (State == state) return;
+        Volatile.Write(ref _state, (int)state);
+        Guard(() => _options.OnStateChanged?.Invoke(state, message));
+    }
+
+    /// <summary>What user code throws is the engine's to tell, in an action of its own.</summary>
+    private void Guard(Action action)
+    {
+        try
+        {
+            action();
+        }
+        catch (Exception e)
+        {
+            _loop.Post(static x => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)x!), e);
+        }
+    }
+
+    private void Leave()
+    {
+        Flush();
+        _isDisposed = true;
+        _isConnected = false;
+        _timer?.Cancel();
+    }
+
+    void IGroupBusListener.OnConnected()
+    {
+        if (_isDisposed) return;
+        _isConnected = true;
+        _bus.Subscribe(_nodesSubject);
+        foreach (GroupState state in _groups.Values)
+        {
+            if (state.IsSubscribed) Subscribe(state);
+            _outbox.MarkAgain(state);
+        }
+
+        SetState(ClusterState.Healthy, $"{_bus.Description} is reached.");
+        Flush();
+    }
+
+    void IGroupBusListener.OnLost(string reason)
+    {
+        if (_isDisposed || !_isConnected) return;
+        _isConnected = false;
+        _lostAtMs = _loop.TimeMs;
+        SetState(ClusterState.Degraded, $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
+    }
+
+    void IGroupBusListener.OnEnvelope(ReadOnlySpan<byte> envelope)
+    {
+        if (_isDisposed) return;
+        if (envelope.Length > _options.MaxPayloadBytes + Envelope.MostOverheadBytes)
+        {
+            Interlocked.Increment(ref _refused);
+            return;
+        }
+
+        switch (Envelope.TryRead(envelope, _key, out Envelope read))
+        {
+            case EnvelopeResult.Refused: Interlocked.Increment(ref _refused); break;
+            case EnvelopeResult.UnknownVersion: Interlocked.Increment(ref _unknownVersions); break;
+            default: Hear(read); break;
+        }
+    }
+
+    private void Hear(in Envelope envelope)
+    {
+        if (envelope.Instance == _instance)
+        {
+            Interlocked.Increment(ref _echoes);
+            return;
+        }
+
+        if (envelope.Node.SequenceEqual(_nodeBytes) && _twins.Count < MostInBatch && _twins.Add(envelope.Instance))
+        {
+            Guard(() => _options.OnTwin?.Invoke($"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own."));
+        }
+
+        Span<char> name = stackalloc char[Envelope.MostGroupBytes];
+        name = name[..Encoding.UTF8.GetChars(envelope.Group, name)];
+        if (!_groupsBySpan.TryGetValue(name, out GroupState? state)) return;
+        if (envelope.Kind == EnvelopeKind.Query)
+        {
+            if (_outbox.SequenceOf(state) is > 0 and ulong sequence) AddMark(state, sequence);
+            return;
+        }
+
+        if (!state.IsSubscribed) return;
+        bool isNew = state.Hear(envelope, _loop.TimeMs, out string node, out long missed);
+        if (missed > 0)
+        {
+            Interlocked.Add(ref _missed, missed);
+            TellGap(node, state.Name, missed);
+        }
+
+        if (!isNew) Interlocked.Increment(ref _duplicates);
+        else if (envelope.Kind == EnvelopeKind.Broadcast) Receive(state, node, envelope.Payload);
+    }
+
+    private void Receive(GroupState state, string node, ReadOnlySpan<byte> payload)
+    {
+        SendResult result = SendResult.Full;
+        try
+        {
+            result = Deliver(state, payload, null);
+        }
+        catch (Exception e)
+        {
+            Guard(() => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(e));
+        }
+
+        if (result != SendResult.Full)
+        {
+            Interlocked.Increment(ref _received);
+            return;
+        }
+
+        // No loop here had room for it: nobody on this node got it.
+        Interlocked.Increment(ref _missed);
+        TellGap(node, state.Name, 1);
+    }
+}

@@ -1,0 +1,64 @@
+namespace Whimbrel.Clusters;
+
+/// <summary>How a node takes part in a cluster.</summary>
+public sealed class ClusterOptions
+{
+    internal const int LeastKeyBytes = 16;
+    internal const int MostPayloadBytes = 16 << 20;
+
+    /// <summary>Which cluster it is: nodes with the same name on the same broker hear each other, and no others. 1 to 64 ASCII letters, digits, - and _. Required.</summary>
+    public required string Application { get; init; }
+
+    /// <summary>The node's name in notices and gaps, different on each node: 1 to 64 bytes of UTF-8. Null (the default) makes one of the machine's name and chance.</summary>
+    public string? NodeId { get; init; }
+
+    /// <summary>Signs each envelope with HMAC-SHA256 and refuses those that are not signed with it: for a broker that others can publish on. At least 16 bytes, the same on each node. Empty (the default) does not.</summary>
+    public ReadOnlyMemory<byte> Key { get; init; }
+
+    /// <summary>Largest broadcast: default 1 MiB, at most 16 MiB. Larger envelopes of others are refused before anything in them is read.</summary>
+    public int MaxPayloadBytes { get; init; } = 1 << 20;
+
+    /// <summary>Most bytes that wait for the broker: default 4 MiB. At least one largest broadcast.</summary>
+    public int QueueLimitBytes { get; init; } = 4 << 20;
+
+    /// <summary>What is lost above that. Default: what has waited longest.</summary>
+    public QueuePolicy QueuePolicy { get; init; }
+
+    /// <summary>How long the broker is away until the state is <see cref="ClusterState.Isolated"/>. Default 10 s.</summary>
+    public TimeSpan IsolatedAfter { get; init; } = TimeSpan.FromSeconds(10);
+
+    /// <summary>How long a group without members here stays subscribed, for those who come back. Default 5 s.</summary>
+    public TimeSpan UnsubscribeAfter { get; init; } = TimeSpan.FromSeconds(5);
+
+    /// <summary>
+    /// Default 1 s. So often a node says how far it has published, three times behind the last broadcast of a group: so the loss of a last
+    /// one is found, too. For so long a new subscription waits for what publishers say of what was before it.
+    /// </summary>
+    public TimeSpan MarkInterval { get; init; } = TimeSpan.FromSeconds(1);
+
+    /// <summary>How members here get a broadcast. Null (the default): its bytes.</summary>
+    public GroupDelivery? Deliver { get; init; }
+
+    /// <summary>Called on a loop for what members here or elsewhere did not get. Must not block.</summary>
+    public Action<ClusterGap>? OnGap { get; init; }
+
+    /// <summary>Called on a loop when the state has changed, with what happened, why, and what now. Must not block.</summary>
+    public Action<ClusterState, string>? OnStateChanged { get; init; }
+
+    /// <summary>Called on a loop once for each other process that uses this node's id. Nothing is lost by it, but gaps name the wrong node.</summary>
+    public Action<string>? OnTwin { get; init; }
+
+    internal void Check()
+    {
+        if (!Subjects.IsPlain(Application)) Refuse(nameof(Application), "1 to 64 ASCII letters, digits, - and _");
+        if (NodeId is { } id && System.Text.Encoding.UTF8.GetByteCount(id) is < 1 or > Envelope.MostNodeBytes) Refuse(nameof(NodeId), "1 to 64 bytes of UTF-8");
+        if (Key.Length is > 0 and < LeastKeyBytes) Refuse(nameof(Key), "at least 16 bytes, or none");
+        if (MaxPayloadBytes is < 1 or > MostPayloadBytes) Refuse(nameof(MaxPayloadBytes), "between 1 byte and 16 MiB");
+        if (QueueLimitBytes < MaxPayloadBytes + Envelope.MostOverheadBytes) Refuse(nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
+        if (IsolatedAfter <= TimeSpan.Zero) Refuse(nameof(IsolatedAfter), "positive");
+        if (UnsubscribeAfter < TimeSpan.Zero) Refuse(nameof(UnsubscribeAfter), "zero or positive");
+        if (MarkInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(MarkInterval), "at least 10 ms");
+    }
+
+    private static void Refuse(string name, string allowed) => throw new ArgumentException($"{nameof(ClusterOptions)}.{name} has to be {allowed}.", name);
+}

@@ -1,0 +1,103 @@
+using System.Buffers.Binary;
+using System.Security.Cryptography;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// What nodes send each other, as bytes in and out. Version 1, numbers little endian: version (1), flags (1: kind, 0x80 signed), instance (8), epoch (4),
+/// sequence (8), length of the node's id (1) and of the group's name (2), these two in UTF-8, the payload, and HMAC-SHA256 of all before it
+/// when signed. Nothing is deserialized.
+/// </summary>
+internal readonly ref struct Envelope
+{
+    internal const byte CurrentVersion = 1;
+    internal const int HeadBytes = 25;
+    internal const int MostNodeBytes = 64;
+    internal const int MostGroupBytes = 256;
+    internal const int MacBytes = HMACSHA256.HashSizeInBytes;
+    internal const int MostOverheadBytes = HeadBytes + MostNodeBytes + MostGroupBytes + MacBytes;
+
+    private const int SequenceAt = 14;
+    private const byte KindMask = 0x0F;
+    private const byte IsSigned = 0x80;
+
+    internal EnvelopeKind Kind { get; private init; }
+
+    /// <summary>The process that published: random, so that a node's id may be chosen by people.</summary>
+    internal ulong Instance { get; private init; }
+
+    /// <summary>Higher when the node counts the group's broadcasts from 1 again.</summary>
+    internal uint Epoch { get; private init; }
+
+    /// <summary>Of this node, in this epoch, to this group: from 1 on.</summary>
+    internal ulong Sequence { get; private init; }
+
+    internal ReadOnlySpan<byte> Node { get; private init; }
+
+    internal ReadOnlySpan<byte> Group { get; private init; }
+
+    internal ReadOnlySpan<byte> Payload { get; private init; }
+
+    internal static int Length(int nodeBytes, int groupBytes, int payloadBytes, bool isSigned) => HeadBytes + nodeBytes + groupBytes + payloadBytes + (isSigned ? MacBytes : 0);
+
+    /// <summary>Writes all but sequence and signature, which <see cref="Seal"/> adds.</summary>
+    internal static void Write(Span<byte> target, EnvelopeKind kind, ulong instance, uint epoch, ReadOnlySpan<byte> node, ReadOnlySpan<byte> group, ReadOnlySpan<byte> payload, bool isSigned)
+    {
+        target[0] = CurrentVersion;
+        target[1] = (byte)((byte)kind | (isSigned ? IsSigned : 0));
+        BinaryPrimitives.WriteUInt64LittleEndian(target[2..], instance);
+        BinaryPrimitives.WriteUInt32LittleEndian(target[10..], epoch);
+        target[22] = (byte)node.Length;
+        BinaryPrimitives.WriteUInt16LittleEndian(target[23..], (ushort)group.Length);
+        node.CopyTo(target[HeadBytes..]);
+        group.CopyTo(target[(HeadBytes + node.Length)..]);
+        payload.CopyTo(target[(HeadBytes + node.Length + group.Length)..]);
+    }
+
+    internal static void Seal(Span<byte> envelope, ulong sequence, ReadOnlySpan<byte> key)
+    {
+        BinaryPrimitives.WriteUInt64LittleEndian(envelope[SequenceAt..], sequence);
+        if (!key.IsEmpty) HMACSHA256.HashData(key, envelope[..^MacBytes], envelope[^MacBytes..]);
+    }
+
+    /// <param name="bytes">Of anybody.</param>
+    /// <param name="key">Empty: signatures are not asked for, and not looked at.</param>
+    /// <param name="envelope">Views of the bytes.</param>
+    internal static EnvelopeResult TryRead(ReadOnlySpan<byte> bytes, ReadOnlySpan<byte> key, out Envelope envelope)
+    {
+        envelope = default;
+        if (bytes.IsEmpty) return EnvelopeResult.Refused;
+        if (bytes[0] != CurrentVersion) return EnvelopeResult.UnknownVersion;
+        if (bytes.Length < HeadBytes) return EnvelopeResult.Refused;
+        byte flags = bytes[1];
+        bool isSigned = (flags & IsSigned) != 0;
+        int node = bytes[22];
+        int group = BinaryPrimitives.ReadUInt16LittleEndian(bytes[23..]);
+        int payloadAt = HeadBytes + node + group;
+        int end = bytes.Length - (isSigned ? MacBytes : 0);
+        if ((flags & ~(KindMask | IsSigned)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.Query) return EnvelopeResult.Refused;
+        if (node is 0 or > MostNodeBytes || group > MostGroupBytes || payloadAt > end) return EnvelopeResult.Refused;
+        if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.Refused;
+        envelope = new Envelope
+        {
+            Kind = (EnvelopeKind)(flags & KindMask),
+            Instance = BinaryPrimitives.ReadUInt64LittleEndian(bytes[2..]),
+            Epoch = BinaryPrimitives.ReadUInt32LittleEndian(bytes[10..]),
+            Sequence = BinaryPrimitives.ReadUInt64LittleEndian(bytes[SequenceAt..]),
+            Node = bytes.Slice(HeadBytes, node),
+            Group = bytes.Slice(HeadBytes + node, group),
+            Payload = bytes[payloadAt..end],
+        };
+        bool isRight = envelope.Kind == EnvelopeKind.Query || envelope.Sequence is > 0 and <= long.MaxValue;
+        return isRight && Utf8IsValid(envelope.Node) && Utf8IsValid(envelope.Group) ? EnvelopeResult.Read : EnvelopeResult.Refused;
+    }
+
+    private static bool Utf8IsValid(ReadOnlySpan<byte> text) => System.Text.Unicode.Utf8.IsValid(text);
+
+    private static bool IsAuthentic(ReadOnlySpan<byte> bytes, ReadOnlySpan<byte> key)
+    {
+        Span<byte> mac = stackalloc byte[MacBytes];
+        HMACSHA256.HashData(key, bytes[..^MacBytes], mac);
+        return CryptographicOperations.FixedTimeEquals(mac, bytes[^MacBytes..]);
+    }
+}

@@ -1,0 +1,14 @@
+namespace Whimbrel.Clusters;
+
+/// <summary>What an envelope is.</summary>
+internal enum EnvelopeKind : byte
+{
+    /// <summary>A broadcast.</summary>
+    Broadcast,
+
+    /// <summary>How far the node has published to the group.</summary>
+    Mark,
+
+    /// <summary>Who has published to the group is asked for a mark.</summary>
+    Query,
+}

@@ -1,0 +1,59 @@
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// A bus inside the process: for one node without others, for several servers in one process, and for tests, which may lose, double and delay
+/// what goes over it and cut nodes off. Any thread.
+/// </summary>
+public sealed class MemoryBus
+{
+    private readonly Lock _gate = new();
+    private readonly List<MemoryBusLink> _links = [];
+    private readonly Random _random;
+
+    /// <summary>Makes a bus without faults.</summary>
+    /// <param name="seed">Decides where faults strike.</param>
+    public MemoryBus(int seed = 1) => _random = new Random(seed);
+
+    /// <summary>Part of the envelopes that are lost on the way to a node, 0 (the default) to 1.</summary>
+    public double Loss { get; set; }
+
+    /// <summary>Part of the envelopes that come to a node twice, 0 (the default) to 1.</summary>
+    public double Doubled { get; set; }
+
+    /// <summary>Longest way of an envelope to a node; each takes its chance, and none overtakes. Default zero.</summary>
+    public TimeSpan MaxDelay { get; set; }
+
+    /// <summary>A bus for one node, connected to the others.</summary>
+    public MemoryBusLink Connect()
+    {
+        MemoryBusLink link = new(this);
+        lock (_gate) _links.Add(link);
+        return link;
+    }
+
+    internal void Remove(MemoryBusLink link)
+    {
+        lock (_gate) _links.Remove(link);
+    }
+
+    internal void Publish(ReadOnlySpan<BusMessage> messages)
+    {
+        lock (_gate)
+        {
+            foreach (BusMessage message in messages)
+            {
+                byte[]? copy = null;
+                foreach (MemoryBusLink link in _links)
+                {
+                    if (!link.Wants(message.Subject) || Strikes(Loss)) continue;
+                    copy ??= message.Envelope.ToArray();
+                    for (int times = Strikes(Doubled) ? 2 : 1; times > 0; times--) link.Bring(copy, Delay());
+                }
+            }
+        }
+    }
+
+    private bool Strikes(double part) => part > 0 && _random.NextDouble() < part;
+
+    private long Delay() => MaxDelay <= TimeSpan.Zero ? 0 : _random.NextInt64((long)MaxDelay.TotalMilliseconds + 1);
+}

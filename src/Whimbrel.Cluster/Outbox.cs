@@ -1,0 +1,147 @@
+using System.Buffers;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// What waits for the bus, from any thread, within a limit. The sequence is given under the same gate that orders the queue; a broadcast that is dropped has
+/// used its number, so that the other nodes find the gap.
+/// </summary>
+internal sealed class Outbox(int limitBytes, QueuePolicy policy)
+{
+    // Behind the last broadcast of a group, so that one lost mark does not hide a loss.
+    private const int MarksBehindLast = 3;
+
+    private readonly Lock _gate = new();
+    private readonly Queue<Outgoing> _queue = [];
+    private readonly List<GroupState> _unmarked = [];
+    private long _bytes;
+    private bool _isScheduled;
+    private bool _isClosed;
+
+    internal long Bytes => Interlocked.Read(ref _bytes);
+
+    /// <summary>Queues a broadcast of a group and gives it its number.</summary>
+    /// <param name="item">Without a number yet.</param>
+    /// <param name="group">Of which group.</param>
+    /// <param name="dropped">Filled with the groups of what was dropped for it, itself perhaps.</param>
+    /// <returns>True when the caller has to see to it that the loop takes it.</returns>
+    internal bool Add(Outgoing item, GroupState group, ref List<GroupState>? dropped)
+    {
+        lock (_gate)
+        {
+            if (_isClosed)
+            {
+                Return(item);
+                return false;
+            }
+
+            item = item with { Sequence = ++group.Sequence, Group = group };
+            NeedsMarks(group);
+            if (policy == QueuePolicy.DropNewest && _bytes + item.Length > limitBytes)
+            {
+                Drop(item, ref dropped);
+                return false;
+            }
+
+            while (_bytes + item.Length > limitBytes && _queue.TryDequeue(out Outgoing oldest))
+            {
+                _bytes -= oldest.Length;
+                Drop(oldest, ref dropped);
+            }
+
+            return Enqueue(item);
+        }
+    }
+
+    /// <summary>Queues a mark or a query, which are few and small.</summary>
+    internal bool AddControl(Outgoing item)
+    {
+        lock (_gate)
+        {
+            if (!_isClosed) return Enqueue(item);
+            Return(item);
+            return false;
+        }
+    }
+
+    /// <summary>Takes the groups that are to be marked now, with their sequence.</summary>
+    internal void TakeUnmarked(List<(GroupState Group, ulong Sequence)> target)
+    {
+        lock (_gate)
+        {
+            foreach (GroupState group in _unmarked) target.Add((group, group.Sequence));
+            _unmarked.RemoveAll(static group => --group.MarksLeft == 0);
+        }
+    }
+
+    /// <summary>All that was ever published to the group is told again: the broker was away, or somebody asks.</summary>
+    internal void MarkAgain(GroupState group)
+    {
+        lock (_gate)
+        {
+            if (group.Sequence > 0) NeedsMarks(group);
+        }
+    }
+
+    internal ulong SequenceOf(GroupState group)
+    {
+        lock (_gate) return group.Sequence;
+    }
+
+    /// <summary>Moves what waits, so many at most, for the loop. It counts as waiting until <see cref="Sent"/>.</summary>
+    internal void Take(List<Outgoing> target, int most)
+    {
+        lock (_gate)
+        {
+            while (target.Count < most && _queue.TryDequeue(out Outgoing item)) target.Add(item);
+            if (_queue.Count == 0) _isScheduled = false;
+        }
+    }
+
+    /// <summary>The bus is away: whoever adds next says so again.</summary>
+    internal void Unschedule()
+    {
+        lock (_gate) _isScheduled = false;
+    }
+
+    /// <summary>The bus has taken it.</summary>
+    internal void Sent(in Outgoing item)
+    {
+        lock (_gate) _bytes -= item.Length;
+        Return(item);
+    }
+
+    internal void Close()
+    {
+        lock (_gate)
+        {
+            _isClosed = true;
+            while (_queue.TryDequeue(out Outgoing item)) Return(item);
+            _bytes = 0;
+        }
+    }
+
+    private bool Enqueue(in Outgoing item)
+    {
+        _queue.Enqueue(item);
+        _bytes += item.Length;
+        if (_isScheduled) return false;
+        _isScheduled = true;
+        return true;
+    }
+
+    private void NeedsMarks(GroupState group)
+    {
+        if (group.MarksLeft == 0) _unmarked.Add(group);
+        group.MarksLeft = MarksBehindLast;
+    }
+
+    // Only broadcasts are losses: what a mark says a later one says again.
+    private static void Drop(in Outgoing item, ref List<GroupState>? dropped)
+    {
+        if (item.Group is { } group) (dropped ??= []).Add(group);
+        Return(item);
+    }
+
+    private static void Return(in Outgoing item) => ArrayPool<byte>.Shared.Return(item.Buffer);
+}

@@ -1,0 +1,243 @@
+using System.Text;
+using Whimbrel.Clusters;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// The contract at the head of Cluster, by number, in virtual time.
+public sealed class ClusterTests : IDisposable
+{
+    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
+    private readonly MemoryBus _bus = new();
+    private readonly List<TestNode> _nodes = [];
+
+    public void Dispose()
+    {
+        foreach (TestNode node in _nodes) node.End();
+        _engine.Run(_engine.DisposeAsync());
+    }
+
+    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
+    {
+        TestNode node = new(_engine, _bus, name, change);
+        _nodes.Add(node);
+        return node;
+    }
+
+    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
+
+    private static void Say(TestNode node, string text) => Assert.Equal(SendResult.Queued, node.Cluster.Group("g").Broadcast(text));
+
+    private (TestNode One, TestNode.Member AtOne, TestNode Two, TestNode.Member AtTwo) Pair(Func<ClusterOptions, ClusterOptions>? change = null)
+    {
+        TestNode one = Node("one", change), two = Node("two", change);
+        (TestNode, TestNode.Member, TestNode, TestNode.Member) pair = (one, one.Connect("g"), two, two.Connect("g"));
+        Pass(1.5);
+        return pair;
+    }
+
+    [Fact] // 1, 4
+    public void Members_here_are_served_in_order_while_the_broker_is_away_and_those_elsewhere_when_it_is_back()
+    {
+        (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
+        one.Link.Link.IsCut = true;
+        Pass();
+        Say(one, "a ");
+        Say(one, "b ");
+        Pass();
+        Assert.Equal("a b ", atOne.Heard);
+        Assert.Equal("", atTwo.Heard);
+        Assert.Equal(ClusterState.Degraded, one.Cluster.State);
+        Pass(12);
+        Assert.Equal(ClusterState.Isolated, one.Cluster.State);
+        one.Link.Link.IsCut = false;
+        Pass();
+        Assert.Equal("a b ", atTwo.Heard);
+        Assert.Empty(two.Gaps);
+        Assert.Equal([ClusterState.Healthy, ClusterState.Degraded, ClusterState.Isolated, ClusterState.Healthy], one.States);
+        Assert.All(_nodes, static n => Assert.All(n.Members, static m => Assert.True(m.IsConnected)));
+    }
+
+    [Fact] // 2, 5
+    public void Each_member_gets_each_broadcast_once_also_when_the_bus_doubles_and_echoes()
+    {
+        _bus.Doubled = 1;
+        (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
+        for (int i = 0; i < 5; i++) Say(one, $"{i} ");
+        Pass();
+        Assert.Equal("0 1 2 3 4 ", atOne.Heard);
+        Assert.Equal("0 1 2 3 4 ", atTwo.Heard);
+        Assert.True(one.Cluster.ReadCounters().Echoes >= 10);
+        Assert.Equal(5, two.Cluster.ReadCounters().Duplicates);
+        Assert.Empty(two.Gaps);
+    }
+
+    [Fact] // 3
+    public void What_is_lost_is_told_with_its_number_and_the_last_one_too()
+    {
+        (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
+        Say(one, "a ");
+        Pass();
+        _bus.Loss = 1;
+        Say(one, "b ");
+        Say(one, "c ");
+        Pass();
+        _bus.Loss = 0;
+        Pass(3);
+        Assert.Equal("a ", atTwo.Heard);
+        Assert.Equal([new ClusterGap("one", "g", 2)], two.Gaps);
+        Assert.Equal(2, two.Cluster.ReadCounters().Missed);
+    }
+
+    [Fact] // 3
+    public void A_node_that_was_cut_off_is_told_what_it_missed_also_of_a_publisher_that_it_never_heard()
+    {
+        (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
+        two.Link.Link.IsCut = true;
+        Pass();
+        for (int i = 0; i < 7; i++) Say(one, $"{i} ");
+        Pass(20);
+        two.Link.Link.IsCut = false;
+        Pass();
+        Assert.Equal([new ClusterGap("one", "g", 7)], two.Gaps);
+        Say(one, "x ");
+        Pass();
+        Assert.Equal("x ", atTwo.Heard);
+    }
+
+    [Fact] // 3
+    public void Who_joins_late_is_told_nothing_of_what_was_before()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        for (int i = 0; i < 9; i++) Say(one, $"{i} ");
+        Pass(30);
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(30);
+        Say(one, "x ");
+        Pass();
+        Assert.Equal("x ", atTwo.Heard);
+        Assert.Empty(two.Gaps);
+    }
+
+    [Theory] // 3, 4
+    [InlineData(QueuePolicy.DropOldest)]
+    [InlineData(QueuePolicy.DropNewest)]
+    public void A_full_queue_loses_by_its_policy_and_both_nodes_are_told(QueuePolicy policy)
+    {
+        (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair(o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            MaxPayloadBytes = 100,
+            QueueLimitBytes = 600,
+            QueuePolicy = policy,
+        });
+        one.Link.Link.IsCut = true;
+        Pass();
+        string all = "";
+        for (int i = 0; i < 40; i++)
+        {
+            Say(one, $"{i:D2} ");
+            all += $"{i:D2} ";
+        }
+
+        Pass();
+        Assert.Equal(all, atOne.Heard);
+        one.Link.Link.IsCut = false;
+        Pass(5);
+        string heard = atTwo.Heard;
+        int lost = (all.Length - heard.Length) / 3;
+        Assert.InRange(lost, 1, 39);
+        Assert.True(policy == QueuePolicy.DropOldest ? all.EndsWith(heard, StringComparison.Ordinal) : all.StartsWith(heard, StringComparison.Ordinal));
+        Assert.Equal(lost, one.Cluster.ReadCounters().Dropped);
+        Assert.Equal(lost, one.Gaps.Sum(static g => g.Missed));
+        Assert.Equal(lost, two.Gaps.Sum(static g => g.Missed));
+        Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
+    }
+
+    [Fact] // 6
+    public void A_group_is_subscribed_with_its_first_member_and_left_a_while_after_its_last()
+    {
+        TestNode one = Node("one");
+        Assert.DoesNotContain("test.group.g", one.Link.Subjects);
+        TestNode.Member a = one.Connect("g"), b = one.Connect("g");
+        Pass();
+        Assert.Single(one.Link.Subjects, "test.group.g");
+        one.Cluster.Group("g").Leave(a);
+        b.Close();
+        Pass(3);
+        Assert.Contains("test.group.g", one.Link.Subjects);
+        one.Cluster.Group("g").Join(a);
+        Pass(20);
+        Assert.Single(one.Link.Subjects, "test.group.g");
+        one.Cluster.Group("g").Leave(a);
+        Pass(20);
+        Assert.DoesNotContain("test.group.g", one.Link.Subjects);
+    }
+
+    [Fact] // 7
+    public void Broadcasts_of_one_turn_leave_together_and_what_a_full_bus_does_not_take_comes_later_in_order()
+    {
+        (TestNode one, _, TestNode two, TestNode.Member atTwo) = Pair();
+        one.Link.Batches.Clear();
+        one.Link.Room = 3;
+        _engine.GetLoop(0).Post(() =>
+        {
+            for (int i = 0; i < 8; i++) Say(one, $"{i} ");
+        });
+        Pass();
+        Assert.Equal([8], one.Link.Batches);
+        Assert.Equal("0 1 2 ", atTwo.Heard);
+        one.Link.Room = int.MaxValue;
+        Pass(2);
+        Assert.Equal("0 1 2 3 4 5 6 7 ", atTwo.Heard);
+        Assert.Empty(two.Gaps);
+    }
+
+    [Fact] // 8
+    public void What_the_broker_brings_is_left_out_and_counted_when_it_is_none_of_ours()
+    {
+        (_, _, TestNode two, TestNode.Member atTwo) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxPayloadBytes = 100, Key = new byte[16] });
+        byte[] forged = new byte[Envelope.Length(1, 1, 4, false)];
+        Envelope.Write(forged, EnvelopeKind.Broadcast, 5, 1, "x"u8, "g"u8, "bad "u8, false);
+        Envelope.Seal(forged, 1, default);
+        _engine.GetLoop(0).Post(() =>
+        {
+            foreach (byte[] bytes in new byte[][] { [], [9], Encoding.ASCII.GetBytes("hello, is this a chat?"), forged, new byte[100_000] }) two.Link.Listener!.OnEnvelope(bytes);
+        });
+        Pass();
+        ClusterCounters counters = two.Cluster.ReadCounters();
+        Assert.Equal((3L, 2L), (counters.Refused, counters.UnknownVersions));
+        Assert.Equal("", atTwo.Heard);
+    }
+
+    [Fact] // 8
+    public void Two_nodes_of_one_id_hear_each_other_and_are_told()
+    {
+        List<string> told = [];
+        Func<ClusterOptions, ClusterOptions> change = o => new ClusterOptions { Application = o.Application, NodeId = "same", OnTwin = told.Add };
+        (TestNode one, _, _, TestNode.Member atTwo) = Pair(change);
+        Say(one, "a ");
+        Pass();
+        Assert.Equal("a ", atTwo.Heard);
+        Assert.All(told, static t => Assert.Contains("'same'", t, StringComparison.Ordinal));
+        Assert.NotEmpty(told);
+    }
+
+    [Fact]
+    public void Options_that_cannot_be_are_refused_by_name()
+    {
+        TestNode one = Node("one");
+        ArgumentException e = Assert.Throws<ArgumentException>(() => _engine.Run(Cluster.JoinAsync(one.Server, new ClusterOptions { Application = "a.b" })));
+        Assert.Contains("Application", e.Message, StringComparison.Ordinal);
+        Assert.Throws<ArgumentException>(() => one.Cluster.Group(new string('x', 257)));
+        Assert.Throws<ArgumentException>(() => one.Cluster.Group("g").Broadcast(new byte[(1 << 20) + 1]));
+    }
+
+    [Fact] // 2, 3: seeds
+    public void Whatever_is_lost_delayed_and_cut_off_every_stream_is_in_order_and_every_loss_is_told()
+    {
+        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 20_000 : 2_000)) ClusterStory.Run(seed);
+    }
+}

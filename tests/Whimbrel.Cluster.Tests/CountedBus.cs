@@ -1,0 +1,46 @@
+using Whimbrel.Clusters;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Tests;
+
+// A link that counts what its node asks of it, and may answer as a bus that is full.
+internal sealed class CountedBus(MemoryBusLink link) : IGroupBus
+{
+    internal MemoryBusLink Link { get; } = link;
+
+    internal List<int> Batches { get; } = [];
+
+    internal List<string> Subjects { get; } = [];
+
+    internal int Room { get; set; } = int.MaxValue;
+
+    internal IGroupBusListener? Listener { get; private set; }
+
+    public string Description => Link.Description;
+
+    public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken)
+    {
+        Listener = listener;
+        return Link.StartAsync(loop, listener, cancellationToken);
+    }
+
+    public int Publish(ReadOnlySpan<BusMessage> messages)
+    {
+        Batches.Add(messages.Length);
+        return Link.Publish(messages[..Math.Min(messages.Length, Room)]);
+    }
+
+    public void Subscribe(string subject)
+    {
+        Subjects.Add(subject);
+        Link.Subscribe(subject);
+    }
+
+    public void Unsubscribe(string subject)
+    {
+        Subjects.Remove(subject);
+        Link.Unsubscribe(subject);
+    }
+
+    public ValueTask DisposeAsync() => Link.DisposeAsync();
+}
