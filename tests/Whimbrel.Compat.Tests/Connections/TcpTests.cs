@@ -385,47 +385,67 @@ public sealed class TcpTests
         log.Until("session: empty", 2);
     }
 
-    [Fact]
-    public void Of_two_classes_on_one_server_each_is_told_what_it_wants()
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void Of_two_classes_on_one_server_each_is_told_what_it_wants(Scheduling callbacks)
     {
+        using Setting setting = new(callbacks);
         Log log = new();
         int made = 0;
         using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) % 2 == 1 ? new RecordingSession(s) : new Telling(s) };
         server.Start();
-        List<RecordingClient> clients = [];
-        try
+        for (int i = 1; i <= 4; i++)
         {
-            for (int i = 1; i <= 4; i++)
-            {
-                clients.Add(new RecordingClient(new Log(), server.Chosen));
-                Assert.True(clients[^1].Connect());
-                log.Until("server: connected", i);
-            }
+            using RecordingClient client = new(new Log(), server.Chosen);
+            Assert.True(client.ConnectAsync());
+            log.Until("server: connected", i);
+            log.Until("session: empty", i / 2); // before the echo, which empties once more
+            Assert.True(client.SendAsync("hello"));
+            Log.Until(() => client.Received == 5, "the echo");
+            log.Until("session: sent 5 0", i / 2);
+            Assert.True(client.Disconnect());
+            log.Until("server: disconnected", i);
+        }
 
-            log.Until("session: empty", 2);
-            foreach (RecordingClient client in clients) Assert.True(client.SendAsync("hello"));
-            log.Until("session: sent 5 0", 2);
-            Assert.Equal(2, log.Count("session: sent 5 0"));
-        }
-        finally
-        {
-            foreach (RecordingClient client in clients) client.Dispose();
-        }
+        Assert.Equal(2, log.Count("session: sent 5 0"));
+        // One session for each connection, also where one native session took over from another.
+        Assert.Equal((4, 4, 4), (made, log.Count("session: connecting False"), log.Count("session: disconnected False")));
+        Assert.Equal(0, server.ConnectedSessions);
     }
 
-    [Fact]
-    public void A_server_is_told_of_an_error_that_is_no_sessions_and_goes_on()
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_server_that_makes_no_session_is_told_and_goes_on(Scheduling callbacks)
     {
-        Log log = new();
+        using Setting setting = new(callbacks);
+        Log log = new(), refusedLog = new();
         int made = 0;
         using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) == 1 ? throw new FormatException("no session") : new RecordingSession(s) };
         server.Start();
-        using RecordingClient refused = new(new Log(), server.Chosen), next = new(new Log(), server.Chosen);
-        refused.ConnectAsync();
+        using RecordingClient refused = new(refusedLog, server.Chosen), next = new(new Log(), server.Chosen);
+        Assert.True(refused.ConnectAsync());
         log.Until("server: error SocketError");
+        refusedLog.Until("client: disconnected False");
         Assert.True(next.Connect());
         log.Until("server: connected");
         Assert.Equal(1, log.Count("server: error SocketError"));
+    }
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_server_whose_socket_somebody_shut_down_is_told(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        Log log = new();
+        using OwnSockets server = new(log);
+        server.Start();
+        server.Made!.Shutdown(SocketShutdown.Both);
+        log.Until("server: error InvalidArgument");
+        Assert.True(server.IsStarted);
+        Assert.True(server.Stop());
     }
 
     private sealed class Telling(RecordingServer server) : RecordingSession(server)

@@ -35,9 +35,38 @@ public sealed class UdsTests
         server.Stop();
     }
 
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_server_that_makes_no_session_is_told_and_goes_on(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        string path = Path.Combine(Path.GetTempPath(), $"whimbrel-compat-{Guid.NewGuid():n}.sock");
+        Log log = new();
+        using Server server = new(path, log) { Makes = false };
+        Assert.True(server.Start());
+        using Client client = new(path, log);
+        Assert.True(client.ConnectAsync());
+        log.Until("server: error SocketError");
+        log.Until("client: disconnected");
+        server.Makes = true;
+        Assert.True(client.ConnectAsync());
+        log.Until("server: connected");
+        Assert.Equal(1, log.Count("server: error SocketError"));
+    }
+
     private sealed class Server(string path, Log log) : UdsServer(path)
     {
-        protected override UdsSession CreateSession() => new Echo(this);
+        private volatile bool _makes = true;
+
+        internal bool Makes
+        {
+            set => _makes = value;
+        }
+
+        protected override UdsSession CreateSession() => _makes ? new Echo(this) : throw new FormatException("no session");
+
+        protected override void OnError(SocketError error) => log.Add($"server: error {error}");
 
         protected override void OnConnected(UdsSession session) => log.Add("server: connected");
     }
