@@ -156,6 +156,26 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
     }
 
+    [Fact] // 1, 3
+    public void What_has_no_room_here_goes_nowhere_and_what_has_none_elsewhere_is_told_there()
+    {
+        bool isFull = true;
+        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e) });
+        TestNode two = Node("two");
+        _ = one.Connect("g");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        Assert.Equal(SendResult.Full, one.Cluster.Group("g").Broadcast("a "));
+        Say(two, "b ");
+        Pass();
+        Assert.Equal([new ClusterGap("two", "g", 1)], one.Gaps);
+        isFull = false;
+        Say(one, "c ");
+        Pass();
+        Assert.Equal("b c ", atTwo.Heard);
+        Assert.Empty(two.Gaps);
+    }
+
     [Fact] // 6
     public void A_group_is_subscribed_with_its_first_member_and_left_a_while_after_its_last()
     {
