@@ -50,7 +50,7 @@ public sealed class Relay : IAsyncDisposable
     }
 
     /// <summary>Accepts no more, and waits for the connections to end by themselves.</summary>
-    /// <param name="deadline">Until then; what is open at it is reset. The default is that of <see cref="Server.StopAsync"/>.</param>
+    /// <param name="deadline">Until then; what is open at it is reset. The default is that of <see cref="Server.StopAsync(TimeSpan?)"/>.</param>
     public async ValueTask<StopReport> StopAsync(TimeSpan? deadline = null)
     {
         // The server first: it accepts no more when its stop has begun.

@@ -87,8 +87,13 @@ public sealed class EngineOptions
 
     internal int LoopCount => Loops == 0 ? Environment.ProcessorCount : Loops;
 
+    /// <summary>What <see cref="Engine"/> would refuse these options for, all of it; empty when nothing is wrong. As <see cref="ServerOptions.FindMistakes"/>.</summary>
+    public IReadOnlyList<string> FindMistakes() => Judge().Mistakes;
+
     /// <summary>Throws with all mistakes.</summary>
-    internal void Validate()
+    internal void Validate() => Judge().ThrowIfAny();
+
+    private OptionErrors Judge()
     {
         OptionErrors errors = new(nameof(EngineOptions));
         errors.Defined(nameof(Kind), Kind);
@@ -105,7 +110,7 @@ public sealed class EngineOptions
         if (OnIdle is not null && Idle == IdleStrategy.Block) errors.Add("OnIdle is never called with Idle = Block, take Spin or SpinThenBlock");
         if (Priority != ThreadPriority.Normal && !Linux.KernelProbe.HasThreadPriority) errors.Add($"Priority = {Priority}, and this system gives threads no priority of their own");
         if (Cpus is not null) ValidateCpus(errors);
-        errors.ThrowIfAny();
+        return errors;
     }
 
     private void ValidateCpus(OptionErrors errors)

@@ -24,6 +24,8 @@ internal sealed class OptionErrors(string what)
     /// <summary>One more; what ends with the system's own full stop gets no second one.</summary>
     internal void Add(string mistake) => _mistakes.Add(mistake.TrimEnd('.'));
 
+    internal IReadOnlyList<string> Mistakes => _mistakes;
+
     internal void ThrowIfAny()
     {
         if (_mistakes.Count > 0) throw new ArgumentException($"{what} has {_mistakes.Count} mistake(s): {string.Join("; ", _mistakes)}.");

@@ -121,7 +121,7 @@ public partial class Server
 
             // Counted before it is decided about: several loops may accept at once, and none may pass the limit.
             Interlocked.Increment(ref _holds);
-            if (Interlocked.Increment(ref _live) > _owner.Options.MaxConnections)
+            if (Interlocked.Increment(ref _live) > Volatile.Read(ref _owner._maxConnections))
             {
                 Drop(listener, socket);
                 Interlocked.Increment(ref _rejected);

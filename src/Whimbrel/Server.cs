@@ -22,6 +22,7 @@ public partial class Server : IAsyncDisposable
     private Host? _host;
     private Phase _phase;
     private int _acceptVersion;
+    private int _maxConnections; // read by every loop that accepts
     private bool _isOpening;
     private bool _isHolding; // its listeners are open, and accept nobody yet
     private bool _isOverdue; // the last stop has passed its deadline, and not all has ended
@@ -36,6 +37,7 @@ public partial class Server : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(factory);
         Options = (ServerOptions)options.Clone();
         State = Options.State;
+        _maxConnections = Options.MaxConnections;
         _factory = factory;
     }
 
@@ -52,6 +54,7 @@ public partial class Server : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(factory);
         Options = (ServerOptions)options.Clone();
         State = Options.State;
+        _maxConnections = Options.MaxConnections;
         _contextFactory = factory;
     }
 
@@ -76,6 +79,21 @@ public partial class Server : IAsyncDisposable
 
     /// <summary>Anything that all sessions of the server share; at first <see cref="ServerOptions.State"/>. The library never looks at it.</summary>
     public object? State { get; set; }
+
+    /// <summary>
+    /// Most connections at a time; at first <see cref="ServerOptions.MaxConnections"/>. Any thread, also while it runs: the next accept goes by it. Those that
+    /// are open stay open, however many.
+    /// </summary>
+    /// <exception cref="ArgumentOutOfRangeException">Not 1 up to 10,000,000.</exception>
+    public int MaxConnections
+    {
+        get => Volatile.Read(ref _maxConnections);
+        set
+        {
+            if (value is < 1 or > ServerOptions.MostConnections) Throw.OutOfRange(nameof(value), value, "1 up to 10,000,000");
+            Volatile.Write(ref _maxConnections, value);
+        }
+    }
 
     /// <summary>When the last start succeeded, in UTC. Null before the first; stays after a stop.</summary>
     public DateTimeOffset? StartedAt { get; private set; }
@@ -371,10 +389,10 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// <see cref="StopAsync"/>, then start at the same addresses: one that was started with port 0 keeps the port it got. Counts begin
+    /// <see cref="StopAsync(TimeSpan?)"/>, then start at the same addresses: one that was started with port 0 keeps the port it got. Counts begin
     /// anew. Throws <see cref="InvalidOperationException"/> when it is not started or the stop was not complete at its deadline, and what <see cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
     /// </summary>
-    /// <param name="deadline">As in <see cref="StopAsync"/>.</param>
+    /// <param name="deadline">As in <see cref="StopAsync(TimeSpan?)"/>.</param>
     /// <returns>What the stop did.</returns>
     public ValueTask<StopReport> RestartAsync(TimeSpan? deadline = null)
     {
@@ -483,7 +501,38 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// Like <see cref="StopAsync"/>, blocking: for callbacks of sessions on the pool, and threads of your own. In a callback of one of this server's
+    /// The same with a token in place of the deadline, as hosts have it: draining takes as long as it takes, and what is open when the token is cancelled
+    /// is reset. Not longer than a day.
+    /// </summary>
+    /// <param name="cancellationToken">Ends the patience. Cancelled before the call it aborts at once. The stop itself cannot be taken back: this throws nothing, it reports.</param>
+    public ValueTask<StopReport> StopAsync(CancellationToken cancellationToken)
+    {
+        if (cancellationToken.IsCancellationRequested) return StopWithin(TimeSpan.Zero);
+        if (BeginStop(TimeSpan.FromDays(1)) is not { } stop) return default;
+        if (!cancellationToken.CanBeCanceled) return stop.Task;
+        return Finish(async () =>
+        {
+            // Disposed before this answers: a token that is cancelled later must not stop the server again.
+            using CancellationTokenRegistration cut = cancellationToken.UnsafeRegister(_ => SessionOrder.Begin(() => CutAsync(stop)), null);
+            return await stop.Task.ConfigureAwait(false);
+        });
+    }
+
+    /// <summary>A second stop with the shortest deadline; both report the same, a second after that at the latest.</summary>
+    private async Task CutAsync(StopWait<StopReport> stop)
+    {
+        try
+        {
+            stop.TryEnd(await StopWithin(TimeSpan.Zero).ConfigureAwait(false));
+        }
+        catch (Exception e)
+        {
+            stop.TryFail(e);
+        }
+    }
+
+    /// <summary>
+    /// Like <see cref="StopAsync(TimeSpan?)"/>, blocking: for callbacks of sessions on the pool, and threads of your own. In a callback of one of this server's
     /// own sessions that session is not waited for: it hears of the stop, and ends, when its callback has returned, perhaps after
     /// <see cref="OnStopped"/>. On a loop it throws <see cref="InvalidOperationException"/>.
     /// </summary>
@@ -593,7 +642,7 @@ public partial class Server : IAsyncDisposable
     }
 
     /// <summary>
-    /// The same as <see cref="StopAsync"/> with the default deadline; a later start throws. After a stop that was not complete it waits for a second only.
+    /// The same as <see cref="StopAsync(TimeSpan?)"/> with the default deadline; a later start throws. After a stop that was not complete it waits for a second only.
     /// </summary>
     /// <exception cref="NetworkException">(To who awaits.) With category Timeout: the deadline has passed, and the message names what still runs.</exception>
     public ValueTask DisposeAsync()

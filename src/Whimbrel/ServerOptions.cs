@@ -5,6 +5,8 @@ namespace Whimbrel;
 /// <summary>What a <see cref="Server"/> needs to know. Plain data, copied and validated once, at start.</summary>
 public sealed class ServerOptions : ConnectionOptions
 {
+    internal const int MostConnections = 10_000_000;
+
     private string? _address;
 
     /// <summary>Where to listen: an <see cref="IPEndPoint"/> (port 0 takes a free one) or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
@@ -96,12 +98,20 @@ public sealed class ServerOptions : ConnectionOptions
     /// <summary>Where to listen, whichever of the three properties says so. After <see cref="Validate"/>.</summary>
     internal List<EndPoint> EndPointsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: true);
 
-    internal void Validate(Engine engine)
+    /// <summary>
+    /// What a start would refuse these options for, all of it, a sentence for each that begins with the option's name; empty when nothing is wrong. For
+    /// those who have options from somewhere and want to say it before they start anything. Opens nothing; reads the certificate.
+    /// </summary>
+    public IReadOnlyList<string> FindMistakes() => Judge(Engine ?? Engine.Default).Mistakes;
+
+    internal void Validate(Engine engine) => Judge(engine).ThrowIfAny();
+
+    private OptionErrors Judge(Engine engine)
     {
         OptionErrors errors = new(nameof(ServerOptions));
         ValidateCommon(errors);
         errors.Range(nameof(Backlog), Backlog, 1, 65_535);
-        errors.Range(nameof(MaxConnections), MaxConnections, 1, 10_000_000);
+        errors.Range(nameof(MaxConnections), MaxConnections, 1, MostConnections);
         errors.Range(nameof(AcceptLimit), AcceptLimit, 0, int.MaxValue);
         errors.Defined(nameof(AcceptScheme), AcceptScheme);
         errors.Defined(nameof(Placement), Placement);
@@ -111,6 +121,6 @@ public sealed class ServerOptions : ConnectionOptions
         SocketOptionRules.Check(errors, this, engine);
         Tls?.Validate(errors, isServer: true);
         if (Tls is null && EndPointRules.WantsTls(Address)) errors.Add($"Address = {Address}, but Tls is missing: a server needs a certificate. Create one: whimbrel certs");
-        errors.ThrowIfAny();
+        return errors;
     }
 }

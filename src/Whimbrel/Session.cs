@@ -555,6 +555,18 @@ public abstract partial class Session : IConnection
         return task;
     }
 
+    /// <summary>
+    /// Completes when this session has ended, after its last callback, with the reason; it ends nothing itself. After a hand-over with cause
+    /// <see cref="CloseCause.HandedOver"/>, while the connection goes on. At once when it has ended. Any thread.
+    /// </summary>
+    /// <exception cref="InvalidOperationException">The session has no connection yet.</exception>
+    public ValueTask<CloseReason> EndedAsync()
+    {
+        EndWait wait = new(this, default);
+        ValueTask<CloseReason> task = wait.Task;
+        return TryAwaitEnd(wait) ? task : new(_endReason);
+    }
+
     /// <summary>False when the session has ended.</summary>
     private bool TryAwaitEnd(EndWait wait)
     {

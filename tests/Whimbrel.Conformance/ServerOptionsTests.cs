@@ -29,6 +29,15 @@ public sealed class ServerOptionsTests
     }
 
     [Fact]
+    public void Mistakes_can_be_asked_for_before_a_start()
+    {
+        Assert.Empty(new ServerOptions { EndPoint = s_any }.FindMistakes());
+        Assert.Equal(["Backlog = 0, allowed 1 to 65535", "AcceptLimit = -1, allowed 0 to 2147483647"], new ServerOptions { EndPoint = s_any, AcceptLimit = -1, Backlog = 0 }.FindMistakes());
+        Assert.Empty(new EngineOptions().FindMistakes());
+        Assert.Equal(["Loops = 257, allowed 0 to 256"], new EngineOptions { Loops = 257 }.FindMistakes());
+    }
+
+    [Fact]
     public void The_edges_are_allowed()
     {
         new ServerOptions { EndPoint = s_any, AcceptLimit = 1, IdleTimeout = TimeSpan.FromMilliseconds(100), Placement = Placement.LeastLoaded }.Validate(Engine.Default);

@@ -412,6 +412,71 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void A_limit_of_connections_that_is_changed_while_it_runs_counts_from_the_next_accept() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(options: new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), MaxConnections = 2 });
+        Assert.Equal(2, server.MaxConnections);
+        Peer first = rig.Dial(server.EndPoint!);
+        server.Connected();
+        Peer second = rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        server.MaxConnections = 1;
+        rig.Dial(server.EndPoint!).EndsInReset();
+        rig.Until(() => server.RejectedCount == 1, "the rejection to be counted");
+        Assert.Equal(2, server.SessionCount); // those that are open stay
+        server.MaxConnections = 3;
+        Peer third = rig.Dial(server.EndPoint!);
+        server.Connected(2);
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.MaxConnections = 0);
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.MaxConnections = 10_000_001);
+        foreach (Peer peer in (Peer[])[first, second, third]) peer.FinishSending();
+    });
+
+    [Fact, Contract(12)]
+    public void A_stop_with_a_token_drains_until_it_is_cancelled_and_what_is_open_then_is_reset() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        using CancellationTokenSource patience = new();
+        Task<StopReport> stop = server.StopAsync(patience.Token).AsTask();
+        rig.Until(() => !server.IsAccepting, "the stop to begin");
+        session.Send("still here"); // longer than any deadline of the options: the session goes on
+        Assert.Equal("still here", peer.ReadText(10));
+        Assert.False(stop.IsCompleted);
+        patience.Cancel();
+        StopReport report = rig.Await(new ValueTask<StopReport>(stop));
+        Assert.Equal((0, 1, true), (report.Drained, report.Aborted, report.IsComplete));
+        peer.EndsInReset();
+        // What comes too late is not meant for the next life.
+        rig.Await(server.StartAsync());
+        using CancellationTokenSource late = new();
+        Assert.True(rig.Await(server.StopAsync(late.Token)).IsComplete);
+        rig.Await(server.StartAsync());
+        late.Cancel();
+        rig.Settle();
+        Assert.True(server.IsAccepting);
+    });
+
+    [Fact, Contract(1)]
+    public void The_end_of_a_session_can_be_awaited_without_causing_it() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Task<CloseReason> ended = session.EndedAsync().AsTask();
+        rig.Settle();
+        Assert.False(ended.IsCompleted);
+        Assert.True(session.IsConnected);
+        session.Abort();
+        Assert.Equal(CloseCause.LocalAbort, rig.Await(new ValueTask<CloseReason>(ended)).Cause);
+        Assert.True(session.IsOver, session.Life);
+        Assert.Equal(CloseCause.LocalAbort, rig.Await(session.EndedAsync()).Cause);
+        peer.EndsInReset();
+        Assert.Throws<InvalidOperationException>(() => { _ = new RecordingSession(rig).EndedAsync(); });
+    });
+
+    [Fact]
     public void Byte_counts_are_exact_after_stop() => Run(rig =>
     {
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));

@@ -1,0 +1,31 @@
+using Microsoft.Extensions.Logging;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>What is logged beside notices, whose event ids are below 100.</summary>
+internal static partial class Events
+{
+    [LoggerMessage(100, LogLevel.Information, "{Server} listens at {Addresses} ({Engine})")]
+    internal static partial void Started(ILogger logger, string server, string addresses, string engine);
+
+    [LoggerMessage(101, LogLevel.Information, "{Server} has stopped: {Report}")]
+    internal static partial void Stopped(ILogger logger, string server, StopReport report);
+
+    [LoggerMessage(102, LogLevel.Information, "{Path} has changed and applies from now on: {Value}")]
+    internal static partial void Applied(ILogger logger, string path, string value);
+
+    [LoggerMessage(103, LogLevel.Warning, "{Path} has changed and applies from the next start of the program")]
+    internal static partial void AppliesLater(ILogger logger, string path);
+
+    [LoggerMessage(104, LogLevel.Error, "The changed configuration of {Server} is not used, what was there before stays in use: {Mistakes}")]
+    internal static partial void NotUsed(ILogger logger, string server, string mistakes);
+
+    [LoggerMessage(105, LogLevel.Error, "The scope of a session of {Server} threw when it was disposed")]
+    internal static partial void ScopeThrew(ILogger logger, string server, Exception exception);
+
+    [LoggerMessage(106, LogLevel.Error, "{Server} has not stopped")]
+    internal static partial void StopFailed(ILogger logger, string server, Exception exception);
+
+    [LoggerMessage(107, LogLevel.Warning, "{Server}: {Count} scopes of sessions are still being disposed, and the host's patience is over")]
+    internal static partial void ScopesLeft(ILogger logger, string server, int count);
+}

@@ -1,0 +1,34 @@
+using Microsoft.Extensions.Logging;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>A logger that throws must not end a session, a start or a stop: what it throws is dropped.</summary>
+internal sealed class FencedLogger(ILogger inner) : ILogger
+{
+    public IDisposable? BeginScope<TState>(TState state)
+        where TState : notnull => null;
+
+    public bool IsEnabled(LogLevel logLevel)
+    {
+        try
+        {
+            return inner.IsEnabled(logLevel);
+        }
+        catch (Exception)
+        {
+            return false;
+        }
+    }
+
+    public void Log<TState>(LogLevel logLevel, EventId eventId, TState state, Exception? exception, Func<TState, Exception?, string> formatter)
+    {
+        try
+        {
+            inner.Log(logLevel, eventId, state, exception, formatter);
+        }
+        catch (Exception)
+        {
+            // There is nobody left to tell.
+        }
+    }
+}

@@ -1,0 +1,133 @@
+using Microsoft.Extensions.Configuration;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Logging;
+using Microsoft.Extensions.Logging.Abstractions;
+using Microsoft.Extensions.Primitives;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// One server of the host: its options out of its section, itself, and what a changed section does to it while it runs. Made by the container when
+/// somebody asks for the server or when the host starts; started and stopped by <see cref="ServerHosting"/>.
+/// </summary>
+internal sealed class HostedServer : IDisposable
+{
+    private readonly ServerRegistration _registration;
+    private readonly IConfigurationSection _section;
+    private readonly Lock _gate = new(); // guards what follows; reloads come on any thread
+    private readonly NoticeLog _notices;
+    private ServerOptions? _options;
+    private Server? _server;
+    private Dictionary<string, string?> _texts = [];
+    private IDisposable? _watch;
+    private volatile ServerOptions? _fresh; // of the last reload
+
+    internal HostedServer(IServiceProvider services, ServerRegistration registration)
+    {
+        Services = services;
+        _registration = registration;
+        _section = services.GetRequiredService<IConfiguration>().GetSection(registration.Name);
+        Logger = HostLogging.Make(services, $"Whimbrel.Server.{registration.Name}");
+        _notices = new NoticeLog(Logger, TimeProvider.System);
+        Scopes = new SessionScopes(registration.Name, Logger);
+    }
+
+    internal string Name => _registration.Name;
+
+    internal IServiceProvider Services { get; }
+
+    internal ILogger Logger { get; }
+
+    internal SessionScopes Scopes { get; }
+
+    /// <summary>Throws <see cref="InvalidOperationException"/> with all mistakes when the configuration has some.</summary>
+    internal Server Server
+    {
+        get
+        {
+            lock (_gate)
+            {
+                if (_server is not null) return _server;
+                List<string> mistakes = [];
+                FindMistakes(mistakes);
+                if (mistakes.Count > 0) throw new InvalidOperationException(string.Join("; ", mistakes));
+                return _server = _registration.Make(this, _options!);
+            }
+        }
+    }
+
+    /// <summary>Reads the section anew as long as there is no server.</summary>
+    internal void FindMistakes(List<string> mistakes)
+    {
+        lock (_gate)
+        {
+            if (_server is not null) return;
+            _texts = Texts();
+            _options = Read(mistakes);
+        }
+    }
+
+    /// <summary>From now on a changed section is looked at.</summary>
+    internal void Watch() => _watch ??= ChangeToken.OnChange(_section.GetReloadToken, Reload);
+
+    public void Dispose() => _watch?.Dispose();
+
+    /// <summary>The time limits of the last reload, for a session that is new. Those that it sets itself later win.</summary>
+    internal void Limit(Session session)
+    {
+        if (_fresh is not { } fresh || _options is not { } first) return;
+        if (fresh.IdleTimeout != first.IdleTimeout) session.IdleTimeout = fresh.IdleTimeout;
+        if (fresh.ReceiveTimeout != first.ReceiveTimeout) session.ReceiveTimeout = fresh.ReceiveTimeout;
+        if (fresh.SendTimeout != first.SendTimeout) session.SendTimeout = fresh.SendTimeout;
+    }
+
+    private ServerOptions Read(List<string> mistakes)
+    {
+        SectionReader section = new(_section, mistakes);
+        ServerOptions code = _registration.Options?.Invoke(Services) ?? new ServerOptions();
+        string folder = Services.GetService<IHostEnvironment>()?.ContentRootPath ?? Directory.GetCurrentDirectory();
+        ServerOptions options = ServerSection.Read(section, code, Services.GetRequiredService<Engine>(), Services, folder, _notices.Write);
+        foreach (string found in options.FindMistakes()) section.AddFound(found);
+        return options;
+    }
+
+    private Dictionary<string, string?> Texts() => _section.AsEnumerable(makePathsRelative: true).Where(static t => t.Value is not null).ToDictionary(StringComparer.OrdinalIgnoreCase);
+
+    /// <summary>
+    /// Called by the configuration, which may call for a change elsewhere, or twice for one. What this threw would be lost there, or end a thread of the
+    /// pool: so nothing is thrown, and a mistake is logged.
+    /// </summary>
+    private void Reload()
+    {
+        try
+        {
+            lock (_gate)
+            {
+                Dictionary<string, string?> texts = Texts();
+                string[] changed = [.. texts.Keys.Union(_texts.Keys, StringComparer.OrdinalIgnoreCase).Where(k => texts.GetValueOrDefault(k) != _texts.GetValueOrDefault(k)).Order(StringComparer.Ordinal)];
+                if (changed.Length == 0 || _server is not { } server) return;
+                _texts = texts;
+                List<string> mistakes = [];
+                ServerOptions fresh = Read(mistakes);
+                if (mistakes.Count > 0)
+                {
+                    Events.NotUsed(Logger, Name, string.Join("; ", mistakes));
+                    return;
+                }
+
+                server.MaxConnections = fresh.MaxConnections;
+                _fresh = fresh;
+                foreach (string key in changed)
+                {
+                    if (_registration.IsLive(key)) Events.Applied(Logger, $"{_section.Path}:{key}", texts.GetValueOrDefault(key) ?? "its default");
+                    else Events.AppliesLater(Logger, $"{_section.Path}:{key}");
+                }
+            }
+        }
+        catch (Exception e)
+        {
+            Events.NotUsed(Logger, Name, e.Message);
+        }
+    }
+}

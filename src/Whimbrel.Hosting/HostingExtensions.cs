@@ -1,0 +1,92 @@
+using System.Diagnostics.CodeAnalysis;
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.DependencyInjection.Extensions;
+using Microsoft.Extensions.Diagnostics.HealthChecks;
+using Microsoft.Extensions.Hosting;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// Servers in a generic host. They start with it and drain when it stops, within its shutdown timeout; their options come from the configuration, and a
+/// mistake there, or a port that is taken, fails the start of the host. All share one engine. Any server is to be had as a keyed service by its name.
+/// </summary>
+public static class HostingExtensions
+{
+    /// <summary>Adds a server whose sessions are made by their constructor, with services.</summary>
+    /// <typeparam name="TSession">Its constructor runs on the loop of the connection and must not block; what it asks for comes from the container.</typeparam>
+    /// <param name="services">Those of the host.</param>
+    /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
+    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
+    /// <param name="scopePerSession">Each session has a scope of its own, which is disposed when the session has ended, on the thread pool. Default false: services come from the root.</param>
+    /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
+    public static IServiceCollection AddWhimbrelServer<[DynamicallyAccessedMembers(DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(
+        this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions>? options = null, bool scopePerSession = false)
+        where TSession : Session
+    {
+        return Add(services, new ServerRegistration(name, options, (hosted, read) => new Server(read, new SessionMaker<TSession>(hosted, scopePerSession).Make), LimitsSessions: true));
+    }
+
+    /// <summary>Adds a server that the program makes: one with a class or a factory of its own, an <c>HttpServer</c> with its routes, a relay.</summary>
+    /// <param name="services">Those of the host.</param>
+    /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
+    /// <param name="make">Makes the server with the options that are given; called once, before the host starts. Started, stopped and disposed by the host.</param>
+    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
+    /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
+    public static IServiceCollection AddWhimbrelServer(
+        this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions, Server> make, Func<IServiceProvider, ServerOptions>? options = null)
+    {
+        ArgumentNullException.ThrowIfNull(make);
+        return Add(services, new ServerRegistration(name, options, (hosted, read) => make(hosted.Services, read), LimitsSessions: false));
+    }
+
+    /// <summary>
+    /// Says what the engine of the host's servers is like; without this it is what the section <c>Whimbrel</c> says. A program that wants to make it itself
+    /// registers an <see cref="Engine"/> instead, as a singleton.
+    /// </summary>
+    /// <param name="services">Those of the host.</param>
+    /// <param name="section">The section of the configuration that has its options.</param>
+    /// <param name="options">What the program itself says; the configuration wins. Null: the defaults.</param>
+    public static IServiceCollection AddWhimbrelEngine(this IServiceCollection services, string section = "Whimbrel", Func<IServiceProvider, EngineOptions>? options = null)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        ArgumentException.ThrowIfNullOrEmpty(section);
+        services.Replace(ServiceDescriptor.Singleton(new EngineRegistration(section, options)));
+        services.TryAddSingleton(static provider => provider.GetRequiredService<EngineRegistration>().Make(provider));
+        return services;
+    }
+
+    /// <summary>
+    /// Adds a health check of a server: unhealthy when it does not accept (not started, draining) or when one of its loops does not answer within a second;
+    /// degraded when connections or sends were refused in the last 10 s because a limit was reached.
+    /// </summary>
+    /// <param name="builder">Of <c>AddHealthChecks</c>.</param>
+    /// <param name="name">The server's; the check is called the same.</param>
+    /// <param name="failureStatus">What a server that does not serve is reported as. Null: unhealthy.</param>
+    /// <param name="tags">For filters.</param>
+    public static IHealthChecksBuilder AddWhimbrelServer(this IHealthChecksBuilder builder, string name, HealthStatus? failureStatus = null, IEnumerable<string>? tags = null)
+    {
+        ArgumentNullException.ThrowIfNull(builder);
+        return builder.Add(new HealthCheckRegistration(name, provider => provider.GetRequiredKeyedService<ServerHealth>(name), failureStatus, tags));
+    }
+
+    private static IServiceCollection Add(IServiceCollection services, ServerRegistration registration)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        string name = registration.Name;
+        ArgumentException.ThrowIfNullOrEmpty(name);
+        foreach (ServiceDescriptor each in services)
+        {
+            if (!each.IsKeyedService && each.ImplementationInstance is ServerRegistration other && other.Name == name) throw new InvalidOperationException($"There is a server {name} already: each has a name and a section of its own.");
+        }
+
+        bool hasEngine = false;
+        foreach (ServiceDescriptor each in services) hasEngine |= each.ServiceType == typeof(Engine);
+        if (!hasEngine) services.AddWhimbrelEngine();
+        services.AddSingleton(registration);
+        services.AddKeyedSingleton(name, (provider, _) => new HostedServer(provider, registration));
+        services.AddKeyedSingleton(name, static (provider, key) => provider.GetRequiredKeyedService<HostedServer>(key).Server);
+        services.AddKeyedSingleton(name, static (provider, key) => new ServerHealth(provider.GetRequiredKeyedService<HostedServer>(key), TimeProvider.System));
+        services.TryAddEnumerable(ServiceDescriptor.Singleton<IHostedService, ServerHosting>());
+        return services;
+    }
+}

@@ -1,0 +1,68 @@
+using Microsoft.Extensions.Logging;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// Gives notices to a logger: one category for each server and for the engine, an event id for each kind, and of one kind not more than
+/// <see cref="MostInPeriod"/> in a minute. Called on loops and on any other thread; a level that is off costs no allocation.
+/// </summary>
+internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
+{
+    internal const int MostInPeriod = 10;
+
+    private static readonly TimeSpan s_period = TimeSpan.FromMinutes(1);
+    private static readonly Func<NoticeEntry, Exception?, string> s_format = static (entry, _) => entry.ToString();
+
+    private readonly Lock _gate = new();
+    private readonly Pace[] _paces = new Pace[Enum.GetValues<NoticeKind>().Length];
+
+    internal void Write(Notice notice)
+    {
+        LogLevel level = LevelOf(notice.Kind);
+        if (!logger.IsEnabled(level) || !MayTell(notice.Kind, out int leftOut)) return;
+        logger.Log(level, new EventId((int)notice.Kind + 1, NameOf(notice.Kind)), new NoticeEntry(notice, leftOut), null, s_format);
+    }
+
+    private static LogLevel LevelOf(NoticeKind kind) => kind switch
+    {
+        // Every scan of a port is one.
+        NoticeKind.TlsHandshake => LogLevel.Information,
+        NoticeKind.UserException or NoticeKind.DescriptorLimit or NoticeKind.Certificate or NoticeKind.StopOverdue => LogLevel.Error,
+        _ => LogLevel.Warning,
+    };
+
+    private static string? NameOf(NoticeKind kind) => Enum.GetName(kind);
+
+    private bool MayTell(NoticeKind kind, out int leftOut)
+    {
+        leftOut = 0;
+        if ((uint)kind >= (uint)_paces.Length) return true;
+        lock (_gate)
+        {
+            ref Pace pace = ref _paces[(int)kind];
+            long now = clock.GetTimestamp();
+            if (pace.Told == 0 || clock.GetElapsedTime(pace.Began, now) >= s_period)
+            {
+                leftOut = pace.LeftOut;
+                pace = new Pace { Began = now, Told = 1 };
+                return true;
+            }
+
+            if (pace.Told < MostInPeriod)
+            {
+                pace.Told++;
+                return true;
+            }
+
+            pace.LeftOut++;
+            return false;
+        }
+    }
+
+    private struct Pace
+    {
+        internal long Began;
+        internal int Told;
+        internal int LeftOut;
+    }
+}

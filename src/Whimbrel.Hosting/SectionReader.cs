@@ -1,0 +1,117 @@
+using System.Globalization;
+using Microsoft.Extensions.Configuration;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// Reads one section of a configuration, key by key, and collects what is wrong with it, each with its path. A key that nobody asked for is a mistake too: a
+/// limit whose name is misspelt would be no limit. Used by one thread.
+/// </summary>
+internal sealed class SectionReader(IConfigurationSection section, List<string> mistakes)
+{
+    private readonly HashSet<string> _known = new(StringComparer.OrdinalIgnoreCase);
+
+    internal string Path => section.Path;
+
+    internal bool Exists => section.Exists();
+
+    /// <summary>Null when the key is absent or empty.</summary>
+    internal string? Text(string key)
+    {
+        _known.Add(key);
+        return section[key] is { Length: > 0 } text ? text : null;
+    }
+
+    /// <summary>A list, or one value in the place of a list. Empty when the key is absent.</summary>
+    internal List<string> Texts(string key)
+    {
+        _known.Add(key);
+        IConfigurationSection list = section.GetSection(key);
+        if (list.Value is { Length: > 0 } one) return [one];
+        return [.. list.GetChildren().Select(static c => c.Value).OfType<string>()];
+    }
+
+    internal SectionReader Section(string key)
+    {
+        _known.Add(key);
+        return new SectionReader(section.GetSection(key), mistakes);
+    }
+
+    internal int Int(string key, int otherwise) => (int)Whole(key, otherwise, int.MinValue, int.MaxValue);
+
+    internal long Long(string key, long otherwise) => Whole(key, otherwise, long.MinValue, long.MaxValue);
+
+    internal bool Flag(string key, bool otherwise) => Maybe(key) ?? otherwise;
+
+    internal bool? Maybe(string key)
+    {
+        if (Text(key) is not { } text) return null;
+        if (bool.TryParse(text, out bool value)) return value;
+        Mistake(key, $"'{text}' is neither true nor false");
+        return null;
+    }
+
+    internal TimeSpan Time(string key, TimeSpan otherwise)
+    {
+        if (Text(key) is not { } text) return otherwise;
+        // "5" alone would be days.
+        if (text.Contains(':', StringComparison.Ordinal) && TimeSpan.TryParse(text, CultureInfo.InvariantCulture, out TimeSpan value)) return value;
+        Mistake(key, $"'{text}' is no time; five minutes are 00:05:00, a tenth of a second is 00:00:00.1");
+        return otherwise;
+    }
+
+    internal T Word<T>(string key, T otherwise)
+        where T : struct, Enum
+    {
+        if (Text(key) is not { } text) return otherwise;
+        if (char.IsAsciiLetter(text[0]) && Enum.TryParse(text, ignoreCase: true, out T value) && Enum.IsDefined(value)) return value;
+        Mistake(key, $"'{text}' is none of {string.Join(", ", Enum.GetNames<T>())}");
+        return otherwise;
+    }
+
+    internal void Mistake(string key, string what) => mistakes.Add($"{section.Path}:{key}: {what}");
+
+    /// <summary>What the library found about the options: under the key that it begins with, where it does. Left out when that key has a mistake already.</summary>
+    internal void AddFound(string mistake)
+    {
+        int end = EndOfWord(mistake, 0);
+        if (!_known.Contains(mistake[..end]))
+        {
+            mistakes.Add($"{section.Path}: {mistake}");
+            return;
+        }
+
+        // Tls.MaxSilent is Chat:Tls:MaxSilent here.
+        if (end + 1 < mistake.Length && mistake[end] == '.' && char.IsAsciiLetter(mistake[end + 1]))
+        {
+            mistake = $"{mistake[..end]}:{mistake[(end + 1)..]}";
+            end = EndOfWord(mistake, end + 1);
+        }
+
+        string key = $"{section.Path}:{mistake[..end]}";
+        if (!mistakes.Exists(m => m.StartsWith(key, StringComparison.OrdinalIgnoreCase))) mistakes.Add($"{section.Path}:{mistake}");
+    }
+
+    private static int EndOfWord(string text, int from)
+    {
+        while (from < text.Length && char.IsAsciiLetterOrDigit(text[from])) from++;
+        return from;
+    }
+
+    /// <summary>Everything has been asked for.</summary>
+    internal void End()
+    {
+        foreach (IConfigurationSection child in section.GetChildren())
+        {
+            if (!_known.Contains(child.Key)) Mistake(child.Key, $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
+        }
+    }
+
+    private long Whole(string key, long otherwise, long least, long most)
+    {
+        if (Text(key) is not { } text) return otherwise;
+        if (long.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out long value) && value >= least && value <= most) return value;
+        Mistake(key, $"'{text}' is no whole number from {least} to {most}");
+        return otherwise;
+    }
+}

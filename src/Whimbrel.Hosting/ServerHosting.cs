@@ -1,0 +1,77 @@
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Microsoft.Extensions.Options;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// Starts and stops all servers of the host. One service for all of them: their mistakes are told together, before anything of the host starts, and they
+/// drain at the same time, so that each has the whole of the host's patience.
+/// </summary>
+internal sealed class ServerHosting(IServiceProvider services, IEnumerable<ServerRegistration> registrations, IEnumerable<EngineRegistration> engines) : IHostedLifecycleService
+{
+    private readonly List<HostedServer> _started = [];
+
+    public Task StartingAsync(CancellationToken cancellationToken)
+    {
+        List<string> mistakes = [];
+        // None where the program has registered an engine of its own.
+        foreach (EngineRegistration engine in engines) engine.Read(services, mistakes);
+        // Without an engine nothing can be said about what servers want of it.
+        if (mistakes.Count == 0)
+        {
+            foreach (ServerRegistration registration in registrations) Hosted(registration).FindMistakes(mistakes);
+        }
+
+        return mistakes.Count == 0 ? Task.CompletedTask : throw new OptionsValidationException(Options.DefaultName, typeof(ServerOptions), mistakes);
+    }
+
+    public async Task StartAsync(CancellationToken cancellationToken)
+    {
+        try
+        {
+            foreach (ServerRegistration registration in registrations)
+            {
+                HostedServer hosted = Hosted(registration);
+                await hosted.Server.StartAsync(cancellationToken).ConfigureAwait(false);
+                _started.Add(hosted);
+                hosted.Watch();
+                Events.Started(hosted.Logger, hosted.Name, string.Join(", ", hosted.Server.EndPoints), hosted.Server.Engine.KindName);
+            }
+        }
+        catch
+        {
+            // A host that fails to start stops nobody.
+            await Task.WhenAll(_started.Select(static h => StopAsync(h, new CancellationToken(canceled: true)))).ConfigureAwait(false);
+            throw;
+        }
+    }
+
+    public Task StartedAsync(CancellationToken cancellationToken) => Task.CompletedTask;
+
+    public Task StoppingAsync(CancellationToken cancellationToken) => Task.CompletedTask;
+
+    public Task StopAsync(CancellationToken cancellationToken) => Task.WhenAll(_started.Select(h => StopAsync(h, cancellationToken)));
+
+    public Task StoppedAsync(CancellationToken cancellationToken) => Task.CompletedTask;
+
+    private HostedServer Hosted(ServerRegistration registration) => services.GetRequiredKeyedService<HostedServer>(registration.Name);
+
+    private static async Task StopAsync(HostedServer hosted, CancellationToken cancellationToken)
+    {
+        try
+        {
+            StopReport report = await hosted.Server.StopAsync(cancellationToken).ConfigureAwait(false);
+            Events.Stopped(hosted.Logger, hosted.Name, report);
+            await hosted.Scopes.WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            Events.ScopesLeft(hosted.Logger, hosted.Name, hosted.Scopes.Open);
+        }
+        catch (Exception e)
+        {
+            Events.StopFailed(hosted.Logger, hosted.Name, e);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+using System.Globalization;
+using System.Net;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// The options of a server as a section of the configuration has them, over those that the program gives: what stands in the configuration is an
+/// operator's word and wins. Ranges are the core's to judge (<see cref="ServerOptions.FindMistakes"/>): here is only what text can be.
+/// </summary>
+internal static class ServerSection
+{
+    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine engine, IServiceProvider services, string folder, Action<Notice> onNotice)
+    {
+        TlsOptions? tls = ReadTls(section.Section("Tls"), code.Tls, folder);
+        (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code, tls is not null);
+        ServerOptions options = new()
+        {
+            Address = address,
+            EndPoint = endPoint,
+            EndPoints = endPoints,
+            Tls = tls,
+            Engine = code.Engine ?? engine,
+            Services = code.Services ?? services,
+            OnNotice = code.OnNotice ?? onNotice,
+
+            AcceptLimit = section.Int(nameof(code.AcceptLimit), code.AcceptLimit),
+            AcceptScheme = section.Word(nameof(code.AcceptScheme), code.AcceptScheme),
+            AllowLargeMessages = section.Flag(nameof(code.AllowLargeMessages), code.AllowLargeMessages),
+            BackPressure = section.Maybe(nameof(code.BackPressure)) ?? code.BackPressure,
+            Backlog = section.Int(nameof(code.Backlog), code.Backlog),
+            BindToDevice = section.Text(nameof(code.BindToDevice)) ?? code.BindToDevice,
+            BusyPoll = section.Time(nameof(code.BusyPoll), code.BusyPoll),
+            CountSends = section.Flag(nameof(code.CountSends), code.CountSends),
+            DeferAccept = section.Time(nameof(code.DeferAccept), code.DeferAccept),
+            DrainLimit = section.Time(nameof(code.DrainLimit), code.DrainLimit),
+            DrainTimeout = section.Time(nameof(code.DrainTimeout), code.DrainTimeout),
+            DualMode = section.Flag(nameof(code.DualMode), code.DualMode),
+            ExclusiveAddressUse = section.Flag(nameof(code.ExclusiveAddressUse), code.ExclusiveAddressUse),
+            FastOpenQueue = section.Int(nameof(code.FastOpenQueue), code.FastOpenQueue),
+            FreeBind = section.Flag(nameof(code.FreeBind), code.FreeBind),
+            IdleTimeout = section.Time(nameof(code.IdleTimeout), code.IdleTimeout),
+            KeepAlive = section.Flag(nameof(code.KeepAlive), code.KeepAlive),
+            KeepAliveCount = section.Int(nameof(code.KeepAliveCount), code.KeepAliveCount),
+            KeepAliveInterval = section.Time(nameof(code.KeepAliveInterval), code.KeepAliveInterval),
+            KeepAliveTime = section.Time(nameof(code.KeepAliveTime), code.KeepAliveTime),
+            MaxConnections = section.Int(nameof(code.MaxConnections), code.MaxConnections),
+            NoDelay = section.Flag(nameof(code.NoDelay), code.NoDelay),
+            Placement = section.Word(nameof(code.Placement), code.Placement),
+            ReceiveBufferBytes = section.Int(nameof(code.ReceiveBufferBytes), code.ReceiveBufferBytes),
+            ReceiveTimeout = section.Time(nameof(code.ReceiveTimeout), code.ReceiveTimeout),
+            RemoveStaleUnixPath = section.Flag(nameof(code.RemoveStaleUnixPath), code.RemoveStaleUnixPath),
+            ReuseAddress = section.Flag(nameof(code.ReuseAddress), code.ReuseAddress),
+            ReusePort = section.Flag(nameof(code.ReusePort), code.ReusePort),
+            Scheduling = section.Word(nameof(code.Scheduling), code.Scheduling),
+            SendBufferBytes = section.Int(nameof(code.SendBufferBytes), code.SendBufferBytes),
+            SendLimitBytes = section.Int(nameof(code.SendLimitBytes), code.SendLimitBytes),
+            SendTimeout = section.Time(nameof(code.SendTimeout), code.SendTimeout),
+            SlowConsumer = section.Word(nameof(code.SlowConsumer), code.SlowConsumer),
+            TypeOfService = section.Int(nameof(code.TypeOfService), code.TypeOfService),
+            UnreadLimitBytes = section.Int(nameof(code.UnreadLimitBytes), code.UnreadLimitBytes),
+            UserTimeout = section.Time(nameof(code.UserTimeout), code.UserTimeout),
+
+            // What no text can be.
+            AcceptAtStart = code.AcceptAtStart,
+            Admit = code.Admit,
+            ChooseLoop = code.ChooseLoop,
+            CreateSocket = code.CreateSocket,
+            Dispatcher = code.Dispatcher,
+            Mark = code.Mark,
+            OnSocketCreated = code.OnSocketCreated,
+            State = code.State,
+        };
+        section.End();
+        return options;
+    }
+
+    private static (string? Address, EndPoint? EndPoint, IReadOnlyList<EndPoint> EndPoints) ReadWhere(SectionReader section, ServerOptions code, bool isTls)
+    {
+        string? address = section.Text("Address");
+        string? port = section.Text("Port");
+        List<string> addresses = section.Texts("Addresses");
+        if ((address is null ? 0 : 1) + (port is null ? 0 : 1) + (addresses.Count == 0 ? 0 : 1) > 1) section.Mistake("Address", "give one of Address, Addresses and Port");
+        if (address is not null) return (address, null, []);
+        if (port is not null) return (AddressOfPort(section, port, isTls), null, []);
+        if (addresses.Count == 0)
+        {
+            if (code.Address is not null || code.EndPoint is not null || code.EndPoints.Count > 0) return (code.Address, code.EndPoint, code.EndPoints);
+            section.Mistake("Address", "is missing, for example tcp://*:1111, tls://127.0.0.1:2222 or unix:/run/chat.sock; Port alone is every address of this machine");
+            return ("tcp://127.0.0.1:0", null, []);
+        }
+
+        List<EndPoint> endPoints = [];
+        for (int i = 0; i < addresses.Count; i++)
+        {
+            if (EndPointOf(addresses[i], isTls, out string? mistake) is { } endPoint) endPoints.Add(endPoint);
+            else section.Mistake($"Addresses:{i.ToString(CultureInfo.InvariantCulture)}", mistake);
+        }
+
+        return endPoints.Count > 0 ? (null, null, endPoints) : ("tcp://127.0.0.1:0", null, []);
+    }
+
+    private static string AddressOfPort(SectionReader section, string text, bool isTls)
+    {
+        bool isPort = int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int port) && port <= IPEndPoint.MaxPort;
+        if (!isPort) section.Mistake("Port", $"{text} is not a port (0 to {IPEndPoint.MaxPort})");
+        return $"{(isTls ? "tls" : "tcp")}://*:{(isPort ? port : 0).ToString(CultureInfo.InvariantCulture)}";
+    }
+
+    private static EndPoint? EndPointOf(string text, bool isTls, out string mistake)
+    {
+        if (!NetworkAddress.TryParse(text, out NetworkAddress? address, out string? fault))
+        {
+            mistake = fault.TrimEnd('.');
+            return null;
+        }
+
+        try
+        {
+            EndPoint endPoint = address.ToEndPoint();
+            mistake = address.Scheme == "tls" && !isTls ? "wants TLS, but there is no Tls:CertificatePath. Create one: whimbrel certs"
+                : endPoint is DnsEndPoint { Host: not "localhost" } ? $"'{text}' names a host: a server listens at an address of this machine, at localhost, or at * for all"
+                : "";
+            if (mistake.Length > 0) return null;
+            return endPoint is DnsEndPoint local ? new IPEndPoint(IPAddress.Loopback, local.Port) : endPoint;
+        }
+        catch (Exception e) when (e is FormatException or NotSupportedException)
+        {
+            mistake = e.Message;
+            return null;
+        }
+    }
+
+    // ------------------------------------------------------------------ TLS
+
+    /// <summary>Those of the program where there is no such section; else what the section says, alone: half of a certificate from here and half from there would be nobody's.</summary>
+    private static TlsOptions? ReadTls(SectionReader section, TlsOptions? code, string folder)
+    {
+        if (!section.Exists) return code;
+        TlsOptions options = code ?? new TlsOptions();
+        TlsOptions read = new()
+        {
+            Certificate = ReadCertificate(section, folder) ?? options.Certificate,
+            Roots = ReadRoots(section, folder) ?? options.Roots,
+            ClientCertificates = section.Word(nameof(options.ClientCertificates), options.ClientCertificates),
+            HandshakeTimeout = section.Time(nameof(options.HandshakeTimeout), options.HandshakeTimeout),
+            MaxHandshakes = section.Int(nameof(options.MaxHandshakes), options.MaxHandshakes),
+            MaxSilent = section.Int(nameof(options.MaxSilent), options.MaxSilent),
+            AllowResumption = section.Flag(nameof(options.AllowResumption), options.AllowResumption),
+            Provider = section.Word(nameof(options.Provider), options.Provider),
+            ApplicationProtocols = section.Texts(nameof(options.ApplicationProtocols)) is { Count: > 0 } names ? names : options.ApplicationProtocols,
+
+            AllowedWeaknesses = options.AllowedWeaknesses,
+            CipherSuites = options.CipherSuites,
+            DhParametersFile = options.DhParametersFile,
+            ExtraRoots = options.ExtraRoots,
+            Names = options.Names,
+            PinnedKeys = options.PinnedKeys,
+            Protocols = options.Protocols,
+            RevocationLists = options.RevocationLists,
+            SelectCertificate = options.SelectCertificate,
+            TicketCount = options.TicketCount,
+            TicketKeyLifetime = options.TicketKeyLifetime,
+            TicketLifetime = options.TicketLifetime,
+            UnknownName = options.UnknownName,
+            Verify = options.Verify,
+        };
+        section.End();
+        return read;
+    }
+
+    private static TlsCertificate? ReadCertificate(SectionReader section, string folder)
+    {
+        string? path = section.Text("CertificatePath");
+        string? keyPath = section.Text("KeyPath");
+        string? password = section.Text("Password");
+        if (path is null)
+        {
+            if (keyPath is not null || password is not null) section.Mistake("CertificatePath", "is missing, but KeyPath or Password is given");
+            return null;
+        }
+
+        // An operator's paths are those of the program's folder, wherever it was started.
+        string? file = FileAt(section, "CertificatePath", path, folder);
+        string? keyFile = keyPath is null ? null : FileAt(section, "KeyPath", keyPath, folder);
+        if (file is null || (keyPath is not null && keyFile is null)) return null;
+        bool isPfx = Path.GetExtension(file).ToUpperInvariant() is ".PFX" or ".P12";
+        if (isPfx && keyPath is not null) section.Mistake("KeyPath", $"is given, but {file} has its key in itself");
+        TlsCertificate certificate = isPfx ? TlsCertificate.FromPfxFile(file, password) : TlsCertificate.FromPemFile(file, keyFile, password);
+        try
+        {
+            if (certificate.Current.HasPrivateKey) return certificate;
+            section.Mistake("CertificatePath", $"{file} has no private key. Create one: whimbrel certs");
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+        {
+            section.Mistake("CertificatePath", e.Message.TrimEnd('.'));
+        }
+
+        return null;
+    }
+
+    private static X509Certificate2Collection? ReadRoots(SectionReader section, string folder)
+    {
+        if (section.Text("RootsPath") is not { } path || FileAt(section, "RootsPath", path, folder) is not { } file) return null;
+        X509Certificate2Collection roots = [];
+        try
+        {
+            roots.ImportFromPemFile(file);
+            if (roots.Count > 0) return roots;
+            section.Mistake("RootsPath", $"{file} has no certificate in it");
+        }
+        catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException)
+        {
+            section.Mistake("RootsPath", $"{file} cannot be loaded: {e.Message.TrimEnd('.')}");
+        }
+
+        return null;
+    }
+
+    private static string? FileAt(SectionReader section, string key, string path, string folder)
+    {
+        string file = Path.Combine(folder, path);
+        if (File.Exists(file)) return file;
+        section.Mistake(key, $"{file} does not exist. Create one: whimbrel certs");
+        return null;
+    }
+}

@@ -1,0 +1,47 @@
+using System.Net.Sockets;
+using Microsoft.Extensions.DependencyInjection;
+
+namespace Whimbrel.Hosting.Tests;
+
+/// <summary>A configuration that changes while the host runs.</summary>
+public sealed class ReloadTests
+{
+    [Fact]
+    public async Task What_may_change_applies_at_once_and_the_rest_is_named()
+    {
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
+        await host.StartAsync();
+        Server server = host.Server();
+        NetworkStream old = (await host.DialAsync()).GetStream();
+        Assert.Equal("hello a", await TestHost.AskAsync(old, "a", 7));
+        host.Reload(("Chat:MaxConnections", "2"), ("Chat:IdleTimeout", "01:00:00"), ("Chat:Backlog", "50"));
+        Assert.Equal(2, server.MaxConnections);
+        Assert.Equal("hello b", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "b", 7));
+        List<TimeSpan> limits = [];
+        await server.Sessions.ForEachAsync(s => limits.Add(s.IdleTimeout)); // on the one loop there is
+        Assert.Equal([TimeSpan.Zero, TimeSpan.FromHours(1)], limits.Order());
+        Assert.Equal(
+            ["102 Chat:IdleTimeout has changed and applies from now on: 01:00:00", "102 Chat:MaxConnections has changed and applies from now on: 2", "103 Chat:Backlog has changed and applies from the next start of the program"],
+            host.Log.Lines.Where(static l => l.Contains("has changed", StringComparison.Ordinal)).Select(static l => l[(l.IndexOf(" 10", StringComparison.Ordinal) + 1)..]).Order(StringComparer.Ordinal));
+
+        // Told of again, nothing has changed.
+        int lines = host.Log.Lines.Count;
+        host.Reload();
+        Assert.Equal(lines, host.Log.Lines.Count);
+    }
+
+    [Fact]
+    public async Task A_reload_with_mistakes_changes_nothing_and_names_them_all()
+    {
+        await using TestHost host = new(static s => s.AddSingleton<Greeting>().AddWhimbrelServer<Echo>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"), ("Chat:MaxConnections", "5"));
+        await host.StartAsync();
+        host.Reload(("Chat:MaxConnections", "0"), ("Chat:SendTimeout", "soon"));
+        Assert.Equal(5, host.Server().MaxConnections);
+        string line = Assert.Single(host.Log.Lines, static l => l.Contains(" 104 ", StringComparison.Ordinal));
+        Assert.Contains("Chat:SendTimeout: 'soon' is no time", line, StringComparison.Ordinal);
+        Assert.Contains("Chat:MaxConnections = 0, allowed 1 to 10000000", line, StringComparison.Ordinal);
+        host.Reload(("Chat:MaxConnections", "6"), ("Chat:SendTimeout", null));
+        Assert.Equal(6, host.Server().MaxConnections);
+        Assert.Equal("hello a", await TestHost.AskAsync((await host.DialAsync()).GetStream(), "a", 7));
+    }
+}

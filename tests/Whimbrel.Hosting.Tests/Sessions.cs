@@ -1,0 +1,109 @@
+using System.Text;
+
+namespace Whimbrel.Hosting.Tests;
+
+/// <summary>A service that all share.</summary>
+internal sealed class Greeting
+{
+    internal string Text { get; init; } = "hello ";
+}
+
+/// <summary>A service of a scope: tells of its end, and where that was.</summary>
+internal sealed class Visit(Visits visits) : IAsyncDisposable
+{
+    private int _ends;
+
+    internal int Number { get; } = visits.Begin();
+
+    public async ValueTask DisposeAsync()
+    {
+        visits.WasOnLoop |= Loop.Current is not null;
+        await Task.Yield();
+        if (visits.Gate is { } gate) await gate.Task;
+        visits.End(++_ends);
+        if (visits.Throws) throw new InvalidOperationException("no farewell");
+    }
+}
+
+/// <summary>The book about them.</summary>
+internal sealed class Visits
+{
+    private int _begun;
+    private int _ended;
+
+    internal int Begun => Volatile.Read(ref _begun);
+
+    internal int Ended => Volatile.Read(ref _ended);
+
+    internal bool WasOnLoop { get; set; }
+
+    internal bool WasTwice { get; private set; }
+
+    internal bool Throws { get; set; }
+
+    internal TaskCompletionSource? Gate { get; set; }
+
+    /// <summary>A client whose session throws.</summary>
+    internal static async Task AskToThrowAsync(TestHost host)
+    {
+        await (await host.DialAsync()).GetStream().WriteAsync("throw"u8.ToArray(), TestContext.Current.CancellationToken);
+    }
+
+    internal int Begin() => Interlocked.Increment(ref _begun);
+
+    internal void End(int times)
+    {
+        WasTwice |= times > 1;
+        Interlocked.Increment(ref _ended);
+    }
+}
+
+#pragma warning disable CA1812 // made by the container
+internal sealed class Echo(Greeting greeting) : Session
+{
+    protected override void OnReceived(ReadOnlySpan<byte> data) => Send(greeting.Text + Encoding.UTF8.GetString(data));
+}
+
+/// <summary>Answers with the number of its scope; "hand" gives the connection to another session, "throw" throws.</summary>
+internal sealed class Visitor(Visit visit) : Session
+{
+    protected override void OnReceived(ReadOnlySpan<byte> data)
+    {
+        if (data.SequenceEqual("hand"u8)) HandOver(new Next());
+        else if (data.SequenceEqual("throw"u8)) throw new InvalidOperationException("as asked");
+        else Send(visit.Number.ToString(System.Globalization.CultureInfo.InvariantCulture));
+    }
+
+    private sealed class Next : Session
+    {
+        protected override void OnConnected() => Send("next");
+    }
+}
+
+internal sealed class Unmade : Session
+{
+    public Unmade(Visit visit) => throw new InvalidOperationException($"visit {visit.Number} is not welcome");
+}
+
+/// <summary>Sends much at once and leaves it to the queue.</summary>
+internal sealed class Bulk : Session
+{
+    internal const int Bytes = 24 * 1024 * 1024;
+
+    protected override void OnConnected() => Send(new byte[Bytes]);
+}
+
+/// <summary>Does not end when its server stops.</summary>
+internal sealed class Stubborn : Session
+{
+    protected override void OnServerStopping()
+    {
+    }
+}
+
+/// <summary>Blocks its loop until it may go on.</summary>
+internal sealed class Blocker(ManualResetEventSlim gate) : Session
+{
+    protected override void OnReceived(ReadOnlySpan<byte> data) => gate.Wait(TestHost.Patience);
+}
+#pragma warning restore CA1812
