@@ -397,8 +397,10 @@ public sealed class TcpTests
         server.Start();
         for (int i = 1; i <= 4; i++)
         {
-            using RecordingClient client = new(new Log(), server.Chosen);
+            Log clientLog = new();
+            using RecordingClient client = new(clientLog, server.Chosen);
             Assert.True(client.ConnectAsync());
+            clientLog.Until("client: connected True");
             log.Until("server: connected", i);
             log.Until("session: empty", i / 2); // before the echo, which empties once more
             Assert.True(client.SendAsync("hello"));
