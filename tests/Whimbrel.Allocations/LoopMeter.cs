@@ -5,7 +5,7 @@ namespace Whimbrel.Allocations;
 // What a loop's thread allocates, by the runtime's own exact count.
 internal sealed class LoopMeter(Loop loop)
 {
-    private const int Attempts = 3;
+    private const int Attempts = 10;
     private readonly ManualResetEventSlim _read = new();
     private long _bytes;
 
@@ -25,7 +25,7 @@ internal sealed class LoopMeter(Loop loop)
         _read.Set();
     }
 
-    // The best of three: a pool that grows once is no allocation per round.
+    // The best of ten: a pool that grows is no allocation per round, and one that serves several threads has all it ever needs only when they have met in every way.
     internal double BytesPerRound(int warmUp, int rounds, Action round)
     {
         for (int i = 0; i < warmUp; i++) round();

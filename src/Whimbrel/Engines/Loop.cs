@@ -103,7 +103,7 @@ public abstract partial class Loop
 
     internal BlockPool Blocks { get; } = new();
 
-    internal SmallBlocks SmallBlocks { get; } = new();
+    internal PipeSegments PipeSegments { get; } = new();
 
     internal StrandBlocks StrandBlocks { get; } = new();
 

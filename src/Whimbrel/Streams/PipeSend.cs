@@ -1,4 +1,5 @@
 using System.Runtime.CompilerServices;
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 
 namespace Whimbrel.Streams;

@@ -17,10 +17,12 @@ namespace Whimbrel.Streams;
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and who has its token may look at it after the end.")]
 internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions options) : PipeReader
 {
+    /// <summary>So much at once goes into a long segment, which what comes next fills up; less waits in short ones.</summary>
+    private const int BulkBytes = 16 * 1024;
+
     private readonly Lock _gate = new();
     private PipeSegment? _first; // with the first byte that was not consumed
     private PipeSegment? _last;
-    private FreeSegments _free = new(session);
     private PipeWait<ReadResult>? _read;
     private long _consumed;
     private long _examined;
@@ -158,19 +160,25 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         return true;
     }
 
-    /// <summary>Of a buffer without bytes all positions are its beginning.</summary>
-    private long PlaceOf(SequencePosition position) => position.GetObject() is PipeSegment segment ? segment.RunningIndex + position.GetInteger() : _consumed;
+    /// <summary>Of a buffer without bytes all positions are its beginning; in a segment that was given back there is none.</summary>
+    private long PlaceOf(SequencePosition position) => position.GetObject() is not PipeSegment segment ? _consumed
+        : ReferenceEquals(segment.Owner, this) ? segment.RunningIndex + position.GetInteger()
+        : long.MinValue;
 
     private void Release(long upTo)
     {
         _consumed = upTo;
+        PipeSegment? released = _first, end = null;
         while (_first is { } segment && (upTo == _received || upTo - segment.RunningIndex >= segment.Length))
         {
             _first = segment.NextSegment;
-            _free.Return(segment);
+            end = segment;
         }
 
+        if (end is null) return;
+        end.NextSegment = null;
         if (_first is null) _last = null;
+        session.Loop.PipeSegments.Return(released);
     }
 
     // ------------------------------------------------------------------ the session's side: its loop
@@ -202,23 +210,22 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
 
     private void Append(ReadOnlySpan<byte> data)
     {
-        if (_last is { } last)
+        while (!data.IsEmpty)
         {
-            int count = Math.Min(last.RoomLength, data.Length);
-            data[..count].CopyTo(last.RoomSpan);
-            last.Advance(count);
+            if (_last is not { RoomLength: > 0 })
+            {
+                PipeSegment segment = session.Loop.PipeSegments.Take(this, data.Length > BulkBytes ? PipeSegments.Long : PipeSegments.Short, _received);
+                if (_last is null) _first = segment;
+                else _last.NextSegment = segment;
+                _last = segment;
+            }
+
+            int count = Math.Min(_last.RoomLength, data.Length);
+            data[..count].CopyTo(_last.RoomSpan);
+            _last.Advance(count);
             _received += count;
             data = data[count..];
         }
-
-        if (data.IsEmpty) return;
-        PipeSegment segment = _free.Take(Math.Max(data.Length, SmallBlocks.Length), _received);
-        data.CopyTo(segment.RoomSpan);
-        segment.Advance(data.Length);
-        _received += data.Length;
-        if (_last is null) _first = segment;
-        else _last.Append(segment);
-        _last = segment;
     }
 
     /// <summary>The peer's FIN.</summary>

@@ -15,12 +15,9 @@ namespace Whimbrel.Streams;
 /// </remarks>
 internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions options) : PipeWriter
 {
-    private const int LongestSegment = 32 * 1024;
-
     private readonly Lock _gate = new();
     private PipeSegment? _first;
     private PipeSegment? _last;
-    private FreeSegments _free = new(session); // under the gate
     private PipeSend? _freeSend;
     private PipeWait<FlushResult>? _flush;
     private long _before; // bytes written in the segments before the last
@@ -57,13 +54,10 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
 
     private PipeSegment AddSegment(int least)
     {
-        // Longer ones for what gets long.
-        int length = Math.Max(least, _last is null ? SmallBlocks.Length : LongestSegment);
         if (_last is { } last) _before += last.Length;
-        PipeSegment segment;
-        lock (_gate) segment = _free.Take(length, _before);
+        PipeSegment segment = session.Loop.PipeSegments.Take(this, Math.Max(least, _last is null ? PipeSegments.Short : PipeSegments.Long), _before);
         if (_last is null) _first = segment;
-        else _last.Append(segment);
+        else _last.NextSegment = segment;
 
         return _last = segment;
     }
@@ -144,10 +138,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         return result;
     }
 
-    private void GiveBack(PipeSegment? first)
-    {
-        lock (_gate) _free.ReturnAll(first);
-    }
+    private void GiveBack(PipeSegment? first) => session.Loop.PipeSegments.Return(first);
 
     private ValueTask<FlushResult> WaitForRoom(CancellationToken cancellation)
     {
@@ -173,9 +164,9 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     internal void Ended(PipeSend send, PipeSegment first, bool isClosed)
     {
         _freeSend = send;
+        GiveBack(first);
         lock (_gate)
         {
-            _free.ReturnAll(first);
             _waiting--;
             _hasEnded |= isClosed;
             if (_waiting > 0 || !IsWaiting) return;
