@@ -27,6 +27,7 @@ namespace Whimbrel.Clusters;
 public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 {
     private const int MostInBatch = 256;
+    private const int MostTwins = 256; // that are told of
     private const long ForgetAfterMs = 600_000;
 
     private readonly ConcurrentDictionary<string, GroupState> _groups = new(StringComparer.Ordinal);
@@ -374,7 +375,7 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
             return;
         }
 
-        if (envelope.Node.SequenceEqual(_nodeBytes) && _twins.Count < MostInBatch && _twins.Add(envelope.Instance))
+        if (envelope.Node.SequenceEqual(_nodeBytes) && _twins.Count < MostTwins && _twins.Add(envelope.Instance))
         {
             Guard(() => _options.OnTwin?.Invoke($"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own."));
         }

@@ -19,7 +19,7 @@ internal static class ServerMetrics
     internal static void ServerStarted(Server.Host server, EndPoint? endPoint)
     {
         s_servers[server] = LabelsOf(endPoint);
-        if (Interlocked.Exchange(ref s_isMade, 1) == 0) WhimbrelMeter.MakeLater(static () => Volatile.Write(ref s_instruments, new Instruments()));
+        WhimbrelMeter.MakeOnce(ref s_isMade, static () => Volatile.Write(ref s_instruments, new Instruments()));
     }
 
     internal static void ServerStopped(Server.Host server) => s_servers.TryRemove(server, out _);

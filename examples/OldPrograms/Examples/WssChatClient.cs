@@ -19,28 +19,7 @@ internal static class WssChatClient
         Console.WriteLine($"WebSocket server port: {port}");
         Console.WriteLine();
         var client = new ChatClient(Certificates.OfClient(), address, port);
-        Console.Write("Client connecting...");
-        client.ConnectAsync();
-        Console.WriteLine("Done!");
-        Console.WriteLine("Press Enter to stop the client or '!' to reconnect the client...");
-        while (true)
-        {
-            string line = Console.ReadLine();
-            if (string.IsNullOrEmpty(line)) break;
-            if (line == "!")
-            {
-                Console.Write("Client disconnecting...");
-                client.DisconnectAsync();
-                Console.WriteLine("Done!");
-                continue;
-            }
-
-            client.SendTextAsync(line);
-        }
-
-        Console.Write("Client disconnecting...");
-        client.DisconnectAndStop();
-        Console.WriteLine("Done!");
+        Lines.Read(() => client.DisconnectAsync(), line => client.SendTextAsync(line), () => client.ConnectAsync(), client.DisconnectAndStop);
     }
 
     private class ChatClient : WssClient

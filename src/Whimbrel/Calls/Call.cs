@@ -6,9 +6,9 @@ namespace Whimbrel;
 
 /// <summary>
 /// One call: what its caller awaits, and the memory of its answer. Belongs to the client from the call to its end, then to the awaiter, and while an answer is on loan to
-/// who has that; then it is the client's again, for another call. What is not of <see cref="Completion{T}"/> or of the loan is guarded by the client's gate.
+/// who has that; then it is the client's again, for another call. What is not of <see cref="WorkItemCompletion{T}"/> or of the loan is guarded by the client's gate.
 /// </summary>
-internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engine), IThreadPoolWorkItem
+internal sealed class Call(CallClient owner) : WorkItemCompletion<CallAnswer>(owner.Engine)
 {
     /// <summary>A larger answer is on loan from the pool of all, so that a burst of large ones does not stay.</summary>
     private const int KeptBytes = 4 * 1024;
@@ -19,8 +19,6 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
     private int _loan; // grows with each loan, and with the end of it
     private bool _isReusable = true;
     private CancellationTokenRegistration _registration;
-    private Action<object?>? _next;
-    private object? _nextState;
 
     internal enum CallState
     {
@@ -161,22 +159,5 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
     {
         Reset();
         if (End != CallEnd.Answered && _isReusable) owner.Return(this);
-    }
-
-    // Without an object for each continuation.
-    private protected override void Offload(Action<object?> continuation, object? state)
-    {
-        _next = continuation;
-        _nextState = state;
-        Engine.Offload(this);
-    }
-
-    void IThreadPoolWorkItem.Execute()
-    {
-        Action<object?> next = _next!;
-        object? state = _nextState;
-        _next = null;
-        _nextState = null;
-        next(state);
     }
 }

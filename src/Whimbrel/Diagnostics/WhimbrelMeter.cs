@@ -13,19 +13,23 @@ internal static class WhimbrelMeter
 
     internal static readonly Meter Instance = new(Name, typeof(WhimbrelMeter).Assembly.GetName().Version?.ToString(3));
 
-    /// <summary>Makes instruments on the thread pool. A listener that is told of one may throw, and that would end the process: then what came behind is missing.</summary>
-    internal static void MakeLater(Action make) => ThreadPool.UnsafeQueueUserWorkItem(
-        static make =>
+    /// <summary>Makes instruments on the thread pool, once. A listener that is told of one may throw, and that would end the process: then what came behind is missing.</summary>
+    /// <param name="isMade">1 from the first call on.</param>
+    /// <param name="make">Makes them.</param>
+    internal static void MakeOnce(ref int isMade, Action make)
+    {
+        if (Interlocked.Exchange(ref isMade, 1) == 0) ThreadPool.UnsafeQueueUserWorkItem(Make, make, preferLocal: false);
+    }
+
+    private static void Make(Action make)
+    {
+        try
         {
-            try
-            {
-                make();
-            }
-            catch (Exception e)
-            {
-                WhimbrelEventSource.Log.Notice(nameof(NoticeKind.UserException), $"A listener of the meter \"{Name}\" threw {ErrorText.Of(e)}. Instruments are missing.", "user-exception.md");
-            }
-        },
-        make,
-        preferLocal: false);
+            make();
+        }
+        catch (Exception e)
+        {
+            WhimbrelEventSource.Log.Notice(nameof(NoticeKind.UserException), $"A listener of the meter \"{Name}\" threw {ErrorText.Of(e)}. Instruments are missing.", "user-exception.md");
+        }
+    }
 }

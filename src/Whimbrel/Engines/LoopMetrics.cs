@@ -14,7 +14,7 @@ internal static class LoopMetrics
     internal static void EngineStarted(Engine engine)
     {
         foreach (Loop loop in engine.Loops) s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
-        if (Interlocked.Exchange(ref s_isMade, 1) == 0) WhimbrelMeter.MakeLater(Make);
+        WhimbrelMeter.MakeOnce(ref s_isMade, Make);
     }
 
     internal static void EngineStopped(Engine engine)

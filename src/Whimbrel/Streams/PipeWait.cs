@@ -8,14 +8,11 @@ namespace Whimbrel.Streams;
 /// The one read or flush of a <see cref="ConnectionPipe"/> that may wait, used again for the next. Ends by its token, unless its owner ended it before. Goes on
 /// where the pipe's scheduler says, without an allocation on the loop and on the pool. Owner: the reader or the writer, under whose gate it is.
 /// </summary>
-internal sealed class PipeWait<T> : Completion<T>, IThreadPoolWorkItem
+internal sealed class PipeWait<T> : WorkItemCompletion<T>
 {
     private readonly Lock _gate;
     private readonly Loop _loop;
     private readonly PipeScheduler? _scheduler;
-    private Action<object?>? _then;
-    private object? _thenState;
-
     private CancellationToken _token;
     private CancellationTokenRegistration _registration;
 
@@ -84,23 +81,6 @@ internal sealed class PipeWait<T> : Completion<T>, IThreadPoolWorkItem
         else if (ReferenceEquals(_scheduler, PipeScheduler.ThreadPool)) Offload(continuation, state);
         else _scheduler.Schedule(continuation, state);
         return true;
-    }
-
-    private protected override void Offload(Action<object?> continuation, object? state)
-    {
-        // Free since the continuation before ran: there is one use at a time.
-        _then = continuation;
-        _thenState = state;
-        Engine.Offload(this);
-    }
-
-    void IThreadPoolWorkItem.Execute()
-    {
-        Action<object?> then = _then!;
-        object? state = _thenState;
-        _then = null;
-        _thenState = null;
-        then(state);
     }
 
     private protected override void Consumed() => Reset();

@@ -89,6 +89,21 @@ internal sealed class OldProgram : IDisposable
         WaitForExit();
     }
 
+    /// <summary>Waits for a performance client that asks a server, ends the server, and sees that both had nothing to complain of.</summary>
+    /// <returns>What the client printed.</returns>
+    internal static string Measured(OldProgram asking, OldProgram serving)
+    {
+        asking.WaitForExit();
+        string output = asking.Output;
+        Assert.Contains("All clients connected!\n", output, StringComparison.Ordinal);
+        Assert.Contains("Errors: 0\n", output, StringComparison.Ordinal);
+        Assert.Contains("Message throughput: ", output, StringComparison.Ordinal);
+        Assert.DoesNotContain("Stalled", output, StringComparison.Ordinal);
+        serving.End();
+        Assert.DoesNotContain("caught an error", serving.Output, StringComparison.Ordinal);
+        return output;
+    }
+
     internal void WaitForExit()
     {
         Assert.True(_process.WaitForExit(s_deadline), $"{_name} does not end:\n{Output}");

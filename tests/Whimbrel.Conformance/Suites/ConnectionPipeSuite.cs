@@ -388,18 +388,9 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         }
     }
 
-    private static Task<T> Start<T>(Rig rig, ConnectionPipe pipe, bool onLoop, Func<ValueTask<T>> method) =>
-        onLoop ? StartOnLoop(rig, pipe.Loop, method) : StartElsewhere(rig, method);
+    private static Task<T> Start<T>(Rig rig, ConnectionPipe pipe, bool onLoop, Func<ValueTask<T>> method) => Start(rig, pipe.Loop, onLoop, method);
 
-    private static void At(Rig rig, ConnectionPipe pipe, bool onLoop, Action action)
-    {
-        if (onLoop) rig.OnLoop(pipe.Loop, action);
-        else
-        {
-            rig.Elsewhere(action);
-            rig.Join();
-        }
-    }
+    private static void At(Rig rig, ConnectionPipe pipe, bool onLoop, Action action) => At(rig, pipe.Loop, onLoop, action);
 
     private static async ValueTask<byte[]> ReadExactly(ConnectionPipe pipe, int length)
     {

@@ -794,18 +794,9 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         return session!;
     }
 
-    private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method) =>
-        onLoop ? StartOnLoop(rig, stream.Loop, method) : StartElsewhere(rig, method);
+    private static Task<T> Start<T>(Rig rig, ConnectionStream stream, bool onLoop, Func<ValueTask<T>> method) => Start(rig, stream.Loop, onLoop, method);
 
-    private static void At(Rig rig, ConnectionStream stream, bool onLoop, Action action)
-    {
-        if (onLoop) rig.OnLoop(stream.Loop, action);
-        else
-        {
-            rig.Elsewhere(action);
-            rig.Join();
-        }
-    }
+    private static void At(Rig rig, ConnectionStream stream, bool onLoop, Action action) => At(rig, stream.Loop, onLoop, action);
 
     private static async ValueTask<byte[]> ReadExactly(ConnectionStream stream, int length, params int[] pieces)
     {

@@ -169,16 +169,30 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     protected static Task<T> Start<T>(Rig rig, Session session, bool onLoop, Func<ValueTask<T>> method) =>
         onLoop ? StartOnLoop(rig, session, method) : StartElsewhere(rig, method);
 
+    /// <summary>The same with any loop.</summary>
+    protected static Task<T> Start<T>(Rig rig, Loop loop, bool onLoop, Func<ValueTask<T>> method) =>
+        onLoop ? StartOnLoop(rig, loop, method) : StartElsewhere(rig, method);
+
     /// <summary>Runs it on the session's loop or on another thread, and waits for it.</summary>
     protected static void At(Rig rig, Session session, bool onLoop, Action action)
     {
         ArgumentNullException.ThrowIfNull(rig);
         if (onLoop) rig.OnLoop(session, action);
-        else
-        {
-            rig.Elsewhere(action);
-            rig.Join();
-        }
+        else Join(rig, action);
+    }
+
+    /// <summary>The same with any loop.</summary>
+    protected static void At(Rig rig, Loop loop, bool onLoop, Action action)
+    {
+        ArgumentNullException.ThrowIfNull(rig);
+        if (onLoop) rig.OnLoop(loop, action);
+        else Join(rig, action);
+    }
+
+    private static void Join(Rig rig, Action action)
+    {
+        rig.Elsewhere(action);
+        rig.Join();
     }
 
     protected static T Await<T>(Rig rig, Task<T> task)

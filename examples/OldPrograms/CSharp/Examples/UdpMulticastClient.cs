@@ -2,6 +2,7 @@ using System;
 using System.Text;
 using System.Threading;
 using CSharpServer;
+using OldPrograms.Host;
 
 namespace OldPrograms.CSharp.Examples;
 

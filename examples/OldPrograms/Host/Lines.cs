@@ -1,6 +1,6 @@
 using System;
 
-namespace OldPrograms.CSharp;
+namespace OldPrograms.Host;
 
 /// The loop at the end of the old clients: an empty line, or the end of the input, stops; '!' reconnects.
 internal static class Lines
