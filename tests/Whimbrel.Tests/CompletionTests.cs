@@ -340,6 +340,8 @@ public sealed class CompletionTests
     private sealed class RunningEngine() : Engine("running", "a test", new EngineOptions())
     {
         internal override void Offload(Action<object?> action, object? state) => action(state);
+
+        internal override void Offload(IThreadPoolWorkItem item) => item.Execute();
     }
 
     // Counts what it is given to run elsewhere.
@@ -350,6 +352,8 @@ public sealed class CompletionTests
         internal int Offloaded => Volatile.Read(ref _offloaded);
 
         internal override void Offload(Action<object?> action, object? state) => Interlocked.Increment(ref _offloaded);
+
+        internal override void Offload(IThreadPoolWorkItem item) => Interlocked.Increment(ref _offloaded);
     }
 
     [Fact]

@@ -6,9 +6,9 @@ namespace Whimbrel;
 
 /// <summary>
 /// One call: what its caller awaits, and the memory of its answer. Belongs to the client from the call to its end, then to the awaiter, and while an answer is on loan to
-/// who has that; then it is the client's again, for another call. What is not of <see cref="WorkItemCompletion{T}"/> or of the loan is guarded by the client's gate.
+/// who has that; then it is the client's again, for another call. What is not of <see cref="Completion{T}"/> or of the loan is guarded by the client's gate.
 /// </summary>
-internal sealed class Call(CallClient owner) : WorkItemCompletion<CallAnswer>(owner.Engine)
+internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engine)
 {
     /// <summary>A larger answer is on loan from the pool of all, so that a burst of large ones does not stay.</summary>
     private const int KeptBytes = 4 * 1024;

@@ -11,7 +11,7 @@ namespace Whimbrel.Engines;
 /// In a callback on the pool <c>AsTask</c> alone stands apart from that order: it is what a callback blocks on, and what waits for its return would
 /// never come (<see cref="AsTaskContinuation"/>).
 /// </summary>
-internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
+internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource, IThreadPoolWorkItem
 {
     private static readonly Action<object?> s_done = static _ => { };
     private static readonly Action<object?> s_signal = static signal => ((ManualResetEventSlim)signal!).Set();
@@ -21,7 +21,7 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     private Action<object?>? _continuation;
     private object? _state;
     private ExecutionContext? _context;
-    private object? _awaitedOn; // a loop, or the strand of a session on the pool
+    private object? _awaitedOn; // a loop, or the strand of a session on the pool; from an offload on the continuation
     private T _result = default!;
     private Exception? _exception;
     private short _version;
@@ -82,8 +82,20 @@ internal class Completion<T> : IValueTaskSource<T>, IValueTaskSource
     /// <summary>True when its awaiter goes on elsewhere than where it awaited, and was sent there.</summary>
     private protected virtual bool TryPlace(Action<object?> continuation, object? state) => false;
 
-    /// <summary>Where an awaiter goes on that awaited on no loop and on no strand.</summary>
-    private protected virtual void Offload(Action<object?> continuation, object? state) => Engine.Offload(continuation, state);
+    /// <summary>Where an awaiter goes on that awaited on no loop and on no strand. The completion is the work item itself, so that this allocates nothing.</summary>
+    private protected virtual void Offload(Action<object?> continuation, object? state)
+    {
+        _awaitedOn = continuation;
+        _state = state;
+        Engine.Offload(this);
+    }
+
+    void IThreadPoolWorkItem.Execute()
+    {
+        // In the call it may be used again.
+        object? state = _state;
+        ((Action<object?>)_awaitedOn!)(state);
+    }
 
     // A method of its own: where it stands in another, the closure is made even when it is not needed.
     private static Action<object?> InContext(ExecutionContext context, Action<object?> inner) =>

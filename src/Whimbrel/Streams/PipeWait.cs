@@ -8,7 +8,7 @@ namespace Whimbrel.Streams;
 /// The one read or flush of a <see cref="ConnectionPipe"/> that may wait, used again for the next. Ends by its token, unless its owner ended it before. Goes on
 /// where the pipe's scheduler says, without an allocation on the loop and on the pool. Owner: the reader or the writer, under whose gate it is.
 /// </summary>
-internal sealed class PipeWait<T> : WorkItemCompletion<T>
+internal sealed class PipeWait<T> : Completion<T>
 {
     private readonly Lock _gate;
     private readonly Loop _loop;
