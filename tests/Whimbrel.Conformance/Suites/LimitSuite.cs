@@ -102,13 +102,17 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         const int OneMiB = 1024 * 1024;
         (RecordingSession session, _) = Pair(rig, SlowConsumer.Disconnect, limit: OneMiB);
         Clog(rig, session);
-        FillTo(rig, session, room: 0, OneMiB);
         long id = session.Id;
-        At(rig, session, onLoop, () =>
+        SendResult above = default;
+        // TCP may take more after all, long after it took the last byte: then there was room, and nothing to see.
+        for (int i = 0; above != SendResult.Closed; i++)
         {
-            Assert.Equal(SendResult.Closed, session.Send("x"u8));
-            Assert.Equal(SendResult.Closed, session.Send("x"u8));
-        });
+            Assert.True(i < 100, "the system takes more and more");
+            FillTo(rig, session, room: 0, OneMiB);
+            At(rig, session, onLoop, () => above = session.Send("x"u8));
+        }
+
+        At(rig, session, onLoop, () => Assert.Equal(SendResult.Closed, session.Send("x"u8)));
         Assert.Equal(CloseCause.SlowConsumer, session.End());
         Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
         Assert.Equal($"Session {id:x} is 1.0 MiB behind (limit 1 MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.", notice.Message);
