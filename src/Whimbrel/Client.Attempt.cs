@@ -7,6 +7,8 @@ public partial class Client
 {
     private sealed class Attempt(Host host, Pursuit pursuit) : DialAttempt(host, host.Targets)
     {
+        private volatile bool _isOver; // the session's last callback has begun, or there is none
+
         internal Pursuit Pursuit { get; } = pursuit;
 
         /// <summary>Completed when the connection has ended. Guarded by the client's gate.</summary>
@@ -48,7 +50,7 @@ public partial class Client
 
         internal void Open(Session session)
         {
-            if (IsOpen) return;
+            if (IsOpen || _isOver) return;
             IsOpen = true;
             ConnectedAtMs = host.Engine.NowMs;
             Pursuit.Connected(session);
@@ -57,6 +59,7 @@ public partial class Client
         /// <summary>The client may dial again (contract 1: also from inside the last callback).</summary>
         internal void Finish()
         {
+            _isOver = true;
             lock (host.Client._gate)
             {
                 if (ReferenceEquals(host.Client._current, this)) host.Client._current = null;

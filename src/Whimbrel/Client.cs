@@ -282,7 +282,7 @@ public partial class Client : IAsyncDisposable
     /// </summary>
     protected virtual bool HasOpening => false;
 
-    /// <summary>With <see cref="HasOpening"/>: the handshake is done, and a connect completes with this session. The first call for a connection counts. On the session's thread.</summary>
+    /// <summary>With <see cref="HasOpening"/>: the handshake is done, and a connect completes with this session. The first call for a connection counts, and none when that has ended. On the session's thread.</summary>
     /// <param name="session">The session that has the connection, or is given it by a hand-over.</param>
     protected void NoteOpened(Session session)
     {

@@ -29,6 +29,24 @@ internal static class EndPointRules
         return found;
     }
 
+    /// <summary>Where a status socket of that path is, which is made absolute; null when it can be none, and why.</summary>
+    internal static UnixDomainSocketEndPoint? StatusAt(string path, out string? mistake)
+    {
+        mistake = null;
+        if (path.Length == 0) mistake = "is empty: give the path of a Unix socket, or null for none";
+        else if (path[0] is '@' or '\0') mistake = $"{path} is an abstract name, which has no permissions: anybody could ask. Give the path of a file";
+        if (mistake is not null) return null;
+        try
+        {
+            return new UnixDomainSocketEndPoint(Path.GetFullPath(path));
+        }
+        catch (ArgumentException)
+        {
+            mistake = $"{Path.GetFullPath(path)} is too long for a Unix socket";
+            return null;
+        }
+    }
+
     private static void AddAddress(List<EndPoint> found, OptionErrors? errors, string text, Engine engine, bool toListen)
     {
         if (!NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake))

@@ -79,6 +79,15 @@ internal sealed class Pipe : Intake
         return taken;
     }
 
+    /// <summary>
+    /// The target's connection, when what comes next may go there inside the system: on the source's own loop, with nothing queued. Otherwise null.
+    /// </summary>
+    internal Connection? SpliceTarget =>
+        _connection is { } connection && ReferenceEquals(connection.Loop, _source.Loop) && Volatile.Read(ref _asked) == Goes && connection.TakesSplice(_generation) ? connection : null;
+
+    /// <summary>So many bytes have gone to the target inside the system.</summary>
+    internal void Spliced(int count) => _bytes += count;
+
     /// <summary>What was left waits for room at the target, and the source's peer with it.</summary>
     internal override void Offered(Session session, int left)
     {

@@ -107,6 +107,30 @@ public partial class Server
             }
         }
 
+        /// <summary>Of <see cref="ServerOptions.StatusPath"/>, while the server is started.</summary>
+        internal StatusSocket? Status { get; set; }
+
+        /// <param name="most">How many.</param>
+        /// <param name="sum">What is pending of all, as <see cref="BytesPending"/> has it.</param>
+        internal SlowSession[] FindSlowest(int most, out long sum)
+        {
+            sum = 0;
+            // The one with the least is the next to leave.
+            PriorityQueue<Session, long> found = new();
+            foreach ((_, Session session) in _byId)
+            {
+                long pending = session.PendingBytes;
+                if (pending <= 0) continue;
+                sum += pending;
+                if (found.Count < most) found.Enqueue(session, pending);
+                else found.EnqueueDequeue(session, pending);
+            }
+
+            SlowSession[] slowest = new SlowSession[found.Count];
+            for (int i = slowest.Length - 1; found.TryDequeue(out Session? session, out long pending); i--) slowest[i] = new SlowSession(session, pending);
+            return slowest;
+        }
+
         internal Session? Find(long id) => _byId.GetValueOrDefault(id);
 
         // -------------------------------------------------------------- birth, on the listener's loop

@@ -159,6 +159,18 @@ public partial class Server : IAsyncDisposable
     /// </summary>
     public long BytesPending => _host?.BytesPending ?? 0;
 
+    /// <summary>
+    /// The connected sessions with the most bytes pending, those with more first; none that has nothing pending. Any thread; a moment old. Goes through the
+    /// connected sessions: not for every message.
+    /// </summary>
+    /// <param name="most">How many: 1 up to 10,000.</param>
+    /// <exception cref="ArgumentOutOfRangeException"><paramref name="most"/> is not in that range.</exception>
+    public IReadOnlyList<SlowSession> FindSlowest(int most)
+    {
+        if (most is < 1 or > 10_000) Throw.OutOfRange(nameof(most), most, "1 up to 10,000");
+        return _host?.FindSlowest(most, out _) ?? [];
+    }
+
     /// <summary>All counts since the last start. Cheap: the loops count by themselves, and this adds up.</summary>
     public ServerCounters ReadCounters() => _host?.ReadCounters() ?? default;
 
@@ -260,6 +272,7 @@ public partial class Server : IAsyncDisposable
             engine.Start();
             await warm.ConfigureAwait(false);
             List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart).ConfigureAwait(false);
+            if (Options.StatusPath is { } path && engine.HasWatchdog) host.Status = StatusSocket.Open(engine, path);
             lock (_gate)
             {
                 if (_phase != Phase.Starting || !ReferenceEquals(_host, host)) Throw.State("The server was stopped while it started.");
@@ -278,6 +291,7 @@ public partial class Server : IAsyncDisposable
             await CloseAsync(opened, drain: false).ConfigureAwait(false);
             lock (_gate)
             {
+                host.Status?.Dispose();
                 if (_phase == Phase.Starting && ReferenceEquals(_host, host)) _phase = Phase.Stopped;
             }
 
@@ -620,6 +634,8 @@ public partial class Server : IAsyncDisposable
             _phase = Phase.Stopped;
             _isOverdue = false;
             ServerMetrics.ServerStopped(host);
+            // Before anybody can start it again, at the same path.
+            host.Status?.Dispose();
         }
 
         host.Tell(report, static (owner, r) => owner.OnStopped(r));

@@ -24,6 +24,9 @@ internal static class ServerMetrics
 
     internal static void ServerStopped(Server.Host server) => s_servers.TryRemove(server, out _);
 
+    /// <summary>Servers of an engine that are started, or stopping.</summary>
+    internal static List<Server.Host> ServersOf(Engine engine) => [.. s_servers.Keys.Where(host => ReferenceEquals(host.Engine, engine))];
+
     /// <summary>Labels of a server, by the names of OpenTelemetry: its address, never that of a peer.</summary>
     internal static KeyValuePair<string, object?>[] LabelsOf(EndPoint? endPoint) => endPoint switch
     {

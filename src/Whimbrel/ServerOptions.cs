@@ -80,6 +80,14 @@ public sealed class ServerOptions : ConnectionOptions
     /// </summary>
     public Func<Arrival, bool>? Admit { get; init; }
 
+    /// <summary>
+    /// The path of a Unix socket, made at start and deleted at stop, at which <c>whimbrel top</c> finds out how the engine's loops and servers are: whoever connects gets
+    /// one line of JSON (docs/guide/metrics.md). Only this process's user may (on Windows: whoever may into the folder). A path that is left over from a process that
+    /// ended is taken, any other fails the start. Paths that end in <c>.status</c> are found by process id. Null (the default): none. One server of an engine is enough;
+    /// the memory engine makes none.
+    /// </summary>
+    public string? StatusPath { get; init; }
+
     /// <summary>TLS for every connection, on TCP and on Unix sockets. Null (the default): none. An address <c>tls://</c> needs it.</summary>
     public TlsOptions? Tls { get; init; }
 
@@ -119,6 +127,7 @@ public sealed class ServerOptions : ConnectionOptions
         if (ChooseLoop is not null && Placement != Placement.Auto) errors.Add("Placement and ChooseLoop are both given: use one of them");
         EndPointRules.Collect(errors, Address, EndPoint, EndPoints, engine, toListen: true);
         SocketOptionRules.Check(errors, this, engine);
+        if (StatusPath is { } path && EndPointRules.StatusAt(path, out string? mistake) is null) errors.Add($"StatusPath {mistake}");
         Tls?.Validate(errors, isServer: true);
         if (Tls is null && EndPointRules.WantsTls(Address)) errors.Add($"Address = {Address}, but Tls is missing: a server needs a certificate. Create one: whimbrel certs");
         return errors;

@@ -88,6 +88,9 @@ public abstract partial class Session
     /// <summary>It has the bytes of the peer where they lie, and gives none of them to others.</summary>
     internal virtual bool TakesLargeBlocks => _intake is null && _receiving is null;
 
+    /// <summary>All that it receives goes there.</summary>
+    internal Pipe? Piping => _intake as Pipe;
+
     internal int CallUnread(ReadOnlySpan<byte> unread)
     {
         int taken = _intake is { } intake ? intake.Take(this, unread) : OnUnread(unread);

@@ -91,7 +91,13 @@ public abstract partial class Session
     {
         if (_connection is not { } connection) return false;
         // With one counted neither the connection nor its session can be another's before it has run.
-        if (!TryCountPost()) return connection.Strand is { } strand && strand.Serves(_generation) && strand.TryPostCall(this, action, state);
+        if (!TryCountPost())
+        {
+            if (connection.Strand is { } strand && strand.Serves(_generation) && strand.TryPostCall(this, action, state)) return true;
+            // The strand may have left between the two.
+            if (!TryCountPost()) return false;
+        }
+
         if (connection.Loop.Mailbox.PostItem(DataKind.Call, connection, _generation, action, state)) return true;
         EndPost();
         return false;
@@ -107,7 +113,7 @@ public abstract partial class Session
         }
     }
 
-    /// <summary>Loop's thread; never for a session on the pool.</summary>
+    /// <summary>Loop's thread; never for a session that has a strand.</summary>
     internal void StartPosts() => Volatile.Write(ref _posts, TakesPosts);
 
     /// <summary>Takes no more. True when none is under way. Loop's thread.</summary>

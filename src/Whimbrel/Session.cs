@@ -38,7 +38,8 @@ namespace Whimbrel;
 /// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained. What it left unread
 /// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsHeldBack"/>,
 /// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
-/// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>.</item>
+/// <item>After <see cref="PauseReceiving"/> on the session's thread nothing is delivered until <see cref="ResumeReceiving"/>, and <see cref="IsReceivingPaused"/> says so
+/// until then, also while the connection ends under the callback. A hand-over leaves it paused.</item>
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close()"/> sends what is queued, then FIN, and waits within limits for the peer's, so that no reset destroys what the peer has not read;
 /// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. <see cref="Abort"/> discards and resets. When its server stops with a
@@ -53,7 +54,7 @@ namespace Whimbrel;
 /// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
 /// on it unless it needs that callback's own return; forms with a time limit block (<see cref="Close(TimeSpan)"/>, Server.Stop), and throw on a loop. "The session's thread" is then whatever thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
-/// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting.</item>
+/// OnConnected the session that gives it away ends with OnConnectFailed, and the next one gets what is still to come; it has no OnConnecting. A stream or pipe that takes over lives on the loop, wherever the callbacks before it ran.</item>
 /// <item><see cref="UpgradeToTls"/>: what was queued goes out plain, later sends wait for the handshake, bytes left unread are refused
 /// unless they are passed on, and what arrives after the call is cipher text. It ends in <see cref="OnHandshaked"/> or in a close. On the
 /// pool "after" is when the call reaches the loop: what came before and no callback took is unread. A Close or FinishSending in
@@ -549,10 +550,23 @@ public abstract partial class Session : IConnection
         if (_loop is null) return default;
         EndWait wait = new(this, cancellationToken);
         ValueTask<CloseReason> task = wait.Task;
-        if (!TryAwaitEnd(wait)) return new(_endReason);
+        return TryClose(wait) ? task : new(_endReason);
+    }
+
+    /// <summary>The same without a reason, for who has a connection: an object, and nothing for the wait.</summary>
+    internal ValueTask CloseAndAwait()
+    {
+        EndWait wait = new(this, default);
+        ValueTask task = wait.PlainTask;
+        return TryClose(wait) ? task : default;
+    }
+
+    private bool TryClose(EndWait wait)
+    {
+        if (!TryAwaitEnd(wait)) return false;
         Close();
         wait.Watch();
-        return task;
+        return true;
     }
 
     /// <summary>
@@ -665,7 +679,8 @@ public abstract partial class Session : IConnection
     /// Between <see cref="PauseReceiving"/> and <see cref="ResumeReceiving"/>. A protocol that finds several messages in what it was given leaves the others unread
     /// when this is true, and gets them again. Any thread; exact on the session's thread.
     /// </summary>
-    public bool IsReceivingPaused => _connection is { } connection && (connection.Strand is { } strand && strand.Serves(_generation) ? strand.IsPaused : connection.IsPaused);
+    public bool IsReceivingPaused =>
+        StrandOfThis() is { } strand ? strand.IsPaused : _connection is { } connection && connection.Generation == _generation && connection.IsPaused;
 
     /// <summary>Asks that <see cref="OnUnread"/> comes again only when at least so many bytes are unread, or the peer has finished. Once. Inside a callback.</summary>
     /// <param name="count">1 up to <see cref="ConnectionOptions.UnreadLimitBytes"/>.</param>
@@ -723,7 +738,6 @@ public abstract partial class Session : IConnection
         if (_connection is not { } connection) return;
         Strand? strand = StrandHere(connection, nameof(HandOver));
         if (strand is null && connection.IsHandingOver) ThrowHandedOver();
-        if (strand is not null && next.StaysOnLoop) Throw.State("A stream lives on the loop: it cannot take over from a session whose callbacks run on the pool.");
         if (strand is not null) strand.HandOver(next);
         else connection.HandOver(next);
     }
@@ -1080,9 +1094,9 @@ public abstract partial class Session : IConnection
         }
     }
 
-    internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, out SendResult result)
+    internal SendOperation? BeginSend(ReadOnlyMemory<byte> data, bool mayBeTakenBack, out SendResult result)
     {
-        if (_connection is { } connection) return connection.BeginSend(data, default, default, default, _generation, out result);
+        if (_connection is { } connection) return connection.BeginSend(data, default, default, default, _generation, out result, mayBeTakenBack);
         result = SendResult.Closed;
         return null;
     }
@@ -1090,7 +1104,7 @@ public abstract partial class Session : IConnection
     /// <summary>The same for a sequence.</summary>
     internal SendOperation? BeginSend(in ReadOnlySequence<byte> data, out SendResult result)
     {
-        if (data.IsSingleSegment) return BeginSend(data.First, out result);
+        if (data.IsSingleSegment) return BeginSend(data.First, mayBeTakenBack: false, out result);
         if (_connection is { } connection) return connection.BeginSend(default, default, data, default, _generation, out result);
         result = SendResult.Closed;
         return null;

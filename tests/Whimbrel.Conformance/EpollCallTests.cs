@@ -13,8 +13,6 @@ public sealed partial class EpollCallTests
     private const int AnswerBytes = 1024;
     private const int Connections = 20;
 
-    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
-
     /// <summary>Names of calls, from the loop's thread to the test's.</summary>
     private sealed class Calls
     {
@@ -96,12 +94,6 @@ public sealed partial class EpollCallTests
         }
     }
 
-    private sealed class CountedEngine : Engine
-    {
-        internal CountedEngine(EpollCalls set, SocketCalls sockets)
-            : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, set, sockets)];
-    }
-
     private sealed class AnsweringSession(bool peerFinished) : Session
     {
         protected override void OnReceived(ReadOnlySpan<byte> data)
@@ -115,7 +107,7 @@ public sealed partial class EpollCallTests
     {
         private readonly bool _peerFinished;
         private readonly Action<NewSocket>? _hook;
-        private readonly CountedEngine _engine;
+        private readonly EpollOnCalls _engine;
         private Server? _server;
 
         internal Rig(bool peerFinished, Action<NewSocket>? hook = null)
@@ -123,7 +115,7 @@ public sealed partial class EpollCallTests
             (_peerFinished, _hook) = (peerFinished, hook);
             Set = new CountingSet(Calls);
             Sockets = new CountingSockets(Calls);
-            _engine = new CountedEngine(Set, Sockets);
+            _engine = new EpollOnCalls(Sockets, Set);
         }
 
         internal Calls Calls { get; } = new();
@@ -153,7 +145,7 @@ public sealed partial class EpollCallTests
             for (int count; (count = await socket.ReceiveAsync(buffer, cancellation)) > 0;) got += count;
             Assert.Equal(AnswerBytes, got);
             socket.Close();
-            await UntilAsync(() => _server.SessionCount == 0);
+            await EpollOnCalls.UntilAsync(() => _server.SessionCount == 0);
         }
 
         public async ValueTask DisposeAsync()
@@ -163,28 +155,17 @@ public sealed partial class EpollCallTests
         }
     }
 
-    private static async Task UntilAsync(Func<bool> condition)
-    {
-        long start = Environment.TickCount64;
-        while (!condition())
-        {
-            Assert.True(Environment.TickCount64 - start < s_patience.TotalMilliseconds, "It did not happen.");
-            await Task.Yield();
-        }
-    }
 
     // Safe: a descriptor in, a descriptor out.
     [LibraryImport("libc", EntryPoint = "dup")]
     private static partial int Duplicate(int fd);
-
-    private static void NeedsEpoll() => Assert.SkipUnless(KernelProbe.HasEpoll, "The epoll engine needs Linux on x64 or arm64.");
 
     [Theory]
     [InlineData(true, "accept add receive send close")]
     [InlineData(false, "accept add receive send shutdown receive close")]
     public async Task A_short_connection_makes_no_call_that_it_could_do_without(bool peerFinished, string expected)
     {
-        NeedsEpoll();
+        EpollOnCalls.NeedsEpoll();
         await using Rig rig = new(peerFinished);
         await rig.StartAsync();
         for (int i = 0; i < Connections; i++)
@@ -197,7 +178,7 @@ public sealed partial class EpollCallTests
     [Fact]
     public async Task Where_user_code_saw_the_descriptor_it_is_taken_out_of_the_set_before_it_is_closed()
     {
-        NeedsEpoll();
+        EpollOnCalls.NeedsEpoll();
         await using Rig rig = new(peerFinished: true, static _ => { });
         await rig.StartAsync();
         await rig.ServeOneAsync();
@@ -207,13 +188,13 @@ public sealed partial class EpollCallTests
     [Fact]
     public async Task A_duplicate_that_nobody_told_of_does_not_keep_the_loop_busy()
     {
-        NeedsEpoll();
+        EpollOnCalls.NeedsEpoll();
         await using Rig rig = new(peerFinished: false);
         rig.Sockets.KeepsDuplicates = true;
         await rig.StartAsync();
         int before = rig.Set.Sets;
         await rig.ServeOneAsync();
-        await UntilAsync(() => rig.Set.Sets > before);
+        await EpollOnCalls.UntilAsync(() => rig.Set.Sets > before);
         rig.Sockets.KeepsDuplicates = false;
         foreach (int fd in rig.Sockets.Duplicates) Syscall.Close(fd);
         // What was in the set is in the new one: the listener, and whoever wakes the loop.

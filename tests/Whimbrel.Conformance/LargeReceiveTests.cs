@@ -13,8 +13,6 @@ public sealed class LargeReceiveTests
     private const int BlockBytes = 64 * 1024;
     private const int SmallInARow = 16;
 
-    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(30);
-
     /// <summary>Notes for how many bytes there was room.</summary>
     // Safe: arguments go through to the system call.
     private sealed unsafe class Asking : SocketCalls
@@ -33,12 +31,6 @@ public sealed class LargeReceiveTests
             if (received > 0) Volatile.Write(ref _most, Math.Max(_most, length));
             return received;
         }
-    }
-
-    private sealed class AskedEngine : Engine
-    {
-        internal AskedEngine(SocketCalls calls)
-            : base("epoll", "by the test", new EngineOptions { Loops = 1, BlockedLoopMs = 60_000 }) => Loops = [new EpollLoop(this, 0, EpollCalls.System, calls)];
     }
 
     /// <summary>Checks what comes, and remembers how much came at most.</summary>
@@ -87,7 +79,7 @@ public sealed class LargeReceiveTests
         byte[] data = new byte[251 * 4096];
         for (int i = 0; i < data.Length; i++) data[i] = ByteAt(i);
         using CancellationTokenSource patience = CancellationTokenSource.CreateLinkedTokenSource(TestContext.Current.CancellationToken);
-        patience.CancelAfter(s_patience);
+        patience.CancelAfter(EpollOnCalls.Patience);
         long written = 0;
         for (; !isEnough(); written += data.Length)
         {
@@ -111,7 +103,7 @@ public sealed class LargeReceiveTests
         await server.StartAsync(TestContext.Current.CancellationToken);
         using Socket socket = Dial(server);
         long written = await WriteUntilAsync(socket, () => session.Most > BlockBytes || session.IsWrong);
-        await UntilAsync(() => session.Taken == written);
+        await EpollOnCalls.UntilAsync(() => session.Taken == written);
         Assert.False(session.IsWrong);
         Assert.InRange(session.Most, BlockBytes + 1, LargeBlock.Bytes);
     }
@@ -119,9 +111,9 @@ public sealed class LargeReceiveTests
     [Fact]
     public async Task Little_at_a_time_brings_the_small_block_back()
     {
-        NeedsEpoll();
+        EpollOnCalls.NeedsEpoll();
         Asking calls = new();
-        await using AskedEngine engine = new(calls);
+        await using EpollOnCalls engine = new(calls);
         Taking session = new();
         await using Server server = new(new ServerOptions { Engine = engine, Address = "tcp://127.0.0.1:0" }, () => session);
         await server.StartAsync(TestContext.Current.CancellationToken);
@@ -129,11 +121,11 @@ public sealed class LargeReceiveTests
         long written = await WriteUntilAsync(socket, () => calls.Most == LargeBlock.Bytes);
         for (int i = 0; i <= SmallInARow; i++)
         {
-            await UntilAsync(() => session.Taken == written);
+            await EpollOnCalls.UntilAsync(() => session.Taken == written);
             socket.Send([ByteAt(written++)]);
         }
 
-        await UntilAsync(() => session.Taken == written);
+        await EpollOnCalls.UntilAsync(() => session.Taken == written);
         Assert.Equal(BlockBytes, calls.Last);
         Assert.False(session.IsWrong);
     }
@@ -144,10 +136,10 @@ public sealed class LargeReceiveTests
     [InlineData("a callback that awaits")]
     public async Task What_is_copied_comes_64_KiB_at_a_time(string reader)
     {
-        NeedsEpoll();
+        EpollOnCalls.NeedsEpoll();
         const long enough = 16 * 1024 * 1024;
         Asking calls = new();
-        await using AskedEngine engine = new(calls);
+        await using EpollOnCalls engine = new(calls);
         ServerOptions options = new() { Engine = engine, Address = "tcp://127.0.0.1:0", Scheduling = reader == "the pool" ? Scheduling.ThreadPool : default };
         Func<SessionContext, Session> factory = reader switch
         {
@@ -171,16 +163,4 @@ public sealed class LargeReceiveTests
             }
         }
     }
-
-    private static async Task UntilAsync(Func<bool> condition)
-    {
-        long start = Environment.TickCount64;
-        while (!condition())
-        {
-            Assert.True(Environment.TickCount64 - start < s_patience.TotalMilliseconds, "It did not happen.");
-            await Task.Yield();
-        }
-    }
-
-    private static void NeedsEpoll() => Assert.SkipUnless(KernelProbe.HasEpoll, "The epoll engine needs Linux on x64 or arm64.");
 }

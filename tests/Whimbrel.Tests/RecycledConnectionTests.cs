@@ -169,7 +169,7 @@ public sealed class RecycledConnectionTests
             second.Friends.Join(second);
             connection.DrainSend(late, "late"u8);
             connection.GiveBackForeign(100, late);
-            operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4);
+            operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4, mayBeTakenBack: false);
             s_operationCount.SetValue(connection, 1); // as whoever begins one does, whatever tenant there is by then
             connection.DrainOperation(late, operation);
             connection.DrainFinishSending(late);

@@ -6,6 +6,7 @@ namespace Whimbrel.Tests;
 // A callback that neither Connection nor Strand has ever heard of, told on the loop and on the pool: what they need to know of one stands in its entry.
 public sealed class SessionCallbackTests
 {
+    private const int Many = 1024 * 1024; // more than the wire takes
     private static readonly MemoryEndPoint s_here = new("here");
 
     [Theory]
@@ -70,14 +71,46 @@ public sealed class SessionCallbackTests
         engine.Run(engine.DisposeAsync());
     }
 
+    [Fact]
+    public void On_the_pool_OnDrained_waits_for_what_was_sent_before_its_turn_and_comes_once_when_that_is_gone()
+    {
+        SessionCallback news = new("OnNews", static (session, _) => session.Send(new byte[Many]));
+        Drainer drainer = new();
+        (MemoryEngine engine, Connection connection, MemoryPeer peer) = Meet(drainer, Scheduling.ThreadPool);
+        drainer.Loop.Post(() =>
+        {
+            connection.Tell(news);
+            connection.Tell(SessionCallback.Drained);
+        });
+        engine.RunUntilIdle();
+        Assert.InRange(drainer.BytesPending, 1, Many);
+        Assert.Empty(drainer.PendingAtDrains);
+        byte[] buffer = new byte[64 * 1024];
+        for (int read = 0, got; read < Many; read += got)
+        {
+            got = peer.Read(buffer);
+            Assert.True(got > 0, $"nothing comes after {read} bytes");
+            engine.RunUntilIdle();
+        }
+
+        Assert.Equal([0], drainer.PendingAtDrains);
+        engine.Run(engine.DisposeAsync());
+    }
+
     private static (MemoryEngine Engine, Connection Connection) Connect(Reader reader, Scheduling scheduling, List<string>? notices = null)
     {
+        (MemoryEngine engine, Connection connection, _) = Meet(reader, scheduling, notices);
+        return (engine, connection);
+    }
+
+    private static (MemoryEngine Engine, Connection Connection, MemoryPeer Peer) Meet(Session session, Scheduling scheduling, List<string>? notices = null)
+    {
         MemoryEngine engine = new(1, onNotice: notice => notices?.Add(notice.ToString()), faults: MemoryFaults.None);
-        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Scheduling = scheduling }, () => reader);
+        Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here, Scheduling = scheduling }, () => session);
         engine.Run(server.StartAsync());
-        engine.Dial(s_here);
+        MemoryPeer peer = engine.Dial(s_here);
         engine.RunUntilIdle();
-        return (engine, reader.Connection!);
+        return (engine, session.Connection!, peer);
     }
 
     private sealed class Reader : Session
@@ -89,5 +122,12 @@ public sealed class SessionCallbackTests
         protected override void OnConnected() => Calls.Add("connected");
 
         protected override void OnDisconnected(CloseReason reason) => Calls.Add($"disconnected {reason.Cause}");
+    }
+
+    private sealed class Drainer : Session
+    {
+        internal List<long> PendingAtDrains { get; } = [];
+
+        protected override void OnDrained() => PendingAtDrains.Add(BytesPending);
     }
 }

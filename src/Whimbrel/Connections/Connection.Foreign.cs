@@ -402,7 +402,8 @@ internal sealed partial class Connection
         in ReadOnlySequence<byte> tail,
         in FileRange file,
         uint generation,
-        out SendResult result)
+        out SendResult result,
+        bool mayBeTakenBack = false)
     {
         result = SendResult.Closed;
         long length = (long)head.Length + body.Length + Pieces.LengthOf(tail);
@@ -433,7 +434,7 @@ internal sealed partial class Connection
 
         if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
         SendOperation operation = SendOperation.Take(Loop);
-        operation.Begin(this, generation, head, body, tail, file, length);
+        operation.Begin(this, generation, head, body, tail, file, length, mayBeTakenBack);
         Interlocked.Increment(ref _operationCount);
         if (onLoop)
         {
@@ -489,6 +490,12 @@ internal sealed partial class Connection
             if (inPieces && !operation.HasStarted && _queue.Foreign.Bytes != 0) break;
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2)) break;
             int count = (int)Math.Min(operation.Left, room);
+            if (!operation.HasStarted && !operation.TryTake())
+            {
+                CancelOperation(operation);
+                return;
+            }
+
             if (!TryAppend(operation, count)) continue;
             if (operation.Left > 0) break;
             RemoveFirstOperation();

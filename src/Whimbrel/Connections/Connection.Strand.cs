@@ -73,6 +73,17 @@ internal sealed partial class Connection
         if (_tenancy.Life.Heard == Heard.ServerStopping) Strand.Tell(SessionCallback.ServerStopping);
     }
 
+    /// <summary>The strand runs here and has nothing left: from now on its session is called at once. False while something is under way that it takes part in.</summary>
+    internal bool TryLeaveStrand(uint generation)
+    {
+        if (generation != Generation || State != ConnectionState.Open || !WasConnected) return false;
+        if (_tenancy.Upgrade is not null || _tenancy.Tls is { IsShaking: true }) return false;
+        // First: somebody who posts looks at both, in the other order.
+        Session.StartPosts();
+        _tenancy.Strand = null;
+        return true;
+    }
+
     internal void DrainBroadcastGate(uint generation, BroadcastGate gate)
     {
         if (generation == Generation) BroadcastGate = gate;

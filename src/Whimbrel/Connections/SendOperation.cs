@@ -19,6 +19,8 @@ internal sealed class SendOperation : Completion<SendResult>
     private SequencePosition _next;
     private CancellationToken _token;
     private CancellationTokenRegistration _registration;
+    private bool _mayBeTakenBack;
+    private int _isTaken; // of one that may be taken back
 
     private SendOperation(Loop loop)
         : base(loop.Engine) => _loop = loop;
@@ -52,8 +54,11 @@ internal sealed class SendOperation : Completion<SendResult>
         ReadOnlyMemory<byte> body,
         in ReadOnlySequence<byte> tail,
         in FileRange file,
-        long length)
+        long length,
+        bool mayBeTakenBack)
     {
+        _mayBeTakenBack = mayBeTakenBack;
+        _isTaken = 0;
         _connection = connection;
         _generation = generation;
         _piece = head;
@@ -66,6 +71,9 @@ internal sealed class SendOperation : Completion<SendResult>
         HasStarted = false;
         IsCancelRequested = false;
     }
+
+    /// <summary>The loop takes its first piece, or its caller, who blocks and whose time is over, takes it back: whoever is first, once.</summary>
+    internal bool TryTake() => !_mayBeTakenBack || Interlocked.Exchange(ref _isTaken, 1) == 0;
 
     /// <summary>The next bytes, at least one, of the piece they lie in. The memory is the user's, and may throw.</summary>
     internal ReadOnlySpan<byte> Part(int most)

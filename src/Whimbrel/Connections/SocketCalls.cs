@@ -109,6 +109,35 @@ internal abstract unsafe class SocketCalls
     /// <summary>As <see cref="FileTransfer.Send"/>. Waits for room where calls on the socket wait: it has no flag for that.</summary>
     internal virtual long SendFile(int fd, Block file) => FileTransfer.Send(fd, file);
 
+    // ------------------------------------------------------------------ bytes that stay in the system: these never wait either, unless somebody has made a socket wait
+
+    /// <summary>A pipe of the system with about so much room: what goes into one descriptor comes out of the other. 0, or minus the error number.</summary>
+    internal virtual int OpenDuct(int bytes, out int entry, out int exit)
+    {
+        (entry, exit) = (-1, -1);
+        const int nonBlockingCloseOnExec = 0x80800;
+        int* ends = stackalloc int[2];
+        if (Syscall.Pipe(ends, nonBlockingCloseOnExec) != 0) return -Syscall.LastError;
+        (exit, entry) = (ends[0], ends[1]);
+        Syscall.SetPipeSize(entry, bytes);
+        return 0;
+    }
+
+    /// <summary>Moves bytes from a socket into a duct, or out of one to a socket, uncopied. How many, 0 for the end, or minus the error number.</summary>
+    internal virtual int Splice(int from, int to, int length)
+    {
+        const uint move = 1, withoutWaiting = 2;
+        nint moved = Syscall.Splice(from, null, to, null, (nuint)length, move | withoutWaiting);
+        return moved >= 0 ? (int)moved : -Syscall.LastError;
+    }
+
+    /// <summary>Reads what lies in a duct. How many bytes, or minus the error number.</summary>
+    internal virtual int ReadDuct(int exit, byte* buffer, int length)
+    {
+        nint read = Syscall.Read(exit, buffer, (nuint)length);
+        return read >= 0 ? (int)read : -Syscall.LastError;
+    }
+
     // ------------------------------------------------------------------ ending
 
     /// <summary>Sends FIN.</summary>
@@ -135,7 +164,7 @@ internal abstract unsafe class SocketCalls
         _ = Syscall.Shutdown(fd, SocketAbi.SHUT_RDWR);
     }
 
-    /// <summary>Also of the reserve. The number may be another thread's before it returns.</summary>
+    /// <summary>Also of the reserve and of a duct. The number may be another thread's before it returns.</summary>
     internal virtual void Close(int fd) => Syscall.Close(fd);
 
     /// <summary>Deletes the path of a Unix socket.</summary>

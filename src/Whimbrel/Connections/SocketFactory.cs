@@ -205,7 +205,7 @@ internal static unsafe class SocketFactory
         {
             if (endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetworkV6 } ip) socket.DualMode = options.DualMode && ip.Address.Equals(IPAddress.IPv6Any);
             if ((listener.Fault = SocketOptions.ApplyTo(listener, new RawSocket(0, socket))) is not null) return null;
-            Bind(socket, endPoint, options);
+            Bind(socket, endPoint, options.RemoveStaleUnixPath);
             socket.Listen(options.Backlog);
             // As in Listen.
             if (listener.Sharing == PortSharing.Opens) socket.SetRawSocketOption(SocketAbi.SOL_SOCKET, SocketAbi.SO_REUSEPORT, BitConverter.GetBytes(1));
@@ -219,16 +219,38 @@ internal static unsafe class SocketFactory
         }
     }
 
-    private static void Bind(Socket socket, EndPoint endPoint, ServerOptions options)
+    private static void Bind(Socket socket, EndPoint endPoint, bool removesStale)
     {
         try
         {
             socket.Bind(endPoint);
         }
-        catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse && endPoint is UnixDomainSocketEndPoint && options.RemoveStaleUnixPath && IsStale(endPoint))
+        catch (SocketException e) when (e.SocketErrorCode == SocketError.AddressAlreadyInUse && endPoint is UnixDomainSocketEndPoint && removesStale && IsStale(endPoint))
         {
             File.Delete(endPoint.ToString()!);
             socket.Bind(endPoint);
+        }
+    }
+
+    /// <summary>
+    /// A listening Unix socket, none of a loop's, that only this process's user can connect to (on Windows: whoever may into its folder); a path that is left
+    /// over is taken. Throws what sockets and files throw.
+    /// </summary>
+    internal static Socket ListenForOwner(UnixDomainSocketEndPoint endPoint, int backlog)
+    {
+        Socket socket = CreateSocket(endPoint, SocketType.Stream);
+        try
+        {
+            Bind(socket, endPoint, removesStale: true);
+            // Nobody can connect before it listens: there is no moment in which others could.
+            if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(endPoint.ToString(), UnixFileMode.UserRead | UnixFileMode.UserWrite);
+            socket.Listen(backlog);
+            (Socket result, socket) = (socket, null!);
+            return result;
+        }
+        finally
+        {
+            socket?.Dispose();
         }
     }
 
@@ -242,6 +264,8 @@ internal static unsafe class SocketFactory
     {
         if (OperatingSystem.IsLinux() && !IsSocketFile(endPoint.ToString()!)) return false;
         using Socket probe = CreateSocket(endPoint, SocketType.Stream);
+        // One who answers, and whose backlog is full, would have this wait for him.
+        probe.Blocking = false;
         try
         {
             probe.Connect(endPoint);

@@ -19,6 +19,12 @@ internal sealed partial class Strand
     /// <summary>There is something to run, and nobody runs it or was asked to. Any thread, outside of the gate.</summary>
     private void Start()
     {
+        if (_isHome) StartAtHome();
+        else StartOnPool();
+    }
+
+    private void StartOnPool()
+    {
         if (_dispatcher is null)
         {
             _loop.Engine.Offload(this);

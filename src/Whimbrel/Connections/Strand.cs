@@ -140,12 +140,12 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     /// <summary>The running strand, if it is the one of this tenancy.</summary>
     internal static Strand? CurrentOf(Connection connection, uint generation) =>
-        t_current is { } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
+        t_current is { _isHome: false } strand && ReferenceEquals(strand._connection, connection) && strand._generation == generation ? strand : null;
 
     /// <summary>Whose callbacks it runs now. Its own thread.</summary>
     internal Session Session => _session;
 
-    internal bool Runs(Session session) => ReferenceEquals(_session, session);
+    internal bool Runs(Session session) => ReferenceEquals(_session, session) && !_isHome;
 
     internal bool Serves(uint generation) => _generation == generation;
 
@@ -153,7 +153,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     /// <summary>The callback that runs now, or that nobody has begun to run, as in messages; null when there is none. Any thread; true a moment ago.</summary>
     internal string? RunningText =>
-        _running is { } callback ? UserCode.TextOf(callback, _session)
+        _isHome ? null
+        : _running is { } callback ? UserCode.TextOf(callback, _session)
         : IsIdle ? null
         : UserCode.TextOf(_dispatcher is null ? "What waits for a thread of the pool" : "What waits for the Dispatcher", _session);
 
@@ -173,7 +174,23 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     internal void PostHandedOver(Session next, bool wasConnected) => Post(new StrandEvent(StrandEventKind.HandedOver, next, null), wasConnected ? next : null);
 
     /// <summary>Something awaited in a callback goes on. Any thread.</summary>
-    internal void PostContinuation(Action<object?> continuation, object? state) => Post(new StrandEvent(StrandEventKind.Continuation, continuation, state));
+    internal void PostContinuation(Action<object?> continuation, object? state)
+    {
+        StrandEvent item = new(StrandEventKind.Continuation, continuation, state);
+        bool isLate;
+        bool start;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            isLate = _isHome;
+            if (!isLate) AddEvent(item);
+            start = isLate ? AddLate(item) : TrySchedule();
+        }
+
+        if (!start) return;
+        if (isLate) StartOnPool();
+        else Start();
+    }
 
     /// <summary>Something posted to the session (contract 18). False when its last callback is queued already, or was. Any thread.</summary>
     internal bool TryPostCall(Session session, Delegate action, object? state)
@@ -397,7 +414,13 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         t_current = this;
         try
         {
-            for (int i = 0; i < StepsPerRun; i++)
+            if (_isHome)
+            {
+                RunLate();
+                return;
+            }
+
+            for (int i = 0; i < StepsPerRun && !_isHome; i++)
             {
                 if (!RunNext()) return;
             }
@@ -538,7 +561,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
                 RunHandedOver((Session)item.First!);
                 break;
             case StrandEventKind.Continuation:
-                RunContinuation((Action<object?>)item.First!, item.Second);
+                RunContinuation(item);
+                CallReturned();
                 break;
             case StrandEventKind.Call:
                 if (ReferenceEquals(item.First, Session.RethrowReceived)) _running = "OnReceivedAsync";
@@ -548,18 +572,16 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
     }
 
-    private void RunContinuation(Action<object?> continuation, object? state)
+    private void RunContinuation(in StrandEvent item)
     {
         try
         {
-            continuation(state);
+            ((Action<object?>)item.First!)(item.Second);
         }
         catch (Exception e)
         {
             _loop.Engine.NoteException("a continuation", e);
         }
-
-        CallReturned();
     }
 
     // ------------------------------------------------------------------ callbacks
@@ -791,6 +813,12 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         }
 
         old.TellEnded(new CloseReason(CloseCause.HandedOver));
+        if (next.StaysOnLoop) GoHome(wasConnected, thrown);
+        else BeginNext(wasConnected, thrown);
+    }
+
+    private void BeginNext(bool wasConnected, Exception? thrown)
+    {
         _running = "OnConnected";
         if (wasConnected) Call(SessionCallback.ConnectedByHandOver);
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));

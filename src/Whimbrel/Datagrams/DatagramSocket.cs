@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
@@ -70,6 +71,9 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// </summary>
     /// <exception cref="NetworkException">With category Limit: there is no descriptor left for a duplicate.</exception>
     public Socket? Socket => Volatile.Read(ref _residents) is [{ } first, ..] ? first.ShareSocket() : null;
+
+    /// <summary>The loop of its callbacks, or with several loops the first of them. Null before the first start. Any thread.</summary>
+    public Loop? Loop => Volatile.Read(ref _residents) is [{ } first, ..] ? first.Loop : null;
 
     /// <summary>True from the end of a start to the beginning of a stop.</summary>
     public bool IsStarted => _phase == Phase.Started;
@@ -307,6 +311,7 @@ public sealed class DatagramSocket : IAsyncDisposable
     /// <exception cref="NetworkException">As there.</exception>
     public ValueTask DisposeAsync() => SessionOrder.Keep(SessionOrder.Leave(), EndAsync());
 
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask EndAsync()
     {
         bool isOverdue;

@@ -113,7 +113,7 @@ public abstract partial class Loop
     /// <summary>The part that TLS handshakes have of each turn.</summary>
     internal HandshakePace Handshakes { get; } = new();
 
-    internal LoopCounters Counters { get; } = new();
+    internal LoopTally Counters { get; } = new();
 
     internal Stack<SendOperation> FreeOperations { get; } = new();
 
@@ -135,6 +135,44 @@ public abstract partial class Loop
 
     /// <summary>Connections that live here or are on their way. Any thread; true a moment ago.</summary>
     internal long Load => Volatile.Read(ref Counters.ConnectionsOpened) - Volatile.Read(ref Counters.ConnectionsClosed) + Volatile.Read(ref OnTheWay);
+
+    /// <summary>What it has done so far, and has now. Any thread; cheap, and a moment old.</summary>
+    public LoopCounters ReadCounters()
+    {
+        long closed = Volatile.Read(ref Counters.ConnectionsClosed);
+        return new LoopCounters(
+            (int)(Volatile.Read(ref Counters.ConnectionsOpened) - closed),
+            Volatile.Read(ref Counters.Turns),
+            Volatile.Read(ref Counters.EmptyTurns),
+            Volatile.Read(ref Counters.BlockedTurns),
+            Volatile.Read(ref Counters.Completions),
+            Mailbox.Wakes,
+            Volatile.Read(ref Counters.Receives),
+            Volatile.Read(ref Counters.BytesReceived),
+            Volatile.Read(ref Counters.ReceivesParked),
+            Volatile.Read(ref Counters.Sends),
+            Volatile.Read(ref Counters.BytesSent),
+            Timers.Count);
+    }
+
+    /// <summary>
+    /// Bytes that sends of all its connections have queued and the system has not taken yet, as <see cref="Server.BytesPending"/> has them of a server. Any thread;
+    /// a moment old. Goes through the connections: not for every message.
+    /// </summary>
+    public long BytesPending
+    {
+        get
+        {
+            long sum = 0;
+            // The array may be a moment old; a connection in it that has ended has nothing pending.
+            foreach (Resident? resident in Volatile.Read(ref _residents))
+            {
+                if (resident is Connection connection) sum += connection.BytesPending;
+            }
+
+            return sum;
+        }
+    }
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 

@@ -35,7 +35,7 @@ internal static class LoopMetrics
         meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for long.");
     }
 
-    private static IEnumerable<Measurement<long>> OfLoops(Func<LoopCounters, long> number)
+    private static IEnumerable<Measurement<long>> OfLoops(Func<LoopTally, long> number)
     {
         foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops) yield return new Measurement<long>(number(loop.Counters), labels);
     }

@@ -56,6 +56,12 @@ internal static unsafe class Syscall
     [DllImport("libc", EntryPoint = "sendfile64")]
     internal static extern nint SendFile(int socket, int file, long* offset, nuint count);
 
+    [DllImport("libc", EntryPoint = "splice")]
+    internal static extern nint Splice(int from, long* fromOffset, int to, long* toOffset, nuint count, uint flags);
+
+    [DllImport("libc", EntryPoint = "pipe2")]
+    internal static extern int Pipe(int* ends, int flags);
+
     [DllImport("libc", EntryPoint = "shutdown")]
     internal static extern int Shutdown(int fd, int how);
 
@@ -68,6 +74,13 @@ internal static unsafe class Syscall
     // fcntl is variadic; on x64 and arm64 Linux its arguments travel like ordinary ones.
     [DllImport("libc", EntryPoint = "fcntl")]
     private static extern int FileControl(int fd, int command, nint argument);
+
+    /// <summary>Room in a pipe. It keeps what it had where that is refused.</summary>
+    internal static void SetPipeSize(int fd, int bytes)
+    {
+        const int F_SETPIPE_SZ = 1031;
+        _ = FileControl(fd, F_SETPIPE_SZ, bytes);
+    }
 
     /// <summary>Another descriptor for the same socket, or minus the error number.</summary>
     internal static int Duplicate(int fd)

@@ -1,6 +1,7 @@
 using System.IO.Pipelines;
 using System.Net;
 using System.Net.Sockets;
+using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Engines;
 using Whimbrel.Streams;
@@ -43,6 +44,7 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     public static ValueTask<ConnectionPipe> ConnectAsync(ClientOptions options, ConnectionPipeOptions? pipe = null, CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), DialAsync(options, pipe, cancellationToken));
 
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private static async ValueTask<ConnectionPipe> DialAsync(ClientOptions options, ConnectionPipeOptions? pipe, CancellationToken cancellationToken)
     {
         ConnectionPipeOptions own = Checked(pipe);
@@ -75,12 +77,12 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
 
     /// <summary>
     /// Takes the connection of a session over for good, unread bytes included, by a hand-over (contract 15): call it in a callback of the
-    /// session, on the loop. As <see cref="ConnectionStream.TakeOverAsync"/>.
+    /// session. As <see cref="ConnectionStream.TakeOverAsync"/>.
     /// </summary>
     /// <param name="session">Who gives its connection away.</param>
     /// <param name="pipe">Of the pipe, or null for the defaults.</param>
     /// <returns>The pipe. Fails with <see cref="NetworkException"/> when the connection ends before, or is closed by the same callback.</returns>
-    /// <exception cref="InvalidOperationException">The session has a body, no connection, is ending, or its callbacks run on the pool; or this is another thread.</exception>
+    /// <exception cref="InvalidOperationException">The session has a body, no connection, or is ending; or none of its callbacks runs on this thread.</exception>
     public static ValueTask<ConnectionPipe> TakeOverAsync(Session session, ConnectionPipeOptions? pipe = null)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -161,12 +163,10 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     }
 
     /// <summary><see cref="Dispose"/>, and completes when the connection has ended: all is sent, and the peer has ended too, within the limits of a close.</summary>
-    public ValueTask DisposeAsync() => SessionOrder.Keep(SessionOrder.Leave(), EndAsync());
-
-    private async ValueTask EndAsync()
+    public ValueTask DisposeAsync()
     {
         Dispose();
-        await _session.CloseAsync().ConfigureAwait(false);
+        return _session.CloseAndAwait();
     }
 
     /// <summary>Id and peer, for logs.</summary>

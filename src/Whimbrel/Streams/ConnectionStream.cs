@@ -26,7 +26,8 @@ namespace Whimbrel;
 /// nothing sent; after that it aborts the connection (contract 6).</item>
 /// <item>Queued bytes leave at the end of the turn by themselves: Flush does nothing.</item>
 /// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>; on a loop's thread
-/// they throw <see cref="InvalidOperationException"/>, because they would stop everything else there.</item>
+/// they throw <see cref="InvalidOperationException"/>, because they would stop everything else there. Who blocks is his own timer, and takes back what the loop has
+/// not begun: a limit holds also while somebody's callback blocks the loop. Only a write of which a part has left waits for the loop, which aborts.</item>
 /// <item>Dispose closes gracefully: what was written is sent, then FIN. DisposeAsync also waits for the end. <see cref="Abort"/> resets.</item>
 /// </list>
 /// </remarks>
@@ -47,6 +48,7 @@ public sealed class ConnectionStream : Stream
     public static ValueTask<ConnectionStream> ConnectAsync(ClientOptions options, CancellationToken cancellationToken = default) =>
         SessionOrder.Keep(SessionOrder.Leave(), DialAsync(options, cancellationToken));
 
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private static async ValueTask<ConnectionStream> DialAsync(ClientOptions options, CancellationToken cancellationToken)
     {
         Client client = new(options, static () => new StreamSession(null));
@@ -77,12 +79,13 @@ public sealed class ConnectionStream : Stream
 
     /// <summary>
     /// Takes the connection of a session over for good, unread bytes included, by a hand-over (contract 15): call it in a callback of the
-    /// session, on the loop. Completes when the hand-over has happened, after the session's OnDisconnected; what is sent by the session before stays in front.
-    /// With callbacks on the pool it throws; a stream that ends, of a session that goes on, is <see cref="Session.StartBody"/>.
+    /// session. Completes when the hand-over has happened, after the session's OnDisconnected; what is sent by the session before stays in front, and
+    /// its pause ends. With callbacks on the pool what awaits this goes on there, and the stream is used as from any thread.
+    /// A stream that ends, of a session that goes on, is <see cref="Session.StartBody"/>.
     /// </summary>
     /// <param name="session">Who gives its connection away.</param>
     /// <returns>The stream. Fails with <see cref="NetworkException"/> when the connection ends before, or is closed by the same callback.</returns>
-    /// <exception cref="InvalidOperationException">The session has a body, no connection, is ending, or its callbacks run on the pool; or this is another thread.</exception>
+    /// <exception cref="InvalidOperationException">The session has a body, no connection, or is ending; or none of its callbacks runs on this thread.</exception>
     public static ValueTask<ConnectionStream> TakeOverAsync(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -222,17 +225,15 @@ public sealed class ConnectionStream : Stream
     private ValueTask Written(ValueTask<SendResult> sending)
     {
         if (!sending.IsCompletedSuccessfully) return SessionOrder.Keep(SessionOrder.Leave(), WaitForRoomAsync(sending));
-        return sending.Result == SendResult.Queued ? default : SessionOrder.Keep(SessionOrder.Leave(), FailWriteAsync());
+        return sending.Result == SendResult.Queued ? default : _session.FailWriteAsync();
     }
 
     // From the pool: a stream that waits for room again and again allocates nothing.
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask WaitForRoomAsync(ValueTask<SendResult> sending)
     {
-        if (await sending.ConfigureAwait(false) != SendResult.Queued) await FailWriteAsync().ConfigureAwait(false);
+        if (await sending.ConfigureAwait(false) != SendResult.Queued) await _session.FailWriteAsync().ConfigureAwait(false);
     }
-
-    private async ValueTask FailWriteAsync() => throw await _session.WriteFailureAsync().ConfigureAwait(false);
 
     /// <inheritdoc/>
     public override Task WriteAsync(byte[] buffer, int offset, int count, CancellationToken cancellationToken)
@@ -274,19 +275,20 @@ public sealed class ConnectionStream : Stream
     {
         ThrowIfDisposed();
         ThrowIfOnLoop(nameof(Write));
-        if (_session.BeginSend(data, out SendResult result) is { } operation) result = AwaitRoom(operation);
-        if (result != SendResult.Queued) throw _session.AwaitWriteFailure();
+        int timeoutMs = _writeTimeoutMs; // once: it says whose the memory is in the end
+        if (_session.BeginSend(data, mayBeTakenBack: timeoutMs != Timeout.Infinite, out SendResult result) is { } operation) result = AwaitRoom(operation, timeoutMs);
+        if (result != SendResult.Queued) _session.FailWrite();
     }
 
-    private SendResult AwaitRoom(SendOperation operation)
+    private SendResult AwaitRoom(SendOperation operation, int timeoutMs)
     {
         short version = operation.Version;
-        int timeoutMs = _writeTimeoutMs;
         bool timedOut = false;
         if (operation.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
             timedOut = true;
             operation.CancelRequested();
+            if (operation.TryTake()) throw TimedOut(timeoutMs, null);
             Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
         }
 
@@ -296,9 +298,12 @@ public sealed class ConnectionStream : Stream
         }
         catch (OperationCanceledException e) when (timedOut)
         {
-            throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"There was no room to write within {timeoutMs} ms (WriteTimeout): the peer reads too slowly."), e);
+            throw TimedOut(timeoutMs, e);
         }
     }
+
+    private static NetworkException TimedOut(int timeoutMs, Exception? cause) =>
+        new(new NetworkError(0, ErrorCategory.Timeout, $"There was no room to write within {timeoutMs} ms (WriteTimeout): the peer reads too slowly."), cause);
 
     /// <inheritdoc/>
     public override IAsyncResult BeginWrite(byte[] buffer, int offset, int count, AsyncCallback? callback, object? state) =>
@@ -334,12 +339,10 @@ public sealed class ConnectionStream : Stream
     }
 
     /// <summary>Closes gracefully and completes when the connection has ended: all is sent, and the peer has ended too, within the limits of a close.</summary>
-    public override ValueTask DisposeAsync() => SessionOrder.Keep(SessionOrder.Leave(), EndAsync(base.DisposeAsync()));
-
-    private async ValueTask EndAsync(ValueTask disposed)
+    public override ValueTask DisposeAsync()
     {
-        await disposed.ConfigureAwait(false);
-        await _session.CloseAsync().ConfigureAwait(false);
+        ValueTask disposed = base.DisposeAsync();
+        return disposed.IsCompletedSuccessfully ? _session.CloseAndAwait() : disposed;
     }
 
     private void ThrowIfDisposed()

@@ -67,6 +67,8 @@ internal sealed class PipeSession : Session
 
     protected override void OnConnected()
     {
+        // The session before may have paused, and nobody else could end that.
+        if (_taken is not null && IsReceivingPaused) ResumeReceiving();
         _taken?.SetResult(Pipe);
         _handler?.Begin();
     }

@@ -21,11 +21,11 @@ internal sealed class StreamSession : Session
 
     private readonly ServedHandler<ConnectionStream>? _handler;
     private Completion<ConnectionStream>? _taken;
-    private StreamRead? _read;
+    private StreamRead? _read; // the reader's, used again and again
+    private StreamRead? _waiting; // the loop's
     private UnreadStore _kept;
     private CancellationTokenRegistration _registration;
     private CloseReason _reason;
-    private bool _isWaiting;
     private bool _isHolding;
     private bool _isFinished;
     private volatile bool _serverStops;
@@ -66,31 +66,38 @@ internal sealed class StreamSession : Session
             return failure is null ? new(count) : ValueTask.FromException<int>(failure);
         }
 
-        return StartRead(into, cancellation).Task;
+        return StartRead(into, hasLimit: false, cancellation).Task;
     }
 
     /// <summary>Blocks. Any thread that is no loop's.</summary>
     internal int Read(Memory<byte> into, int timeoutMs)
     {
         BeginReading();
-        StreamRead read = StartRead(into, CancellationToken.None);
+        StreamRead read = StartRead(into, hasLimit: timeoutMs != Timeout.Infinite, CancellationToken.None);
         short version = read.Version;
         if (read.SignalWhenCompleted() is { } signal && !Loop.Engine.Block(signal, TimeSpan.FromMilliseconds(timeoutMs)))
         {
-            Loop.PostControl(static (_, s, _, ms) => ((StreamSession)s!).TimeOutRead(ms), this, null, timeoutMs);
+            // The loop is not asked: somebody's callback may block it.
+            if (read.TryTakeBack())
+            {
+                _read = null;
+                EndReading();
+                throw new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may go on being used."));
+            }
+
             Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
         }
 
         return read.GetResult(version);
     }
 
-    private StreamRead StartRead(Memory<byte> into, CancellationToken cancellation)
+    private StreamRead StartRead(Memory<byte> into, bool hasLimit, CancellationToken cancellation)
     {
         StreamRead read = _read ??= new StreamRead(this);
-        read.Begin(into, cancellation);
+        read.Begin(into, hasLimit, cancellation);
         if (Loop.IsCurrent) Await(read);
         // A loop that has ended takes no posts and touches nothing any more: what was kept is served here.
-        else if (!Loop.PostControl(static (_, s, _, _) => ((StreamSession)s!).Serve(), this)) Serve();
+        else if (!Loop.PostControl(static (_, s, r, _) => ((StreamSession)s!).Serve((StreamRead)r!), this, read)) Serve(read);
         return read;
     }
 
@@ -104,18 +111,22 @@ internal sealed class StreamSession : Session
 
     // ------------------------------------------------------------------ reading, on the loop
 
-    private void Serve()
+    private void Serve(StreamRead read)
     {
-        StreamRead read = _read!;
+        // The next one may wait already.
+        if (read.IsTakenBack) return;
         if (read.Cancellation.IsCancellationRequested) read.SetException(new OperationCanceledException(read.Cancellation));
-        else if (!TryRoom(read, out Span<byte> into)) return;
-        else if (!TryServe(into, out int count, out Exception? failure)) Await(read);
-        else if (failure is null) read.SetResult(count);
-        else read.SetException(failure);
+        else if (!HasNews) Await(read);
+        else if (!read.TryTake() || !TryRoom(read, out Span<byte> into)) return;
+        else if (TryServe(into, out int count, out Exception? failure) && failure is null) read.SetResult(count);
+        else read.SetException(failure!);
     }
 
+    /// <summary>A read need not wait.</summary>
+    private bool HasNews => _kept.Length > 0 || _isFinished || _isClosed || _hasEnded;
+
     /// <summary>The memory of a read is the user's, and may throw: then the read has failed, and the bytes are for the next.</summary>
-    private bool TryRoom(StreamRead read, out Span<byte> into)
+    private static bool TryRoom(StreamRead read, out Span<byte> into)
     {
         try
         {
@@ -125,7 +136,6 @@ internal sealed class StreamSession : Session
         catch (Exception e)
         {
             into = default;
-            _isWaiting = false;
             read.SetException(e);
             return false;
         }
@@ -133,7 +143,7 @@ internal sealed class StreamSession : Session
 
     private void Await(StreamRead read)
     {
-        _isWaiting = true;
+        _waiting = read;
         Watch(read.Cancellation);
     }
 
@@ -170,12 +180,12 @@ internal sealed class StreamSession : Session
     protected override int OnUnread(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
-        if (_isWaiting && TryRoom(_read!, out Span<byte> into))
+        if (TakeWaiting() is { } read && TryRoom(read, out Span<byte> into))
         {
             // While one waits nothing is kept: these are its bytes.
             taken = Math.Min(unread.Length, into.Length);
             unread[..taken].CopyTo(into);
-            Complete(taken);
+            read.SetResult(taken);
         }
 
         if (taken < unread.Length) Keep(unread[taken..]);
@@ -190,29 +200,14 @@ internal sealed class StreamSession : Session
         PauseReceiving();
     }
 
-    private void Complete(int count)
+    /// <summary>The read that waits, for who completes it; null when there is none, or its caller has taken it back.</summary>
+    private StreamRead? TakeWaiting()
     {
-        EndWaiting();
-        _read!.SetResult(count);
-    }
-
-    private void Fail(Exception exception)
-    {
-        EndWaiting();
-        _read!.SetException(exception);
-    }
-
-    private void EndWaiting()
-    {
-        _isWaiting = false;
+        if (_waiting is not { } read) return null;
+        _waiting = null;
         _registration.Unregister();
         _registration = default;
-    }
-
-    private void TimeOutRead(long timeoutMs)
-    {
-        if (!_isWaiting) return;
-        Fail(new NetworkException(new NetworkError(0, ErrorCategory.Timeout, $"Nothing was received within {timeoutMs} ms (ReadTimeout). The stream may go on being used.")));
+        return read.TryTake() ? read : null;
     }
 
     // ------------------------------------------------------------------ cancelling a read
@@ -231,13 +226,15 @@ internal sealed class StreamSession : Session
 
     private void CancelRead()
     {
-        if (_isWaiting && _read!.Cancellation.IsCancellationRequested) Fail(new OperationCanceledException(_read.Cancellation));
+        if (_waiting is { Cancellation: { IsCancellationRequested: true } token }) TakeWaiting()?.SetException(new OperationCanceledException(token));
     }
 
     // ------------------------------------------------------------------ the life of the session
 
     protected override void OnConnected()
     {
+        // The session before may have paused, and nobody else could end that.
+        if (_taken is not null && IsReceivingPaused) ResumeReceiving();
         _taken?.SetResult(Stream);
         _handler?.Begin();
     }
@@ -263,7 +260,7 @@ internal sealed class StreamSession : Session
     protected override void OnPeerFinished()
     {
         _isFinished = true;
-        if (_isWaiting) Complete(0);
+        TakeWaiting()?.SetResult(0);
     }
 
     protected override void OnServerStopping()
@@ -284,7 +281,7 @@ internal sealed class StreamSession : Session
     {
         _reason = reason;
         Volatile.Write(ref _hasEnded, true);
-        if (_isWaiting) Fail(EndOf("read", reason));
+        TakeWaiting()?.SetException(EndOf("read", reason));
         _handler?.Cancel();
     }
 
@@ -302,25 +299,25 @@ internal sealed class StreamSession : Session
     {
         _isClosed = true;
         _kept.Clear();
-        if (_isWaiting) Fail(new ObjectDisposedException(nameof(ConnectionStream)));
+        TakeWaiting()?.SetException(new ObjectDisposedException(nameof(ConnectionStream)));
     }
 
-    /// <summary>The exception for a write that was not taken. Any thread.</summary>
-    internal ValueTask<Exception> WriteFailureAsync() => Loop.IsCurrent ? new(WriteFailure()) : AskForWriteFailure().Task;
+    /// <summary>A write was not taken: fails with the reason, which the loop knows. Any thread.</summary>
+    internal ValueTask FailWriteAsync() => Loop.IsCurrent ? ValueTask.FromException(WriteFailure()) : AskForWriteFailure().PlainTask;
 
     /// <summary>The same for a thread that blocks.</summary>
-    internal Exception AwaitWriteFailure()
+    internal void FailWrite()
     {
-        Completion<Exception> found = AskForWriteFailure();
-        if (found.SignalWhenCompleted() is { } signal) Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
-        return found.GetResult(found.Version);
+        Completion<bool> failure = AskForWriteFailure();
+        if (failure.SignalWhenCompleted() is { } signal) Loop.Engine.Block(signal, Timeout.InfiniteTimeSpan);
+        failure.GetResult(failure.Version);
     }
 
-    private Completion<Exception> AskForWriteFailure()
+    private Completion<bool> AskForWriteFailure()
     {
-        Completion<Exception> found = new(Loop.Engine);
-        if (!Loop.PostControl(static (_, s, f, _) => ((Completion<Exception>)f!).SetResult(((StreamSession)s!).WriteFailure()), this, found)) found.SetResult(WriteFailure());
-        return found;
+        Completion<bool> failure = new(Loop.Engine);
+        if (!Loop.PostControl(static (_, s, f, _) => ((Completion<bool>)f!).SetException(((StreamSession)s!).WriteFailure()), this, failure)) failure.SetException(WriteFailure());
+        return failure;
     }
 
     private Exception WriteFailure()

@@ -56,6 +56,18 @@ public sealed class RecordingClient : Client
     /// <summary>What the client says of an end; null: what the policy does.</summary>
     public Func<CloseReason, bool>? JudgesEnd { get; set; }
 
+    /// <summary>Its connections count only from <see cref="CallNoteOpened"/> on.</summary>
+    public bool Opens { get; set; }
+
+    public void CallNoteOpened(Session session) => NoteOpened(session);
+
+    /// <summary>What a failed connect throws in place of what it would throw.</summary>
+    public Func<NetworkException, Exception>? Explains { get; set; }
+
+    protected override bool HasOpening => Opens;
+
+    protected override Exception FailureOf(NetworkException failure) => Explains?.Invoke(failure) ?? base.FailureOf(failure);
+
     protected override bool IsFinal(CloseReason reason) => JudgesEnd?.Invoke(reason) ?? base.IsFinal(reason);
 
     protected override void OnConnected(Session session) => Record("connected");

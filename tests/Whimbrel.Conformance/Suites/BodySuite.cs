@@ -373,7 +373,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     public void A_stream_takes_the_connection_over_with_what_is_unread(bool inConnected) => Run(rig =>
     {
         Task<string>? talk = null;
-        Exception? refused = null;
+        bool goesOnOnLoop = false;
         RecordingServer server = rig.Serve(s =>
         {
             if (inConnected) s.AtConnected = x => TakeOver(x);
@@ -386,34 +386,22 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
         });
         Peer peer = rig.Dial(server.EndPoint!);
         peer.Write(inConnected ? "hello!" : "login|hello!");
-        if (rig.IsPool)
-        {
-            rig.Until(() => Volatile.Read(ref refused) is not null, "the refusal");
-            Assert.IsType<InvalidOperationException>(refused);
-            return;
-        }
-
         Assert.Equal("welcome, hello!", peer.ReadText(15));
         Assert.Equal("hello!", Await(rig, talk!));
         Assert.Equal(CloseCause.HandedOver, server.Session().End());
         Assert.Empty(peer.ReadToEnd());
+        Assert.Equal(!rig.IsPool, goesOnOnLoop);
 
         void TakeOver(RecordingSession session)
         {
-            try
-            {
-                talk = Talk(ConnectionStream.TakeOverAsync(session));
-                session.Send("welcome, "u8);
-            }
-            catch (InvalidOperationException e)
-            {
-                Volatile.Write(ref refused, e);
-            }
+            talk = Talk(ConnectionStream.TakeOverAsync(session));
+            session.Send("welcome, "u8);
         }
 
-        static async Task<string> Talk(ValueTask<ConnectionStream> taking)
+        async Task<string> Talk(ValueTask<ConnectionStream> taking)
         {
             ConnectionStream stream = await taking.ConfigureAwait(false);
+            goesOnOnLoop = Loop.Current is not null;
             byte[] memory = new byte[6];
             await stream.ReadExactlyAsync(memory).ConfigureAwait(false);
             await stream.WriteAsync(memory).ConfigureAwait(false);
@@ -428,7 +416,7 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
     [InlineData("throw")]
     public void Taking_over_fails_when_the_session_ends_by_something_else(string how) => Run(rig =>
     {
-        if (rig.IsPool || (rig.Tls != TlsKind.None && how == "refuse")) return; // refused there; no peer to speak TLS with
+        if (rig.Tls != TlsKind.None && how == "refuse") return; // no peer to speak TLS with
         Task<ConnectionStream>? taking = null;
         RecordingServer server = rig.Serve(s =>
         {
@@ -445,10 +433,180 @@ public abstract class BodySuite(Transport transport) : TrafficSuite(transport)
                 x.Close();
             };
         });
-        rig.Dial(server.EndPoint!);
+        Peer peer = rig.Dial(server.EndPoint!);
         rig.Until(() => Volatile.Read(ref taking) is not null, "the callback");
+        if (how == "close")
+        {
+            Assert.Empty(peer.ReadToEnd());
+            peer.Close();
+        }
+
         Assert.ThrowsAny<IOException>(() => Await(rig, taking!));
         server.Session().End();
+    });
+
+    [Theory, Contract(15, 3, 11)]
+    [InlineData("stream", "connecting")]
+    [InlineData("stream", "connected")]
+    [InlineData("stream", "received")]
+    [InlineData("stream", "paused")]
+    [InlineData("pipe", "received")]
+    [InlineData("pipe", "paused")]
+    public void Who_takes_over_while_the_peer_sends_gets_every_byte_and_its_end_behind_them(string what, string when) => Run(rig =>
+    {
+        byte[] data = Pattern(rig.IsVirtual ? 300_000 : 2_000_000);
+        Task<byte[]>? reading = null;
+        Connections.Connection? connection = null;
+        RecordingServer server = rig.Serve(s =>
+        {
+            if (when == "connecting") s.AtConnecting = TakeOver;
+            else if (when == "connected") s.AtConnected = TakeOver;
+            else s.AtUnread = (x, unread) =>
+            {
+                if (reading is not null || unread.Length < 100) return 0;
+                if (when == "paused") x.PauseReceiving();
+                TakeOver(x);
+                return 100;
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        rig.Elsewhere(() =>
+        {
+            peer.Write(data);
+            peer.FinishSending();
+        });
+        rig.Until(() => Volatile.Read(ref reading) is not null, "the callback that gives the connection away");
+        byte[] all = Await(rig, reading!);
+        Assert.Equal(data.AsSpan(data.Length - all.Length).ToArray(), all);
+        Assert.Equal(when is "received" or "paused" ? data.Length - 100 : data.Length, all.Length);
+        Assert.Equal(CloseCause.HandedOver, server.Session().End());
+        Assert.Equal("done", peer.ReadTextToEnd());
+
+        void TakeOver(RecordingSession session)
+        {
+            connection = session.Connection;
+            Volatile.Write(ref reading, what == "pipe" ? ReadPipe(ConnectionPipe.TakeOverAsync(session)) : ReadStream(ConnectionStream.TakeOverAsync(session)));
+        }
+
+        async Task<byte[]> ReadStream(ValueTask<ConnectionStream> taking)
+        {
+            await using ConnectionStream stream = await taking.ConfigureAwait(false);
+            using MemoryStream all = new();
+            await stream.CopyToAsync(all).ConfigureAwait(false);
+            await CheckAtHome(stream.Loop).ConfigureAwait(false);
+            await stream.WriteAsync(Bytes("done")).ConfigureAwait(false);
+            return all.ToArray();
+        }
+
+        async Task<byte[]> ReadPipe(ValueTask<ConnectionPipe> taking)
+        {
+            ConnectionPipe pipe = await taking.ConfigureAwait(false);
+            using MemoryStream all = new();
+            await pipe.Input.CopyToAsync(all).ConfigureAwait(false);
+            await CheckAtHome(pipe.Loop).ConfigureAwait(false);
+            await pipe.Output.WriteAsync(Bytes("done")).ConfigureAwait(false);
+            await pipe.Output.CompleteAsync().ConfigureAwait(false);
+            await pipe.Input.CompleteAsync().ConfigureAwait(false);
+            return all.ToArray();
+        }
+
+        // Where the strand of the pool has left, the loop calls the stream as if there never had been one.
+        async Task CheckAtHome(Loop loop)
+        {
+            Connections.Strand? strand = null;
+            await loop.PostAsync(() => strand = connection!.Strand).ConfigureAwait(false);
+            Assert.Null(strand);
+        }
+    });
+
+    [Fact, Contract(14, 15)]
+    public void What_awaited_a_take_over_on_the_pool_may_block_on_the_stream_and_goes_on_in_its_order() => Run(rig =>
+    {
+        if (!rig.IsPool || rig.IsVirtual) return; // nobody may block there
+        int inside = 0, most = 0, done = 0;
+        string? got = null;
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            Task<ConnectionStream> taking = ConnectionStream.TakeOverAsync(x).AsTask();
+            ValueTask<bool>[] sends = [x.SentAsync(), x.SentAsync(), x.SentAsync()];
+            x.Send("hello");
+            foreach (ValueTask<bool> sent in sends) _ = Continue(sent);
+            _ = Talk(taking);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        Assert.Equal("hello", peer.ReadText(5));
+        peer.Write("answer");
+        rig.Until(() => Volatile.Read(ref got) is not null && Volatile.Read(ref done) == 3, "all to go on");
+        Assert.Equal("answer", got);
+        Assert.Equal(1, most);
+        Assert.Equal(CloseCause.HandedOver, server.Session().End());
+        Assert.Equal("done", peer.ReadTextToEnd());
+
+        async Task Continue(ValueTask<bool> sent)
+        {
+            await sent.ConfigureAwait(false);
+            most = Math.Max(most, Interlocked.Increment(ref inside));
+            Thread.SpinWait(100_000);
+            Interlocked.Decrement(ref inside);
+            Interlocked.Increment(ref done);
+        }
+
+        async Task Talk(Task<ConnectionStream> taking)
+        {
+            ConnectionStream stream = await taking.ConfigureAwait(false);
+            byte[] memory = new byte[6];
+            stream.ReadExactly(memory);
+            stream.Write("done"u8);
+            stream.Dispose();
+            Volatile.Write(ref got, Text(memory));
+        }
+    });
+
+    [Theory, Contract(15, 1)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_connection_that_ends_while_it_is_given_away_ends_with_the_stream(bool byPeer) => Run(rig =>
+    {
+        Task<Exception?>? reading = null;
+        Peer? peer = null;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtUnread = (x, unread) =>
+            {
+                reading = Read(ConnectionStream.TakeOverAsync(x));
+                if (byPeer) peer!.Reset();
+                return unread.Length;
+            };
+            s.AtDisconnected = (x, _) =>
+            {
+                if (!byPeer) Assert.Equal(0, x.BytesPending);
+            };
+        });
+        peer = rig.Dial(server.EndPoint!);
+        server.Connected();
+        peer.Write("x");
+        rig.Until(() => Volatile.Read(ref reading) is not null, "the callback");
+        if (!byPeer) rig.Await(server.StopAsync(TimeSpan.Zero));
+        Exception? end = Await(rig, reading!);
+        Assert.True(end is null or IOException, $"{end}");
+        server.Session().End();
+
+        static async Task<Exception?> Read(ValueTask<ConnectionStream> taking)
+        {
+            try
+            {
+                using ConnectionStream stream = await taking.ConfigureAwait(false);
+                while (await stream.ReadAsync(new byte[100]).ConfigureAwait(false) > 0)
+                {
+                }
+
+                return null;
+            }
+            catch (Exception e)
+            {
+                return e;
+            }
+        }
     });
 
     // ------------------------------------------------------------------ what the tests stand on

@@ -65,7 +65,19 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
         RecordingSession[] sessions = [server.Connected(0), server.Connected(1)];
         Assert.Equal(0, server.BytesPending);
-        using ManualResetEventSlim gate = new();
+        using ManualResetEventSlim gate = HoldLoops(rig);
+        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send(new byte[1000]));
+        long pending = server.BytesPending;
+        gate.Set();
+        Assert.Equal(2000, pending);
+        foreach (Peer peer in peers) peer.Read(1000);
+        rig.Until(() => server.BytesPending == 0, "nothing to be pending");
+    });
+
+    /// <summary>Both loops stand still until it is set.</summary>
+    private static ManualResetEventSlim HoldLoops(Rig rig)
+    {
+        ManualResetEventSlim gate = new();
         using CountdownEvent held = new(2);
         for (int i = 0; i < 2; i++)
         {
@@ -77,12 +89,83 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
         }
 
         held.Wait(TestContext.Current.CancellationToken);
-        foreach (RecordingSession session in sessions) Assert.Equal(SendResult.Queued, session.Send(new byte[1000]));
-        long pending = server.BytesPending;
+        return gate;
+    }
+
+    [Fact]
+    public void The_slowest_sessions_are_those_with_the_most_pending() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "One thread is everybody there, and cannot hold a loop; on the pool a loop is nobody's.");
+        RecordingServer server = rig.Serve();
+        Peer[] peers = new Peer[4];
+        RecordingSession[] sessions = new RecordingSession[4];
+        for (int i = 0; i < 4; i++)
+        {
+            // One after the other: two loops may connect in another order than was dialled.
+            peers[i] = rig.Dial(server.EndPoint!);
+            sessions[i] = server.Connected(i);
+        }
+
+        Assert.Empty(server.FindSlowest(10));
+        int[] sizes = [2000, 3000, 0, 1000];
+        long[] ofLoops = new long[2];
+        using ManualResetEventSlim gate = HoldLoops(rig);
+        for (int i = 0; i < 4; i++)
+        {
+            if (sizes[i] > 0) sessions[i].Send(new byte[sizes[i]]);
+            ofLoops[sessions[i].Loop.Index] += sizes[i];
+        }
+
+        IReadOnlyList<SlowSession> two = server.FindSlowest(2);
+        IReadOnlyList<SlowSession> all = server.FindSlowest(10);
+        long[] pending = [rig.Engine.GetLoop(0).BytesPending, rig.Engine.GetLoop(1).BytesPending];
         gate.Set();
-        Assert.Equal(2000, pending);
-        foreach (Peer peer in peers) peer.Read(1000);
-        rig.Until(() => server.BytesPending == 0, "nothing to be pending");
+        Assert.Equal([new SlowSession(sessions[1], 3000), new SlowSession(sessions[0], 2000)], two);
+        Assert.Equal([3000, 2000, 1000], all.Select(static s => s.BytesPending));
+        Assert.Equal(ofLoops, pending);
+        for (int i = 0; i < 4; i++) peers[i].Read(sizes[i]);
+        rig.Until(() => server.FindSlowest(1).Count == 0 && rig.Engine.GetLoop(0).BytesPending + rig.Engine.GetLoop(1).BytesPending == 0, "nothing to be pending");
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.FindSlowest(0));
+        Assert.Throws<ArgumentOutOfRangeException>(() => server.FindSlowest(10_001));
+    });
+
+    [Fact]
+    public void A_loop_counts_what_its_connections_do() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        LoopCounters before = session.Loop.ReadCounters();
+        Assert.Equal(1, before.Connections);
+        for (int n = 0; n < 10; n++)
+        {
+            peer.Write("twelve bytes");
+            Assert.Equal("twelve bytes", peer.ReadText(12));
+        }
+
+        LoopTimer timer = session.Loop.StartTimer(TimeSpan.FromHours(1), static _ => { });
+        LoopCounters after = default;
+        rig.OnLoop(session.Loop, () => after = session.Loop.ReadCounters());
+        Assert.Equal(before.Timers + 1, after.Timers);
+        // With TLS those of its records.
+        Assert.InRange(after.BytesReceived - before.BytesReceived, 120, 10_000);
+        Assert.InRange(after.BytesSent - before.BytesSent, 120, 10_000);
+        Assert.InRange(after.Receives - before.Receives, 10, 120);
+        if (!rig.IsVirtual) Assert.InRange(after.Sends - before.Sends, 10, 120);
+        Assert.InRange(after.Completions - before.Completions, 9, 10_000);
+        rig.OnLoop(session.Loop, () => timer.Cancel());
+        peer.Close();
+        session.End();
+        rig.Until(() => session.Loop.ReadCounters().Connections == 0, "the loop to have no connection");
+        // What others post while it waits wakes it; in a simulation nobody waits.
+        if (rig.IsVirtual) return;
+        rig.Until(
+            () =>
+            {
+                rig.OnLoop(session.Loop, static () => { });
+                return session.Loop.ReadCounters().Wakes > before.Wakes;
+            },
+            "a wake");
     });
 
     [Fact]

@@ -1,3 +1,5 @@
+using System.Collections.Concurrent;
+
 namespace Whimbrel.Conformance;
 
 /// <summary>Contract 10: after PauseReceiving nothing is delivered until ResumeReceiving, and then everything, in order.</summary>
@@ -18,6 +20,65 @@ public abstract class PauseSuite(Transport transport) : Suite(transport)
         session.ResumeReceiving();
         session.UntilReceived(3);
         Assert.Equal("abc", session.ReceivedText);
+    });
+
+    [Fact, Contract(10)]
+    public void A_session_knows_that_it_is_paused_at_once_on_its_thread_and_soon_on_others() => Run(rig =>
+    {
+        ConcurrentQueue<bool> inside = [];
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            inside.Enqueue(x.IsReceivingPaused);
+            x.PauseReceiving();
+            inside.Enqueue(x.IsReceivingPaused);
+            x.ResumeReceiving();
+            inside.Enqueue(x.IsReceivingPaused);
+            x.PauseReceiving();
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Assert.False(session.IsReceivingPaused);
+        peer.Write("a");
+        session.UntilReceived(1);
+        rig.Until(() => session.IsReceivingPaused, "the pause to be seen");
+        rig.Until(() => inside.Count == 3, "the callback to look");
+        Assert.Equal([false, true, false], inside);
+        rig.OnLoop(session, () =>
+        {
+            session.ResumeReceiving();
+            Assert.False(session.IsReceivingPaused);
+        });
+        rig.Elsewhere(session.PauseReceiving);
+        rig.Until(() => session.IsReceivingPaused, "the pause of another thread");
+        session.Abort();
+        session.End();
+        rig.Until(() => !session.IsReceivingPaused, "the end of the pause with the connection's");
+    });
+
+    [Fact, Contract(10, 15)]
+    public void A_pause_stays_with_the_connection_when_that_is_handed_over() => Run(rig =>
+    {
+        bool? atConnected = null;
+        RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = x => atConnected = x.IsReceivingPaused };
+        Assert.False(next.IsReceivingPaused);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.PauseReceiving();
+            x.CallHandOver(next);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("a");
+        next.Until("connected");
+        peer.Write("b");
+        rig.Settle();
+        Assert.True(atConnected);
+        Assert.True(next.IsReceivingPaused);
+        Assert.False(session.IsReceivingPaused);
+        Assert.Equal("connected", next.Life);
+        next.ResumeReceiving();
+        next.UntilReceived(1);
+        Assert.False(next.IsReceivingPaused);
     });
 
     [Fact, Contract(10)]

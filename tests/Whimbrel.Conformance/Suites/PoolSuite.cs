@@ -73,6 +73,25 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.BlockedLoop);
     }
 
+    [Fact, Contract(10, 14)]
+    public void A_callback_that_has_paused_knows_it_also_when_its_connection_ends_meanwhile() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        bool hasEnded = false, wasPaused = false;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.PauseReceiving();
+            x.Abort();
+            hasEnded = SpinWait.SpinUntil(() => x.Connection is null, TimeSpan.FromSeconds(15));
+            // A protocol with several messages in hand asks this before each.
+            wasPaused = x.IsReceivingPaused;
+        });
+        rig.Dial(server.EndPoint!).Write("x");
+        server.Session().End();
+        Assert.True(hasEnded, "the connection did not end under its callback");
+        Assert.True(wasPaused);
+    });
+
     [Fact, Contract(14)]
     public void While_a_callback_runs_only_so_much_is_read_and_nothing_is_lost() => Run(
         rig =>

@@ -63,6 +63,33 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         Assert.Equal(["connecting", "connecting", "connected"], server.AllEvents.Where(static e => e.StartsWith("connect", StringComparison.Ordinal)));
     });
 
+    [Theory]
+    [InlineData("close")]
+    [InlineData("abort")]
+    [InlineData("throw")]
+    public void The_server_does_not_hear_of_a_session_that_refused_in_its_own_OnConnecting(string how) => Run(rig =>
+    {
+        int made = 0;
+        RecordingServer server = rig.Serve(s =>
+        {
+            if (made++ > 0) return;
+            s.AtConnecting = x =>
+            {
+                if (how == "throw") throw new InvalidDataException("no");
+                if (how == "abort") x.Abort();
+                else x.Close();
+            };
+        });
+        rig.Dial(server.EndPoint!).EndsInReset();
+        server.Session().End();
+        Assert.DoesNotContain("connecting", server.AllEvents);
+        rig.Dial(server.EndPoint!);
+        server.Connected(1);
+        // On the pool the session may be told first.
+        rig.Until(() => server.AllEvents.Contains("connected"), "the server to be told of the second");
+        Assert.Equal(["started", "connecting", "connected"], server.AllEvents.Where(static e => e != "starting"));
+    });
+
     [Fact]
     public void What_OnStarting_throws_fails_the_start_and_nothing_was_opened() => Run(rig =>
     {

@@ -635,6 +635,72 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal("next", peer.ReadText(4));
     });
 
+    [Theory, Contract(6, 14)]
+    [InlineData("read", false, false)]
+    [InlineData("read", false, true)]
+    [InlineData("read", true, false)]
+    [InlineData("write", false, false)]
+    public void A_limit_holds_while_somebodys_callback_blocks_the_loop(string what, bool waitsBefore, bool nextIsOnLoop) => Run(
+        rig =>
+        {
+            if (rig.IsVirtual) return; // one thread runs everything there: nobody can block
+            (ConnectionStream stream, Peer peer) = Accept(rig, Narrow(rig));
+            byte[] before = what == "write" ? Clog(rig, SessionOf(rig, stream)) : [];
+            if (what == "write") before = [.. before, .. FillTo(rig, SessionOf(rig, stream), room: 10)];
+            stream.ReadTimeout = stream.WriteTimeout = 200;
+            using ManualResetEventSlim release = new();
+            using ManualResetEventSlim isBlocked = new();
+            int isOver = 0;
+            byte[] got = new byte[4];
+            Task<int>? next = null;
+            if (!waitsBefore) Block();
+            NetworkException? thrown = null;
+            bool wasInTime = false;
+            rig.Elsewhere(() =>
+            {
+                thrown = Assert.Throws<NetworkException>(() =>
+                {
+                    if (what == "read") stream.ReadExactly(new byte[10]);
+                    else stream.Write(Filled('a', 5_000));
+                });
+                wasInTime = Volatile.Read(ref isOver) == 0;
+            });
+            if (waitsBefore) Block();
+            if (what == "read" && !nextIsOnLoop) peer.Write("late");
+            rig.Join();
+            release.Set();
+            Assert.Equal(ErrorCategory.Timeout, thrown!.Error.Category);
+            Assert.True(wasInTime, "it waited for the callback");
+            stream.ReadTimeout = stream.WriteTimeout = Timeout.Infinite;
+            // Nothing is lost, and nothing of what was given up leaves.
+            if (nextIsOnLoop)
+            {
+                // Behind what the loop has yet to hear of the read that was given up.
+                rig.OnLoop(stream.Loop, static () => { });
+                peer.Write("late");
+                rig.Until(() => Volatile.Read(ref next) is { IsCompleted: true }, "the read that began before the loop had heard of the one before");
+            }
+            else if (what == "read") rig.Elsewhere(() => stream.ReadExactly(got));
+            else rig.Elsewhere(() => stream.Write(Bytes("next")));
+            if (what == "write") Assert.Equal([.. before, .. "next"u8], peer.Read(before.Length + 4));
+            rig.Join();
+            if (what == "read") Assert.Equal("late", Text(got));
+
+            // Somebody's callback: not longer than a broken build needs to be seen.
+            void Block()
+            {
+                Assert.True(stream.Loop.Post(() =>
+                {
+                    isBlocked.Set();
+                    release.Wait(TimeSpan.FromSeconds(15));
+                    Volatile.Write(ref isOver, 1);
+                    if (nextIsOnLoop) Volatile.Write(ref next, stream.ReadAsync(got).AsTask());
+                }));
+                isBlocked.Wait();
+            }
+        },
+        loops: 1);
+
     [Fact]
     public void Blocking_calls_on_a_loop_throw_and_say_what_to_do() => Run(rig =>
     {

@@ -1,3 +1,4 @@
+using Whimbrel.Engines;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Simulation.Kernel;
@@ -8,6 +9,7 @@ internal abstract class KernelEngine : Engine
 {
     private readonly SimKernel _kernel;
     private readonly List<(Action<object?> Action, object? State)> _pool = [];
+    private readonly List<Deadline> _deadlines = [];
     private readonly List<int> _choices = [];
 
     private protected KernelEngine(SimKernel kernel, string name, Action<Notice> onNotice)
@@ -62,6 +64,29 @@ internal abstract class KernelEngine : Engine
 
     internal override double NextRandom() => _kernel.Dice.Next(1 << 20) / (double)(1 << 20);
 
+    // The machine's own time and threads are no part of a run: on a busy machine the same seed would do something else.
+    internal override long WorkTicks => 0;
+
+    internal override long CompiledTicks => 0;
+
+    internal override long StoodStillMs(long fromMs, long toMs) => 0;
+
+    internal override bool HasWatchdog => false;
+
+    internal override void OffloadSurely(Action<object?> action, object? state) => Offload(action, state);
+
+    internal override Deadline StartDeadline(TimeSpan due, Action<object?> action, object? state)
+    {
+        Deadline deadline = new(NowMs + Loop.WholeMs(due), action, state);
+        _deadlines.Add(deadline);
+        return deadline;
+    }
+
+    internal override void CancelDeadline(Deadline deadline) => _deadlines.Remove(deadline);
+
+    internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
+        throw new NotSupportedException("No story of the simulated kernel blocks a thread for a while.");
+
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
     internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
@@ -76,6 +101,12 @@ internal abstract class KernelEngine : Engine
     // One step. False when nothing is ready and no timer is armed: nothing can happen any more.
     internal bool RunOne()
     {
+        if (_deadlines.Find(d => d.DueMs <= NowMs) is { } passed)
+        {
+            RunDeadline(passed);
+            return true;
+        }
+
         _choices.Clear();
         for (int i = 0; i < Loops.Length; i++)
         {
@@ -120,6 +151,13 @@ internal abstract class KernelEngine : Engine
         loop.RunTurnHere();
     }
 
+    private void RunDeadline(Deadline deadline)
+    {
+        _deadlines.Remove(deadline);
+        _kernel.Trace.Add("deadline", 0, 0);
+        Loop.RunOffLoop(static d => ((Deadline)d!).Run(), deadline);
+    }
+
     private void RunPool()
     {
         int index = _kernel.Dice.Next(_pool.Count);
@@ -146,6 +184,7 @@ internal abstract class KernelEngine : Engine
             if (!loop.IsStopped) due = Math.Min(due, loop.Timers.NextDueMs);
         }
 
+        foreach (Deadline deadline in _deadlines) due = Math.Min(due, deadline.DueMs);
         if (due == long.MaxValue || due - _kernel.NowMs > MostMs) return false;
         _kernel.Trace.Add("clock", 0, due - _kernel.NowMs);
         _kernel.NowMs = Math.Max(_kernel.NowMs, due);

@@ -29,6 +29,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     private readonly EpollCalls _calls;
     private readonly SocketCalls _sockets;
     private readonly LargeBlock _largeBlock;
+    private readonly Duct _duct;
     private int _epoll = -1;
     private int _wakeFd = -1;
     private int _reserveFd = -1;
@@ -53,7 +54,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     }
 
     internal EpollLoop(Engine engine, int index, EpollCalls calls, SocketCalls sockets)
-        : base(engine, index) => (_calls, _sockets, _largeBlock) = (calls, sockets, new LargeBlock(this));
+        : base(engine, index) => (_calls, _sockets, _largeBlock, _duct) = (calls, sockets, new LargeBlock(this), new Duct(sockets));
 
     private protected override void OpenQueue()
     {
@@ -213,7 +214,9 @@ internal sealed unsafe partial class EpollLoop : Loop
     private void Receive(Connection connection)
     {
         int slot = connection.Slot;
-        bool isLarge = _slots[slot].Size.IsLarge;
+        bool isMuch = _slots[slot].Size.IsLarge;
+        if (isMuch && connection.SpliceTarget is { } target && TrySplice(connection, target)) return;
+        bool isLarge = isMuch && connection.TakesLargeBlocks;
         byte* buffer = isLarge ? _largeBlock.Take() : _buffer;
         int count = _sockets.Receive(_slots[slot].Fd, buffer, isLarge ? LargeBlock.Bytes : ReceiveBytes);
         if (count > 0)
@@ -221,11 +224,17 @@ internal sealed unsafe partial class EpollLoop : Loop
             uint generation = connection.SlotGeneration;
             connection.CompleteReceive(new ReadOnlySpan<byte>(buffer, count));
             Poison(new Span<byte>(buffer, count));
-            if ((isLarge || count == ReceiveBytes) && connection.Slot == slot && connection.SlotGeneration == generation) _slots[slot].Size.Note(count, ReceiveBytes, connection.TakesLargeBlocks);
+            if (isMuch || count >= Duct.FromBytes) NoteSize(connection, slot, generation, count);
             return;
         }
 
-        if (count == 0)
+        ReceivedNone(connection, count);
+    }
+
+    /// <summary>Nothing has come: the end, or an error as a negative number.</summary>
+    private void ReceivedNone(Connection connection, int result)
+    {
+        if (result == 0)
         {
             // A finished socket is readable for ever.
             SetWanted(connection.Slot, _slots[connection.Slot].Wanted & ~EpollAbi.EPOLLIN);
@@ -233,8 +242,56 @@ internal sealed unsafe partial class EpollLoop : Loop
             return;
         }
 
-        if (count is -Errno.ENOMEM or -Errno.ENOBUFS) RestReceive(connection);
-        else if (count is not (-Errno.EAGAIN or -Errno.EINTR)) FailReceive(connection, -count);
+        if (result is -Errno.ENOMEM or -Errno.ENOBUFS) RestReceive(connection);
+        else if (result is not (-Errno.EAGAIN or -Errno.EINTR)) FailReceive(connection, -result);
+    }
+
+    /// <summary>How much has come at a time, for the next time, if it is still there.</summary>
+    private void NoteSize(Connection connection, int slot, uint generation, int count)
+    {
+        if (connection.Slot != slot || connection.SlotGeneration != generation) return;
+        bool isPiped = connection.IsPiped;
+        _slots[slot].Size.Note(count, isPiped ? Duct.FromBytes : ReceiveBytes, isPiped || connection.TakesLargeBlocks);
+    }
+
+    /// <summary>
+    /// From one socket to the other inside the system, and what the other does not take the usual way. False: nothing was moved, and nothing is known of the socket.
+    /// </summary>
+    private bool TrySplice(Connection connection, Connection target)
+    {
+        int slot = connection.Slot;
+        int to = _slots[target.Slot].Fd;
+        if (_slots[slot].Opening.IsUnderWay || _slots[target.Slot].Opening.IsUnderWay) return false;
+        int count = _duct.Fill(_slots[slot].Fd);
+        // Memory may be short for this way only.
+        if (count is -Errno.EINVAL or -Errno.ENOBUFS or -Errno.ENOMEM) return false;
+        if (count <= 0)
+        {
+            ReceivedNone(connection, count);
+            return true;
+        }
+
+        uint generation = connection.SlotGeneration;
+        Counters.Sends++;
+        int taken = _duct.Empty(to, count, out int error);
+        if (taken > 0) connection.CompleteSplice(target, taken);
+        if (error != 0) FailSend(target, error);
+        int rest = count - taken;
+        if (rest > 0)
+        {
+            byte* memory = rest <= ReceiveBytes ? _buffer : _largeBlock.Take();
+            if (!_duct.TryRead(memory, rest))
+            {
+                FailReceive(connection, Errno.EIO);
+                return true;
+            }
+
+            connection.CompleteReceive(new ReadOnlySpan<byte>(memory, rest));
+            Poison(new Span<byte>(memory, rest));
+        }
+
+        NoteSize(connection, slot, generation, count);
+        return true;
     }
 
     private void FailReceive(Connection connection, int error)
@@ -419,6 +476,7 @@ internal sealed unsafe partial class EpollLoop : Loop
         NativeMemory.AlignedFree(_events);
         NativeMemory.AlignedFree(_buffer);
         _largeBlock.Free();
+        _duct.Free();
     }
 
     // ------------------------------------------------------------------ receive

@@ -1,7 +1,7 @@
 namespace Whimbrel.Engines;
 
 /// <summary>What one loop has done. Written by its thread only; readers elsewhere see a value that was true a moment ago.</summary>
-internal sealed class LoopCounters
+internal sealed class LoopTally
 {
     internal long Turns;
 

@@ -1,0 +1,237 @@
+using System.Net;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>A client whose protocol has an opening handshake: a connection counts when that is done, and what ends it before is a failed dial.</summary>
+public abstract class OpeningSuite(Transport transport) : Suite(transport)
+{
+    private static readonly TimeSpan s_soon = TimeSpan.FromMilliseconds(5);
+
+    private static ReconnectPolicy Quick(int? attempts = null, bool retryFirst = true) =>
+        new() { InitialDelay = s_soon, MaxDelay = s_soon, MaxAttempts = attempts, RetryFirstConnect = retryFirst, ResetAfter = TimeSpan.Zero };
+
+    /// <summary>The first bytes of the peer are the opening. Failures are explained, and <paramref name="explained"/> has each.</summary>
+    private static RecordingClient Make(Rig rig, EndPoint endPoint, List<NetworkException> explained, ReconnectPolicy? policy = null, Action<RecordingSession>? setUp = null)
+    {
+        RecordingClient? client = null;
+        client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = endPoint, Reconnect = policy }, s =>
+        {
+            s.AtReceived = (x, _) => client!.CallNoteOpened(x);
+            setUp?.Invoke(s);
+        });
+        client.Opens = true;
+        client.Explains = failure =>
+        {
+            explained.Add(failure);
+            return new InvalidDataException("explained", failure);
+        };
+        return client;
+    }
+
+    private static Exception Fails(Rig rig, Task<Session> dial)
+    {
+        rig.Until(() => dial.IsCompleted, "the connect to fail");
+        return Assert.ThrowsAny<Exception>(() => dial.GetAwaiter().GetResult());
+    }
+
+    [Fact, Contract(1)]
+    public void A_connect_completes_when_the_opening_is_done_and_an_end_behind_it_is_no_failure() => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        List<NetworkException> explained = [];
+        RecordingClient client = Make(rig, listener.EndPoint, explained);
+        Task<Session> dial = client.ConnectAsync().AsTask();
+        Peer peer = listener.Accept();
+        client.Attempt().Until("connected");
+        client.Until("connected");
+        rig.Settle();
+        Assert.False(dial.IsCompleted);
+        peer.Write("o");
+        rig.Until(() => dial.IsCompleted, "the connect");
+        Assert.Same(client.Made[0], dial.GetAwaiter().GetResult());
+        peer.Write("again");
+        client.Made[0].UntilReceived(6);
+        peer.Close();
+        client.Until("disconnected PeerClosed");
+        Assert.Equal("connected, disconnected PeerClosed", client.Story);
+        Assert.Empty(explained);
+    });
+
+    [Theory, Contract(1)]
+    [InlineData("refused", CloseCause.Refused)]
+    [InlineData("the peer finishes", CloseCause.PeerClosed)]
+    [InlineData("the session closes", CloseCause.LocalClose)]
+    [InlineData("the session aborts", CloseCause.LocalAbort)]
+    [InlineData("the session throws", CloseCause.UserException)]
+    [InlineData("disconnect", CloseCause.LocalClose)]
+    public void Whatever_ends_it_before_fails_the_connect_with_that_reason_as_the_client_explains_it(string how, CloseCause cause) => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        List<NetworkException> explained = [];
+        int made = 0;
+        RecordingClient client = Make(rig, how == "refused" ? rig.DeadAddress() : listener.EndPoint, explained, setUp: s =>
+        {
+            if (made++ > 0) return;
+            s.AtConnected = x =>
+            {
+                if (how == "the session closes") x.Close();
+                else if (how == "the session aborts") x.Abort();
+                else if (how == "the session throws") throw new InvalidDataException("no");
+            };
+        });
+        Task<Session> dial = client.ConnectAsync().AsTask();
+        if (how != "refused")
+        {
+            Peer peer = listener.Accept();
+            client.Attempt().Until("connected");
+            if (how == "disconnect") _ = client.DisconnectAsync().AsTask();
+            else if (how == "the peer finishes") peer.FinishSending();
+            rig.Until(() => client.Attempt().Saw("disconnecting") || client.Attempt().IsOver || !client.Attempt().IsConnected, "its end to begin");
+            // What a callback on the pool has asked for is with the loop before the peer's end.
+            rig.Settle();
+            peer.Close();
+        }
+
+        Exception failure = Fails(rig, dial);
+        Assert.Equal("explained", failure.Message);
+        NetworkException only = Assert.Single(explained);
+        Assert.Same(only, failure.InnerException);
+        Assert.Equal(cause, client.Made[0].End());
+        Assert.Contains($"{client.Made[0].Reason}", only.Message, StringComparison.Ordinal);
+        Assert.Equal(how == "refused" ? "" : $"connected, disconnected {cause}", client.Story);
+        Assert.Null(client.Session);
+        // And can be asked again.
+        dial = client.ConnectAsync().AsTask();
+        if (how == "refused")
+        {
+            Fails(rig, dial);
+            Assert.Equal(2, explained.Count);
+            return;
+        }
+
+        Peer next = listener.Accept();
+        next.Write("o");
+        rig.Until(() => dial.IsCompleted, "the connect");
+        Assert.Same(client.Made[1], dial.GetAwaiter().GetResult());
+    });
+
+    [Fact]
+    public void A_cancelled_connect_ends_the_opening_and_leaves_what_has_opened_alone() => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        List<NetworkException> explained = [];
+        RecordingClient client = Make(rig, listener.EndPoint, explained);
+        using CancellationTokenSource early = new();
+        Task<Session> dial = client.ConnectAsync(early.Token).AsTask();
+        Peer peer = listener.Accept();
+        client.Attempt().Until("connected");
+        early.Cancel();
+        Assert.IsAssignableFrom<OperationCanceledException>(Fails(rig, dial));
+        Assert.Equal(CloseCause.Cancelled, client.Made[0].End());
+        peer.Close();
+        Assert.Empty(explained);
+
+        using CancellationTokenSource late = new();
+        dial = client.ConnectAsync(late.Token).AsTask();
+        peer = listener.Accept();
+        peer.Write("o");
+        rig.Until(() => dial.IsCompleted, "the connect");
+        late.Cancel();
+        rig.Settle();
+        Assert.True(client.Made[1].IsConnected);
+        peer.Close();
+        Assert.Equal(CloseCause.PeerClosed, client.Made[1].End());
+    });
+
+    [Fact, Contract(15)]
+    public void The_session_that_is_given_the_connection_in_the_opening_is_the_one_that_the_connect_gives() => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        RecordingClient? client = null;
+        RecordingSession next = new(rig) { IsSuccessor = true, AtConnected = x => client!.CallNoteOpened(x) };
+        client = Make(rig, listener.EndPoint, [], setUp: s => s.AtReceived = (x, _) => x.CallHandOver(next));
+        Task<Session> dial = client.ConnectAsync().AsTask();
+        Peer peer = listener.Accept();
+        peer.Write("o");
+        rig.Until(() => dial.IsCompleted, "the connect");
+        Assert.Same(next, dial.GetAwaiter().GetResult());
+        Assert.Same(next, client.Session);
+        peer.Close();
+        next.End();
+        client.Until("disconnected PeerClosed");
+    });
+
+    [Fact]
+    public void What_is_told_of_the_session_of_another_client_or_of_one_that_has_ended_opens_nothing() => Run(rig =>
+    {
+        PeerListener listener = rig.Listen();
+        List<NetworkException> explained = [];
+        RecordingClient? client = null, other = null;
+        client = Make(rig, listener.EndPoint, explained, setUp: s =>
+        {
+            s.AtReceived = (x, _) => other!.CallNoteOpened(x);
+            s.AtDisconnected = (x, _) => client!.CallNoteOpened(x);
+        });
+        other = Make(rig, listener.EndPoint, explained);
+        Assert.Throws<ArgumentNullException>(() => client.CallNoteOpened(null!));
+        client.CallNoteOpened(new RecordingSession(rig));
+        Task<Session> dial = client.ConnectAsync().AsTask();
+        Peer peer = listener.Accept();
+        peer.Write("o");
+        client.Attempt().UntilReceived(1);
+        rig.Settle();
+        Assert.False(dial.IsCompleted);
+        peer.Close();
+        Assert.Equal("explained", Fails(rig, dial).Message);
+        client.CallNoteOpened(client.Made[0]);
+        Assert.Equal("connected, disconnected PeerClosed", client.Story);
+    });
+
+    [Fact]
+    public void An_explanation_that_throws_is_told_and_the_connect_fails_as_it_would() => Run(rig =>
+    {
+        rig.Expect("an event of the client");
+        RecordingClient client = Make(rig, rig.DeadAddress(), []);
+        client.Explains = static _ => throw new InvalidDataException("thrown by the test");
+        NetworkException failure = Assert.IsType<NetworkException>(Fails(rig, client.ConnectAsync().AsTask()));
+        Assert.Equal(ErrorCategory.Refused, failure.Error.Category);
+        Assert.Contains(rig.Notices, static n => n.Message.Contains("thrown by the test", StringComparison.Ordinal));
+    });
+
+    // ------------------------------------------------------------------ with a policy
+
+    [Theory]
+    [InlineData(true, "connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, reconnecting 2, connected, disconnected PeerClosed, gave up PeerClosed")]
+    [InlineData(false, "connected, disconnected PeerClosed")]
+    public void To_the_policy_an_opening_that_fails_is_a_dial_that_fails(bool retriesFirst, string story) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
+        List<NetworkException> explained = [];
+        RecordingClient client = Make(rig, server.EndPoint!, explained, Quick(attempts: 2, retriesFirst));
+        Assert.Equal("explained", Fails(rig, client.ConnectAsync().AsTask()).Message);
+        Assert.Equal(story, client.Story);
+        Assert.Equal(retriesFirst, Assert.Single(explained).Message.Contains("Gave up after 2 more attempts.", StringComparison.Ordinal));
+    });
+
+    [Fact]
+    public void A_reconnect_is_told_when_the_opening_is_done_and_an_opening_that_fails_is_counted_with_the_dials() => Run(rig =>
+    {
+        int made = 0;
+        RecordingServer server = rig.Serve(s =>
+        {
+            bool opens = made++ != 1;
+            s.AtConnected = x =>
+            {
+                if (opens) x.Send("o"u8);
+                else x.Close();
+            };
+            s.AtReceived = static (x, _) => x.Close();
+        });
+        RecordingClient client = Make(rig, server.EndPoint!, [], Quick());
+        RecordingSession first = (RecordingSession)rig.Await(client.ConnectAsync());
+        first.Send("x"u8);
+        client.Until("reconnected 2");
+        Assert.Equal("connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, reconnecting 2, connected, reconnected 2", client.Story);
+        Assert.True(client.Made[2].IsConnected);
+    });
+}
