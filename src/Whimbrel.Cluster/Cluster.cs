@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Buffers.Binary;
 using System.Collections.Concurrent;
 using System.Security.Cryptography;
 using System.Text;
@@ -21,12 +22,14 @@ namespace Whimbrel.Clusters;
 /// <item>A group is subscribed with its first member here, and unsubscribed a while after its last.</item>
 /// <item>Broadcasts of one turn go to the bus in one call.</item>
 /// <item>Whatever comes from the broker, the process lives: what is too large, cut, foreign, unsigned or of another version is left out and counted.</item>
+/// <item>Presence, where it is wanted: three intervals after the last loss and the last change the counts are right, and a node without a word for a lease has no members.</item>
 /// </list>
 /// Everything about the bus happens on one loop, the first of the server's engine; an <see cref="Outbox"/> is the way there for other threads.
 /// </remarks>
 public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 {
     private const int MostInBatch = 256;
+    private const int MostPresenceBytes = 16 * 1024; // of an envelope
     private const int MostTwins = 256; // that are told of
     private const long ForgetAfterMs = 600_000;
 
@@ -43,7 +46,9 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
     private readonly List<(GroupState Group, ulong Sequence)> _marks = [];
     private readonly HashSet<ulong> _twins = [];
     private readonly string _nodesSubject;
+    private readonly Presence? _presence;
     private LoopTimer? _timer;
+    private LoopTimer? _presenceTimer;
     private uint _epochs;
     private bool _isConnected;
     private bool _isDisposed;
@@ -69,6 +74,7 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         _nodeBytes = Encoding.UTF8.GetBytes(NodeId);
         _groupsBySpan = _groups.GetAlternateLookup<ReadOnlySpan<char>>();
         _nodesSubject = Subjects.OfNodes(options.Application);
+        if (options.PresenceInterval > TimeSpan.Zero) _presence = new Presence(Math.Min(MostPresenceBytes, options.MaxPayloadBytes));
     }
 
     /// <summary>This node's name.</summary>
@@ -103,9 +109,20 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
             throw;
         }
 
+        ClusterMetrics.Joined(cluster);
         cluster._loop.Post(static c => ((Cluster)c!).StartTicking(), cluster);
         return cluster;
     }
+
+    /// <summary>Makes a node of a server, over the broker at an address.</summary>
+    /// <param name="server">Started; it gives the engine.</param>
+    /// <param name="address">For example <c>nats://127.0.0.1:4222</c>. Its scheme says which bus it is: <see cref="GroupBus.Register"/>.</param>
+    /// <param name="options">At least the application.</param>
+    /// <param name="cancellationToken">Gives up the first attempt to reach the broker.</param>
+    /// <exception cref="ArgumentException">The address is wrong, no bus is registered for its scheme, or an option is out of its range.</exception>
+    /// <exception cref="NetworkException">The broker could not be reached.</exception>
+    public static ValueTask<Cluster> JoinAsync(Server server, string address, ClusterOptions options, CancellationToken cancellationToken = default) =>
+        JoinAsync(server, GroupBus.Make(address), options, cancellationToken);
 
     /// <summary>Makes a node without others: the same groups in one process, and nothing to install.</summary>
     /// <param name="server">Started; it gives the engine.</param>
@@ -130,6 +147,7 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
     /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Members stay in their groups and connected.</summary>
     public async ValueTask DisposeAsync()
     {
+        ClusterMetrics.Left(this);
         try
         {
             await _loop.PostAsync(Leave).ConfigureAwait(false);
@@ -167,6 +185,13 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         return result;
     }
 
+    internal List<NodePresence> ReadPresence(string name, int here)
+    {
+        List<NodePresence> all = [new NodePresence(NodeId, here)];
+        _presence?.Read(name, all);
+        return all;
+    }
+
     internal void Occupied(GroupState state) => _loop.Post(s => JudgeOccupied((GroupState)s!), state);
 
     private static string MakeNodeId()
@@ -180,12 +205,14 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void Schedule() => _loop.Post(static c => ((Cluster)c!).Flush(), this);
 
-    private Outgoing Form(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload)
+    private Outgoing Form(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload) => Form(kind, group.Epoch, group.NameBytes, subject, payload);
+
+    private Outgoing Form(EnvelopeKind kind, uint epoch, ReadOnlySpan<byte> group, string subject, ReadOnlySpan<byte> payload)
     {
         bool isSigned = _key.Length > 0;
-        int length = Envelope.Length(_nodeBytes.Length, group.NameBytes.Length, payload.Length, isSigned);
+        int length = Envelope.Length(_nodeBytes.Length, group.Length, payload.Length, isSigned);
         byte[] buffer = ArrayPool<byte>.Shared.Rent(length);
-        Envelope.Write(buffer.AsSpan(0, length), kind, _instance, group.Epoch, _nodeBytes, group.NameBytes, payload, isSigned);
+        Envelope.Write(buffer.AsSpan(0, length), kind, _instance, epoch, _nodeBytes, group, payload, isSigned);
         return new Outgoing(subject, buffer, length, 0, null);
     }
 
@@ -200,6 +227,8 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         {
             _outbox.Take(_batch, MostInBatch);
             if (_batch.Count == 0) return;
+            LeaveOutTooLarge();
+            if (_batch.Count == 0) continue;
             BusMessage[] messages = new BusMessage[_batch.Count];
             for (int i = 0; i < messages.Length; i++)
             {
@@ -216,10 +245,25 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
             }
 
             _batch.RemoveRange(0, taken);
-            if (_batch.Count > 0) return; // the bus is full or away: the next tick, or OnConnected
+            if (_batch.Count > 0) return; // the bus is full or away: OnRoom or OnConnected, and the next tick
         }
 
         _outbox.Unschedule();
+    }
+
+    /// <summary>The broker would end the connection for it, and others would lose what is behind it.</summary>
+    private void LeaveOutTooLarge()
+    {
+        List<GroupState>? dropped = null;
+        for (int i = 0; i < _batch.Count; i++)
+        {
+            if (_batch[i].Length <= _bus.MaxEnvelopeBytes) continue;
+            if (_batch[i].Group is { } group) (dropped ??= []).Add(group);
+            _outbox.Sent(_batch[i]);
+            _batch.RemoveAt(i--);
+        }
+
+        if (dropped is not null) TellDropped(dropped);
     }
 
     private void JudgeOccupied(GroupState state)
@@ -247,7 +291,9 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void StartTicking()
     {
-        if (!_isDisposed) _timer = _loop.StartTimer(_options.MarkInterval, static c => ((Cluster)c!).Tick(), this, _options.MarkInterval);
+        if (_isDisposed) return;
+        _timer = _loop.StartTimer(_options.MarkInterval, static c => ((Cluster)c!).Tick(), this, _options.MarkInterval);
+        if (_presence is not null) _presenceTimer = _loop.StartTimer(_options.PresenceInterval, static c => ((Cluster)c!).TellPresence(), this, _options.PresenceInterval);
     }
 
     private void Tick()
@@ -270,10 +316,47 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
                 if (_isConnected) _bus.Unsubscribe(state.Subject);
             }
 
-            if (!state.IsSubscribed && state.Count == 0 && Volatile.Read(ref state.UsedAtMs) < forgetBefore) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
+            if (!state.IsSubscribed && state.Count == 0 && state.ToldCount == 0 && Volatile.Read(ref state.UsedAtMs) < forgetBefore) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
         }
 
         if (_isConnected) Flush();
+    }
+
+    /// <summary>Where the bus is behind, nothing is added to what waits: what has changed is said with the next beat.</summary>
+    private void TellPresence()
+    {
+        TimeSpan lease = _options.PresenceLease ?? (3 * _options.PresenceInterval);
+        _presence!.Forget(_loop.TimeMs - (long)lease.TotalMilliseconds);
+        if (!_isConnected || _outbox.Bytes > _options.QueueLimitBytes / 2) return;
+        foreach ((ulong revision, byte[] payload) in _presence.Tell(_groups.Values)) AddPresence(EnvelopeKind.Presence, revision, payload);
+    }
+
+    private void AddPresence(EnvelopeKind kind, ulong revision, ReadOnlySpan<byte> payload)
+    {
+        if (_outbox.AddControl(Form(kind, 0, default, _nodesSubject, payload) with { Sequence = revision })) Schedule();
+    }
+
+    /// <summary>Each node, when the instance is 0, or one of them has to say all.</summary>
+    private void AskPresence(ulong instance)
+    {
+        Span<byte> payload = stackalloc byte[sizeof(ulong)];
+        BinaryPrimitives.WriteUInt64LittleEndian(payload, instance);
+        AddPresence(EnvelopeKind.PresenceQuery, 1, payload);
+    }
+
+    private void HearPresence(Presence presence, in Envelope envelope)
+    {
+        if (envelope.Kind == EnvelopeKind.PresenceQuery)
+        {
+            if (envelope.Payload.Length == sizeof(ulong) && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) is var asked && (asked == 0 || asked == _instance)) presence.SayAll();
+            return;
+        }
+
+        switch (presence.Hear(envelope, _loop.TimeMs, (long)_options.PresenceInterval.TotalMilliseconds / 2))
+        {
+            case PresenceHeard.Ask: AskPresence(envelope.Instance); break;
+            case PresenceHeard.Refused: Interlocked.Increment(ref _refused); break;
+        }
     }
 
     private void PublishMarks()
@@ -307,7 +390,7 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
     }
 
     /// <summary>What user code throws is the engine's to tell, in an action of its own.</summary>
-    private void Guard(Action action)
+    internal void Guard(Action action)
     {
         try
         {
@@ -321,10 +404,17 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void Leave()
     {
+        if (_presence is not null && _isConnected)
+        {
+            (ulong revision, byte[] payload) = _presence.TellFarewell();
+            AddPresence(EnvelopeKind.Presence, revision, payload);
+        }
+
         Flush();
         _isDisposed = true;
         _isConnected = false;
         _timer?.Cancel();
+        _presenceTimer?.Cancel();
     }
 
     void IGroupBusListener.OnConnected()
@@ -338,6 +428,12 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
             _outbox.MarkAgain(state);
         }
 
+        if (_presence is not null)
+        {
+            _presence.SayAll();
+            AskPresence(0);
+        }
+
         SetState(ClusterState.Healthy, $"{_bus.Description} is reached.");
         Flush();
     }
@@ -348,6 +444,11 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         _isConnected = false;
         _lostAtMs = _loop.TimeMs;
         SetState(ClusterState.Degraded, $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
+    }
+
+    void IGroupBusListener.OnRoom()
+    {
+        if (!_isDisposed) Flush();
     }
 
     void IGroupBusListener.OnEnvelope(ReadOnlySpan<byte> envelope)
@@ -378,6 +479,12 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         if (envelope.Node.SequenceEqual(_nodeBytes) && _twins.Count < MostTwins && _twins.Add(envelope.Instance))
         {
             Guard(() => _options.OnTwin?.Invoke($"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own."));
+        }
+
+        if (envelope.Kind is EnvelopeKind.Presence or EnvelopeKind.PresenceQuery)
+        {
+            if (_presence is not null) HearPresence(_presence, envelope);
+            return;
         }
 
         Span<char> name = stackalloc char[Envelope.MostGroupBytes];

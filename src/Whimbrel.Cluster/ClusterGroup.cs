@@ -21,6 +21,15 @@ public sealed class ClusterGroup
     /// <summary>Members on this node. A moment old.</summary>
     public int LocalCount => _cluster.Find(Name)?.Count ?? 0;
 
+    /// <summary>
+    /// Members on all nodes: those here, and those elsewhere as they were last told. Others come late by some intervals, and those of a node that died go with its lease. Without
+    /// <see cref="ClusterOptions.PresenceInterval"/> those here.
+    /// </summary>
+    public int Count => (int)Math.Min(ReadPresence().Sum(static n => (long)n.Count), int.MaxValue);
+
+    /// <summary>The same by node: this one first, then the others that have members, in no order.</summary>
+    public IReadOnlyList<NodePresence> ReadPresence() => _cluster.ReadPresence(Name, LocalCount);
+
     /// <summary>Adds a session of this node, as <see cref="SessionGroup.Join(Session)"/> does. Broadcasts of other nodes come once the broker has the subscription.</summary>
     /// <param name="session">A connected session.</param>
     public void Join(Session session) => _cluster.Use(Name).Join(session);

@@ -5,6 +5,7 @@ public sealed class ClusterOptions
 {
     internal const int LeastKeyBytes = 16;
     internal const int MostPayloadBytes = 16 << 20;
+    internal const int LeastPresenceBytes = 1024; // the longest name with its count, and to spare
 
     /// <summary>Which cluster it is: nodes with the same name on the same broker hear each other, and no others. 1 to 64 ASCII letters, digits, - and _. Required.</summary>
     public required string Application { get; init; }
@@ -36,6 +37,15 @@ public sealed class ClusterOptions
     /// </summary>
     public TimeSpan MarkInterval { get; init; } = TimeSpan.FromSeconds(1);
 
+    /// <summary>
+    /// So often a node tells the others how many members its groups have, for <see cref="ClusterGroup.Count"/> and <see cref="ClusterGroup.ReadPresence"/>: only what has changed, or that nothing has.
+    /// At least 10 ms, and the same on each node. Zero (the default) tells and hears nothing of that.
+    /// </summary>
+    public TimeSpan PresenceInterval { get; init; }
+
+    /// <summary>After so long without a word the members of a node are not counted any more. At least two intervals. Null (the default): three.</summary>
+    public TimeSpan? PresenceLease { get; init; }
+
     /// <summary>How members here get a broadcast. Null (the default): its bytes.</summary>
     public GroupDelivery? Deliver { get; init; }
 
@@ -57,6 +67,9 @@ public sealed class ClusterOptions
         if (QueueLimitBytes < MaxPayloadBytes + Envelope.MostOverheadBytes) Refuse(nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
         if (IsolatedAfter <= TimeSpan.Zero) Refuse(nameof(IsolatedAfter), "positive");
         if (UnsubscribeAfter < TimeSpan.Zero) Refuse(nameof(UnsubscribeAfter), "zero or positive");
+        if (PresenceInterval != TimeSpan.Zero && PresenceInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(PresenceInterval), "zero or at least 10 ms");
+        if (PresenceLease < 2 * PresenceInterval) Refuse(nameof(PresenceLease), "at least two of PresenceInterval");
+        if (PresenceInterval > TimeSpan.Zero && MaxPayloadBytes < LeastPresenceBytes) Refuse(nameof(MaxPayloadBytes), "at least 1 KiB where there is a PresenceInterval");
         if (MarkInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(MarkInterval), "at least 10 ms");
     }
 

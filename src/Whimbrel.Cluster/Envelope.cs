@@ -21,22 +21,22 @@ internal readonly ref struct Envelope
     private const byte KindMask = 0x0F;
     private const byte IsSigned = 0x80;
 
-    internal EnvelopeKind Kind { get; private init; }
+    internal EnvelopeKind Kind { get; init; }
 
     /// <summary>The process that published: random, so that a node's id may be chosen by people.</summary>
-    internal ulong Instance { get; private init; }
+    internal ulong Instance { get; init; }
 
     /// <summary>Higher when the node counts the group's broadcasts from 1 again.</summary>
-    internal uint Epoch { get; private init; }
+    internal uint Epoch { get; init; }
 
     /// <summary>Of this node, in this epoch, to this group: from 1 on.</summary>
-    internal ulong Sequence { get; private init; }
+    internal ulong Sequence { get; init; }
 
-    internal ReadOnlySpan<byte> Node { get; private init; }
+    internal ReadOnlySpan<byte> Node { get; init; }
 
-    internal ReadOnlySpan<byte> Group { get; private init; }
+    internal ReadOnlySpan<byte> Group { get; init; }
 
-    internal ReadOnlySpan<byte> Payload { get; private init; }
+    internal ReadOnlySpan<byte> Payload { get; init; }
 
     internal static int Length(int nodeBytes, int groupBytes, int payloadBytes, bool isSigned) => HeadBytes + nodeBytes + groupBytes + payloadBytes + (isSigned ? MacBytes : 0);
 
@@ -75,7 +75,7 @@ internal readonly ref struct Envelope
         int group = BinaryPrimitives.ReadUInt16LittleEndian(bytes[23..]);
         int payloadAt = HeadBytes + node + group;
         int end = bytes.Length - (isSigned ? MacBytes : 0);
-        if ((flags & ~(KindMask | IsSigned)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.Query) return EnvelopeResult.Refused;
+        if ((flags & ~(KindMask | IsSigned)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.PresenceQuery) return EnvelopeResult.Refused;
         if (node is 0 or > MostNodeBytes || group > MostGroupBytes || payloadAt > end) return EnvelopeResult.Refused;
         if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.Refused;
         envelope = new Envelope
@@ -88,7 +88,7 @@ internal readonly ref struct Envelope
             Group = bytes.Slice(HeadBytes + node, group),
             Payload = bytes[payloadAt..end],
         };
-        bool isRight = envelope.Kind == EnvelopeKind.Query || envelope.Sequence is > 0 and <= long.MaxValue;
+        bool isRight = envelope.Kind is EnvelopeKind.Query or EnvelopeKind.PresenceQuery || envelope.Sequence is > 0 and <= long.MaxValue;
         return isRight && Utf8IsValid(envelope.Node) && Utf8IsValid(envelope.Group) ? EnvelopeResult.Read : EnvelopeResult.Refused;
     }
 

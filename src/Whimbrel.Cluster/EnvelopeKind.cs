@@ -11,4 +11,10 @@ internal enum EnvelopeKind : byte
 
     /// <summary>Who has published to the group is asked for a mark.</summary>
     Query,
+
+    /// <summary>How many members the node's groups have.</summary>
+    Presence,
+
+    /// <summary>A node, or each, is asked to say all of that.</summary>
+    PresenceQuery,
 }

@@ -49,6 +49,9 @@ internal sealed class GroupState : SessionGroup
     /// <summary>From then on a node that is not known has published nothing before what it says.</summary>
     internal long SettledAtMs { get; set; } = long.MaxValue;
 
+    /// <summary>Members here, as the other nodes were told last.</summary>
+    internal int ToldCount { get; set; }
+
     internal void ForgetPublishers()
     {
         _publishers.Clear();

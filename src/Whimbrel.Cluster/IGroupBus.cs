@@ -26,7 +26,7 @@ public interface IGroupBus : IAsyncDisposable
 
     /// <summary>Publishes in order; those of one turn are one call.</summary>
     /// <param name="messages">From the first on.</param>
-    /// <returns>How many were taken; the node offers the rest again.</returns>
+    /// <returns>How many were taken; the node offers the rest again, after <see cref="IGroupBusListener.OnRoom"/> at the latest.</returns>
     int Publish(ReadOnlySpan<BusMessage> messages);
 
     /// <summary>From now on envelopes of this subject come. Nothing happens when they do already, or while the broker is away.</summary>
@@ -36,6 +36,9 @@ public interface IGroupBus : IAsyncDisposable
     /// <summary>No more envelopes of this subject. Nothing happens when there are none anyway.</summary>
     /// <param name="subject">As subscribed.</param>
     void Unsubscribe(string subject);
+
+    /// <summary>Largest envelope that the broker takes: what is larger is not given to <see cref="Publish"/>. Told anew with each <see cref="IGroupBusListener.OnConnected"/>.</summary>
+    int MaxEnvelopeBytes { get; }
 
     /// <summary>What is on the other end, for notices: <c>NATS nats://127.0.0.1:4222</c>. Without passwords.</summary>
     string Description { get; }

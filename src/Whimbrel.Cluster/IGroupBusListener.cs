@@ -10,6 +10,9 @@ public interface IGroupBusListener
     /// <param name="reason">What happened and what comes next, for people.</param>
     void OnLost(string reason);
 
+    /// <summary><see cref="IGroupBus.Publish"/> did not take all, and would take some now. May come too often.</summary>
+    void OnRoom();
+
     /// <summary>An envelope came. Of one publishing node they come in the order in which it published; some may be missing or come twice.</summary>
     /// <param name="envelope">Valid during the call. Whatever it is: the node checks it.</param>
     void OnEnvelope(ReadOnlySpan<byte> envelope);

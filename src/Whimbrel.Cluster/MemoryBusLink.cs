@@ -21,6 +21,9 @@ public sealed class MemoryBusLink : IGroupBus
     /// <inheritdoc/>
     public string Description => "the bus in memory";
 
+    /// <inheritdoc/>
+    public int MaxEnvelopeBytes => int.MaxValue;
+
     /// <summary>Cut off from the bus, as by a broker that was lost: what is on its way to the node is lost, too. Any thread.</summary>
     public bool IsCut
     {

@@ -1,3 +1,4 @@
+using System.Diagnostics.Metrics;
 using System.Text;
 using Whimbrel.Clusters;
 using Whimbrel.Testing;
@@ -215,6 +216,36 @@ public sealed class ClusterTests : IDisposable
         Assert.Empty(two.Gaps);
     }
 
+    [Fact] // 7
+    public void A_bus_that_says_that_it_has_room_gets_the_rest_at_once()
+    {
+        (TestNode one, _, _, TestNode.Member atTwo) = Pair();
+        one.Link.Room = 2;
+        _engine.GetLoop(0).Post(() =>
+        {
+            for (int i = 0; i < 6; i++) Say(one, $"{i} ");
+            _engine.GetLoop(0).Post(() => one.Link.Listener!.OnRoom());
+        });
+        Pass(0.05);
+        Assert.Equal("0 1 2 3 ", atTwo.Heard);
+    }
+
+    [Fact] // 3
+    public void What_is_larger_than_the_broker_takes_goes_to_members_here_and_both_nodes_are_told()
+    {
+        (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair();
+        one.Link.MaxEnvelopeBytes = 200;
+        Say(one, "a ");
+        Say(one, new string('x', 200) + " ");
+        Say(one, "b ");
+        Pass(2);
+        Assert.Equal(205, atOne.Heard.Length);
+        Assert.Equal("a b ", atTwo.Heard);
+        Assert.Equal([new ClusterGap("one", "g", 1)], one.Gaps);
+        Assert.Equal([new ClusterGap("one", "g", 1)], two.Gaps);
+        Assert.Equal((1L, 0L), (one.Cluster.ReadCounters().Dropped, one.Cluster.ReadCounters().PendingBytes));
+    }
+
     [Fact] // 8
     public void What_the_broker_brings_is_left_out_and_counted_when_it_is_none_of_ours()
     {
@@ -253,6 +284,49 @@ public sealed class ClusterTests : IDisposable
         Assert.Contains("Application", e.Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentException>(() => one.Cluster.Group(new string('x', 257)));
         Assert.Throws<ArgumentException>(() => one.Cluster.Group("g").Broadcast(new byte[(1 << 20) + 1]));
+    }
+
+    [Fact]
+    public void A_node_tells_the_meter_what_it_counts_and_its_state_until_it_leaves()
+    {
+        (TestNode one, _, TestNode two, _) = Pair();
+        Say(one, "a ");
+        Pass();
+        _bus.Loss = 1;
+        Say(one, "b ");
+        Pass();
+        _bus.Loss = 0;
+        two.Link.Listener!.OnEnvelope("x"u8);
+        Pass(2);
+        using ManualResetEventSlim hasAll = new();
+        Dictionary<string, long> seen = [];
+        using MeterListener listener = new();
+        listener.InstrumentPublished = (instrument, l) =>
+        {
+            if (!instrument.Name.StartsWith("whimbrel.cluster.", StringComparison.Ordinal)) return;
+            l.EnableMeasurementEvents(instrument);
+            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set(); // the last that is made
+        };
+        listener.SetMeasurementEventCallback<long>((instrument, value, labels, _) => seen[$"{instrument.Name} {string.Join(' ', labels.ToArray().Select(static l => l.Value))}"] = value);
+        listener.Start();
+        Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
+        one.Link.Link.IsCut = true;
+        Pass();
+        listener.RecordObservableInstruments();
+        Assert.Equal(2, seen["whimbrel.cluster.messages test one transmit"]);
+        Assert.Equal(1, seen["whimbrel.cluster.messages test two receive"]);
+        Assert.Equal(1, seen["whimbrel.cluster.gaps test two receive"]);
+        Assert.Equal(0, seen["whimbrel.cluster.gaps test one transmit"]);
+        Assert.Equal(1, seen["whimbrel.cluster.rejected_envelopes test two version"]);
+        Assert.Equal(0, seen["whimbrel.cluster.queue.usage test two"]);
+        Assert.Equal(1, seen["whimbrel.cluster.connection.state test one"]);
+        Assert.Equal(0, seen["whimbrel.cluster.connection.state test two"]);
+        one.End();
+        _nodes.Remove(one);
+        seen.Clear();
+        listener.RecordObservableInstruments();
+        Assert.Contains("whimbrel.cluster.connection.state test two", seen.Keys);
+        Assert.DoesNotContain("whimbrel.cluster.connection.state test one", seen.Keys);
     }
 
     [Fact] // 2, 3: seeds

@@ -18,6 +18,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus
 
     public string Description => Link.Description;
 
+    public int MaxEnvelopeBytes { get; set; } = int.MaxValue;
+
     public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken)
     {
         Listener = listener;

@@ -1,0 +1,26 @@
+using System.Globalization;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>Dials servers for a bus, and again when one was lost.</summary>
+internal sealed class BrokerClient(ClientOptions options, BrokerLink link, Func<BrokerSession> make) : Client(options, make)
+{
+    /// <inheritdoc/>
+    protected override bool HasOpening => true;
+
+    internal void NoteOpened(BrokerSession session) => base.NoteOpened(session);
+
+    /// <summary>The bus closes what it finds wrong, which is no wish to end: it ends by a disconnect.</summary>
+    /// <param name="reason">Why the last connection or dial ended.</param>
+    protected override bool IsFinal(CloseReason reason) => reason.Cause == CloseCause.EngineStopped;
+
+    /// <inheritdoc/>
+    protected override Exception FailureOf(NetworkException failure) => link.Explain(failure);
+
+    /// <inheritdoc/>
+    protected override void OnReconnecting(int attempt, TimeSpan delay, CloseReason reason) =>
+        link.Lost(reason, string.Create(CultureInfo.InvariantCulture, $"Reconnecting (attempt {attempt}, next in {delay.TotalSeconds:0.0} s)."));
+
+    /// <inheritdoc/>
+    protected override void OnGaveUp(CloseReason reason) => link.Lost(reason, $"{link.Settings.OptionsName}.Reconnect allows no further attempt.");
+}

@@ -1,0 +1,149 @@
+using System.Globalization;
+using System.Text;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// One connection to a broker, in the words of its protocol. It has a limit for the greeting, asks whether the broker is there, and ends with the first thing that goes wrong.
+/// Everything on the bus's loop.
+/// </summary>
+internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) : Session
+{
+    private const int MostReservedBytes = 32 * 1024;
+    private const int MostShownLength = 160;
+
+    private static readonly byte[] s_lineEnd = "\r\n"u8.ToArray();
+
+    private long _passOver; // bytes of a payload that is too large
+    private LoopTimer? _greeting;
+    private LoopTimer? _pings;
+    private string? _wrong; // the first thing that went wrong
+
+    internal IBrokerProtocol Protocol => protocol;
+
+    /// <summary>The protocol has said that messages may come and go.</summary>
+    internal bool IsOpen { get; private set; }
+
+    /// <summary>Something is wrong; nothing more is read.</summary>
+    internal bool IsOver { get; private set; }
+
+    /// <summary>Queues a message; those of one turn leave together.</summary>
+    /// <returns>False when it was not taken.</returns>
+    internal bool Publish(in BusMessage message)
+    {
+        ReadOnlySpan<byte> envelope = message.Envelope.Span;
+        int most = protocol.MostBefore(message.Subject) + envelope.Length + s_lineEnd.Length;
+        if (most > MostReservedBytes) return PublishLarge(message);
+        Span<byte> room = Reserve(most);
+        if (room.IsEmpty) return false;
+        int length = protocol.WriteBefore(room, message.Subject, envelope.Length);
+        envelope.CopyTo(room[length..]);
+        length += envelope.Length;
+        s_lineEnd.CopyTo(room[length..]);
+        Commit(length + s_lineEnd.Length);
+        return true;
+    }
+
+    private bool PublishLarge(in BusMessage message)
+    {
+        byte[] before = new byte[protocol.MostBefore(message.Subject)];
+        int length = protocol.WriteBefore(before, message.Subject, message.Envelope.Length);
+        return Send([before.AsMemory(0, length), message.Envelope, s_lineEnd]) == SendResult.Queued;
+    }
+
+    /// <summary>Queues a subscription or its end. There is room for so many that one that is refused means no good.</summary>
+    internal void Command(ReadOnlySpan<byte> command)
+    {
+        if (Send(command) == SendResult.Full) Fail("it takes none of what is subscribed");
+    }
+
+    internal void Note(string refused) => NoteException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
+
+    /// <summary>The greeting is done.</summary>
+    internal void Open()
+    {
+        IsOpen = true;
+        _greeting?.Cancel();
+        ReceiveTimeout = link.Settings.PingInterval * 3;
+        _pings = StartTimer(link.Settings.PingInterval, link.Settings.PingInterval);
+        link.Opened(this);
+    }
+
+    /// <summary>So many bytes that follow are not looked at.</summary>
+    internal void PassOver(int bytes) => _passOver = bytes;
+
+    /// <summary>So many bytes have to be there before it is heard again.</summary>
+    internal void Need(int bytes) => NeedBytes(bytes);
+
+    /// <summary>The next bytes are TLS.</summary>
+    internal void Encrypt(TlsOptions tls) => UpgradeToTls(tls);
+
+    internal void Fail(string why)
+    {
+        if (IsOver) return;
+        (IsOpen, IsOver) = (false, true);
+        _wrong = why;
+        Abort();
+    }
+
+    /// <summary>A text of the broker, for people.</summary>
+    internal static string Shown(ReadOnlySpan<byte> text)
+    {
+        StringBuilder shown = new();
+        foreach (byte b in text.Length > MostShownLength ? text[..MostShownLength] : text) shown.Append(b is >= 32 and < 127 ? (char)b : '.');
+        return shown.ToString();
+    }
+
+    /// <inheritdoc/>
+    protected override void OnConnecting() => link.Dialling();
+
+    /// <inheritdoc/>
+    protected override void OnConnected()
+    {
+        SendLimitBytes = BrokerLink.SendLimitBytes;
+        DrainMarkBytes = BrokerLink.PublishLimitBytes / 2;
+        _greeting = StartTimer(link.Settings.ConnectTimeout);
+        protocol.Connected(this);
+    }
+
+    /// <inheritdoc/>
+    protected override void OnHandshaked(TlsInfo info)
+    {
+        if (!IsOver) protocol.Handshaked();
+    }
+
+    /// <inheritdoc/>
+    protected override int OnUnread(ReadOnlySpan<byte> unread)
+    {
+        int taken = 0;
+        while (taken < unread.Length && !IsOver && !protocol.IsHeld)
+        {
+            int count = _passOver > 0 ? (int)Math.Min(_passOver, unread.Length - taken) : 0;
+            if (count > 0) _passOver -= count;
+            else if ((count = protocol.Hear(unread[taken..])) == 0) break;
+            taken += count;
+        }
+
+        return IsOver ? unread.Length : taken;
+    }
+
+    /// <inheritdoc/>
+    protected override void OnTimer(LoopTimer timer)
+    {
+        if (ReferenceEquals(timer, _pings)) Send(protocol.Ping);
+        else if (!IsOpen) Fail(string.Create(CultureInfo.InvariantCulture, $"it accepts connections, but did not {protocol.Greets} within {link.Settings.ConnectTimeout.TotalSeconds:0.###} s"));
+    }
+
+    /// <inheritdoc/>
+    protected override void OnTimeout(CloseReason reason) =>
+        Fail(string.Create(CultureInfo.InvariantCulture, $"it sent nothing for {link.Settings.PingInterval.TotalSeconds * 3:0.#} s"));
+
+    /// <inheritdoc/>
+    protected override void OnDrained()
+    {
+        if (IsOpen) link.Listener?.OnRoom();
+    }
+
+    /// <inheritdoc/>
+    protected override void OnDisconnecting(CloseReason reason) => link.Ending(this, _wrong ?? protocol.GuessEnd(reason));
+}

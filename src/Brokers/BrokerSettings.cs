@@ -1,0 +1,50 @@
+using System.Net;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>What a <see cref="BrokerLink"/> has to know of its bus.</summary>
+internal sealed record BrokerSettings
+{
+    /// <summary>What is on the other end, for people. Without passwords.</summary>
+    internal required string Description { get; init; }
+
+    /// <summary>The class of the bus's options, for messages.</summary>
+    internal required string OptionsName { get; init; }
+
+    /// <summary>In the order in which they are tried.</summary>
+    internal required IReadOnlyList<EndPoint> Servers { get; init; }
+
+    /// <summary>For TLS from the first byte on.</summary>
+    internal TlsOptions? Tls { get; init; }
+
+    internal required TimeSpan ConnectTimeout { get; init; }
+
+    internal required TimeSpan PingInterval { get; init; }
+
+    internal required ReconnectPolicy Reconnect { get; init; }
+
+    internal required Action<string>? OnTrouble { get; init; }
+
+    /// <summary>So many bytes may stand around an envelope that comes.</summary>
+    internal required int MostAroundEnvelope { get; init; }
+
+    /// <summary>What options of every broker are held to.</summary>
+    internal static void Check(string optionsName, TimeSpan pingInterval, TimeSpan connectTimeout, ReconnectPolicy reconnect)
+    {
+        if (pingInterval < TimeSpan.FromMilliseconds(100) || pingInterval > TimeSpan.FromDays(1)) Refuse(optionsName, "PingInterval", "100 ms up to a day");
+        if (connectTimeout < TimeSpan.FromMilliseconds(1) || connectTimeout > TimeSpan.FromHours(1)) Refuse(optionsName, "ConnectTimeout", "1 ms up to an hour");
+        ArgumentNullException.ThrowIfNull(reconnect);
+    }
+
+    internal static void Refuse(string optionsName, string name, string allowed) => throw new ArgumentException($"{optionsName}.{name} has to be {allowed}.", name);
+
+    /// <summary>Host and port of an address.</summary>
+    internal static (EndPoint Server, string Text) PlaceOf(Uri uri, int defaultPort)
+    {
+        string text = $"{(uri.HostNameType == UriHostNameType.IPv6 ? $"[{uri.IdnHost}]" : uri.IdnHost)}:{(uri.Port < 0 ? defaultPort : uri.Port)}";
+        if (!NetworkAddress.TryParse($"tcp://{text}", out NetworkAddress? server, out string? mistake)) throw Wrong(mistake);
+        return (server.ToEndPoint(), text);
+    }
+
+    internal static ArgumentException Wrong(string why, string parameter = "address") => new($"The address of the broker is wrong: {why}.", parameter);
+}

@@ -1,0 +1,122 @@
+using System.Text;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// The bus over a Redis server, 6 or later, by publish and subscribe: at most once. It dials again by itself when the server is lost. Users with passwords, and TLS. One connection, in
+/// RESP3, on the loop of its node.
+/// </summary>
+public sealed class RedisBus : IGroupBus
+{
+    /// <inheritdoc cref="BrokerLink.MostEnvelopeBytes"/>
+    internal const int MostEnvelopeBytes = BrokerLink.MostEnvelopeBytes;
+
+    private const int MostSubjectLength = 1024;
+
+    private readonly Dictionary<string, RedisSubscription> _subscriptions = new(StringComparer.Ordinal);
+    private readonly Dictionary<string, RedisSubscription>.AlternateLookup<ReadOnlySpan<char>> _subscriptionsBySpan;
+    private readonly byte[] _prefix;
+
+    /// <summary>Makes a bus; nothing is opened before a node joins with it.</summary>
+    /// <param name="address">
+    /// <c>redis://host:6379</c>, with <c>:password@</c> or <c>user:password@</c> before the host where the server asks for it, and with several servers behind commas, of which one is enough.
+    /// <c>rediss://</c> speaks TLS. Port 6379 may be left out.
+    /// </param>
+    /// <param name="options">Null for the defaults.</param>
+    /// <exception cref="ArgumentException">No such address, or an option is out of its range.</exception>
+    public RedisBus(string address, RedisOptions? options = null)
+    {
+        RedisAddress parsed = RedisAddress.Parse(address);
+        options ??= new RedisOptions();
+        options.Check();
+        string? user = options.Password is null ? parsed.User : options.User, password = options.Password ?? parsed.Password;
+        Hello = password is null ? RedisCommands.Write("HELLO", "3", "SETNAME", "whimbrel") : RedisCommands.Write("HELLO", "3", "AUTH", user ?? "default", password, "SETNAME", "whimbrel");
+        Prefix = options.Prefix;
+        BrokerSettings settings = new()
+        {
+            Description = $"Redis {parsed.Text}",
+            OptionsName = nameof(RedisOptions),
+            Servers = parsed.Servers,
+            Tls = options.Tls ?? (parsed.WantsTls ? new TlsOptions() : null),
+            ConnectTimeout = options.ConnectTimeout,
+            PingInterval = options.PingInterval,
+            Reconnect = options.Reconnect,
+            OnTrouble = options.OnTrouble,
+            MostAroundEnvelope = 2 * RespReader.MostAroundBulk,
+        };
+        Link = new BrokerLink(settings, () => new RedisProtocol(this), _subscriptions.Clear);
+        _prefix = Encoding.ASCII.GetBytes(Prefix);
+        _subscriptionsBySpan = _subscriptions.GetAlternateLookup<ReadOnlySpan<char>>();
+    }
+
+    /// <summary>From now on <c>redis://</c> and <c>rediss://</c> addresses are this bus (<see cref="GroupBus.Register"/>). Once, when the program starts.</summary>
+    /// <param name="options">For all of them; null for the defaults.</param>
+    public static void Register(RedisOptions? options = null)
+    {
+        GroupBus.Register("redis", address => new RedisBus(address, options));
+        GroupBus.Register("rediss", address => new RedisBus(address, options));
+    }
+
+    /// <inheritdoc/>
+    public string Description => Link.Settings.Description;
+
+    /// <inheritdoc/>
+    public int MaxEnvelopeBytes => MostEnvelopeBytes;
+
+    internal BrokerLink Link { get; }
+
+    /// <summary>Before the name of each channel.</summary>
+    internal string Prefix { get; }
+
+    internal byte[] Hello { get; }
+
+    /// <inheritdoc/>
+    public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken) => Link.StartAsync(loop, listener, cancellationToken);
+
+    /// <inheritdoc/>
+    public int Publish(ReadOnlySpan<BusMessage> messages) => Link.Publish(messages);
+
+    /// <inheritdoc/>
+    public void Subscribe(string subject)
+    {
+        if (Link.Session is not { } session) return;
+        if (!_subscriptions.TryGetValue(subject, out RedisSubscription? subscription)) _subscriptions.Add(subject, subscription = new RedisSubscription());
+        if (subscription.IsWanted) return;
+        subscription.IsWanted = true;
+        session.Command(RedisCommands.Write("SUBSCRIBE", Prefix + subject));
+    }
+
+    /// <inheritdoc/>
+    public void Unsubscribe(string subject)
+    {
+        if (Link.Session is not { } session || !_subscriptions.TryGetValue(subject, out RedisSubscription? subscription) || !subscription.IsWanted) return;
+        subscription.IsWanted = false;
+        subscription.Leaving++;
+        session.Command(RedisCommands.Write("UNSUBSCRIBE", Prefix + subject));
+    }
+
+    /// <inheritdoc/>
+    public ValueTask DisposeAsync() => Link.DisposeAsync();
+
+    /// <summary>A push: <c>message</c>, channel, payload; or what a subscription came to, with a count.</summary>
+    internal void Received(in RespItem push)
+    {
+        if (Link.Listener is not { } listener || push.Count != 3) return;
+        ReadOnlySpan<byte> rest = push.Body;
+        RespItem what = RespReader.Next(ref rest), channel = RespReader.Next(ref rest), third = RespReader.Next(ref rest);
+        if (channel.Kind != RespKind.Bulk || !channel.Body.StartsWith(_prefix) || channel.Body.Length - _prefix.Length > MostSubjectLength) return;
+        Span<char> subject = stackalloc char[MostSubjectLength];
+        subject = subject[..Encoding.ASCII.GetChars(channel.Body[_prefix.Length..], subject)];
+        if (!_subscriptionsBySpan.TryGetValue(subject, out RedisSubscription? subscription)) return;
+        if (what.Is("message"u8))
+        {
+            // What came before the answer to an unsubscription is of one that was given up.
+            if (subscription is { IsWanted: true, Leaving: 0 } && third.Kind == RespKind.Bulk) listener.OnEnvelope(third.Body);
+        }
+        else if (what.Is("unsubscribe"u8) && subscription.Leaving > 0 && --subscription.Leaving == 0 && !subscription.IsWanted)
+        {
+            _subscriptionsBySpan.Remove(subject);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+using System.Diagnostics;
+using System.Text;
+using Whimbrel.Clusters;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Tests;
+
+// What a node is to its bus: it publishes and subscribes on its loop, keeps what it is told, and knows when it was told on another thread.
+public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
+{
+    public static readonly TimeSpan Patience = TimeSpan.FromSeconds(60);
+
+    private const string Probe = "probe ";
+
+    private readonly Lock _gate = new();
+    private readonly List<string> _heard = [];
+    private readonly List<string> _states = [];
+    private readonly List<string> _mistakes = [];
+    private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private int _probes;
+    private int _room;
+
+    public IGroupBus Bus { get; } = bus;
+
+    public IReadOnlyList<string> Heard => Read(_heard);
+
+    // "connected", "lost: ..." in this order.
+    public IReadOnlyList<string> States => Read(_states);
+
+    public async Task StartAsync()
+    {
+        await Bus.StartAsync(loop, this, TestContext.Current.CancellationToken);
+        await UntilAsync(() => _states is ["connected"], "connected");
+    }
+
+    // Behind this the broker knows of the subscription: the bus has brought what was published after it.
+    public async Task SubscribeAsync(params string[] subjects)
+    {
+        foreach (string subject in subjects)
+        {
+            string probe = Probe + Guid.NewGuid();
+            int before = _probes;
+            await loop.PostAsync(() =>
+            {
+                Bus.Subscribe(subject);
+                Assert.Equal(1, Bus.Publish([new BusMessage(subject, Encoding.UTF8.GetBytes(probe))]));
+            });
+            await UntilAsync(() => _probes > before, $"heard on {subject}");
+        }
+    }
+
+    public async Task UnsubscribeAsync(string subject) => await loop.PostAsync(() => Bus.Unsubscribe(subject));
+
+    public async Task<int> OfferAsync(params (string Subject, byte[] Envelope)[] messages) =>
+        await loop.PostAsync(() => Bus.Publish([.. messages.Select(static m => new BusMessage(m.Subject, m.Envelope))]));
+
+    public Task<int> OfferAsync(string subject, string text) => OfferAsync((subject, Encoding.Latin1.GetBytes(text)));
+
+    // All of them, as a node does: what is not taken is offered again when there is room.
+    public async Task PublishAsync(string subject, IEnumerable<string> texts, int atOnce = 100)
+    {
+        foreach ((string, byte[])[] chunk in texts.Select(t => (subject, Encoding.Latin1.GetBytes(t))).Chunk(atOnce))
+        {
+            for (int taken = 0; taken < chunk.Length;)
+            {
+                int room = _room;
+                int now = await OfferAsync(chunk[taken..]);
+                taken += now;
+                if (now == 0) await UntilAsync(() => _room > room, "room");
+            }
+        }
+    }
+
+    public Task UntilHeardAsync(params string[] texts) => UntilAsync(() => texts.All(_heard.Contains), string.Join(", ", texts.Select(Short)));
+
+    public Task UntilStateAsync(Func<IReadOnlyList<string>, bool> isSo) => UntilAsync(() => isSo(_states), "the state");
+
+    public Task UntilCountAsync(int count) => UntilAsync(() => _heard.Count >= count, $"{count} envelopes");
+
+    public void Check()
+    {
+        lock (_gate) Assert.Empty(_mistakes);
+    }
+
+    void IGroupBusListener.OnConnected() => Note(() => _states.Add("connected"));
+
+    void IGroupBusListener.OnLost(string reason) => Note(() => _states.Add($"lost: {reason}"));
+
+    void IGroupBusListener.OnRoom() => Note(() => _room++);
+
+    void IGroupBusListener.OnEnvelope(ReadOnlySpan<byte> envelope)
+    {
+        string text = Encoding.Latin1.GetString(envelope);
+        Note(() =>
+        {
+            if (text.StartsWith(Probe, StringComparison.Ordinal)) _probes++;
+            else _heard.Add(text);
+        });
+    }
+
+    private static string Short(string text) => text.Length < 50 ? text : $"{text.Length} bytes";
+
+    private string[] Read(List<string> list)
+    {
+        lock (_gate) return [.. list];
+    }
+
+    private void Note(Action change)
+    {
+        lock (_gate)
+        {
+            if (!loop.IsCurrent) _mistakes.Add($"told on another thread: {Environment.StackTrace}");
+            change();
+            _changed.SetResult();
+            _changed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        }
+    }
+
+    private async Task UntilAsync(Func<bool> isSo, string what)
+    {
+        long start = Stopwatch.GetTimestamp();
+        try
+        {
+            while (true)
+            {
+                Task changed;
+                lock (_gate)
+                {
+                    if (isSo()) return;
+                    changed = _changed.Task;
+                }
+
+                await changed.WaitAsync(Patience - Stopwatch.GetElapsedTime(start));
+            }
+        }
+        catch (Exception e) when (e is TimeoutException or ArgumentOutOfRangeException)
+        {
+            // The time is over: what there is then says what is missing.
+        }
+
+        lock (_gate) Assert.Fail($"not {what} within {Patience}. States: {string.Join("; ", _states)}. {_heard.Count} envelopes, the last: {Short(_heard.LastOrDefault(""))}");
+    }
+}

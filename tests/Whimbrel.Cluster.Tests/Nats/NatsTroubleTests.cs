@@ -1,0 +1,206 @@
+using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Clusters;
+using Whimbrel.Conformance;
+using Whimbrel.Http.Tests.Programs;
+
+namespace Whimbrel.Tests.Nats;
+
+public sealed class NatsTroubleTests : TroubleTests
+{
+    private const string Info = "INFO {\"max_payload\":1000}\r\n";
+
+    private BusNode Node(string address, NatsOptions? options = null) => NodeOf(new NatsBus(address, options));
+
+    private async Task<NatsBroker> BrokerAsync(string configuration, bool isTls = false) => Keep(await NatsBroker.StartAsync(configuration, isTls));
+
+    private async Task<SaidServer> SaidAsync(string greeting, string answer = "PONG\r\n") => Keep(await SaidServer.StartAsync(Engine, greeting, answer));
+
+    private Task RefusedAsync(string address, NatsOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
+
+    [Fact]
+    public async Task Nobody_listens() => await RefusedAsync($"nats://node:secret@127.0.0.1:{RealProgram.FreePort()}", null, "NATS nats://127.0.0.1:", "connection refused", "Does the server run there?");
+
+    [Fact]
+    public async Task The_name_is_unknown() => await RefusedAsync("nats://nowhere.invalid", null, "NATS nats://nowhere.invalid:4222", "unknown", "See the address.");
+
+    [Theory]
+    [InlineData("authorization { user: node, password: right }", "node:secret@", "does not take these credentials ('Authorization Violation')")]
+    [InlineData("authorization { token: right }", "secret@", "does not take these credentials ('Authorization Violation')")]
+    [InlineData("authorization { user: node, password: right }", "", "it wants to know who this is ('Authorization Violation'): give User and Password, or Token")]
+    public async Task The_credentials_are_wrong_or_missing(string configuration, string login, string message)
+    {
+        NatsBroker broker = await BrokerAsync(configuration);
+        await RefusedAsync($"nats://{login}127.0.0.1:{broker.Port}", null, message, "in NatsOptions");
+    }
+
+    [Fact]
+    public async Task A_server_that_knows_nkeys_only_says_so()
+    {
+        NatsBroker broker = await BrokerAsync("authorization { users: [ { nkey: UAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB63NN } ] }");
+        await RefusedAsync(broker.Address, null, "nkey");
+    }
+
+    [Fact]
+    public async Task A_token_and_options_are_taken()
+    {
+        NatsBroker broker = await BrokerAsync("authorization { token: \"to ken\" }");
+        await Node($"nats://to%20ken@127.0.0.1:{broker.Port}").StartAsync();
+        await Node(broker.Address, new NatsOptions { Token = "to ken" }).StartAsync();
+        NatsBroker other = await BrokerAsync("authorization { user: a, password: b }");
+        await Node($"nats://x:y@127.0.0.1:{other.Port}", new NatsOptions { User = "a", Password = "b" }).StartAsync();
+    }
+
+    [Fact]
+    public async Task The_certificate_is_not_trusted_or_for_another_name()
+    {
+        NatsBroker broker = await BrokerAsync("", isTls: true);
+        await RefusedAsync(broker.Address, null, "certificate", "NatsOptions.Tls");
+        await RefusedAsync(broker.Address, new NatsOptions { Tls = new TlsOptions { Roots = [new X509Certificate2(TestCertificates.OtherRoot)] } }, "certificate", "NatsOptions.Tls");
+        await RefusedAsync(broker.Address, new NatsOptions { Tls = new TlsOptions { Roots = TestCertificates.Roots, HostName = "other.test" } }, "other.test", "NatsOptions.Tls");
+    }
+
+    [Fact]
+    public async Task Who_asks_for_TLS_tells_no_password_to_a_server_without_it()
+    {
+        SaidServer server = await SaidAsync(Info);
+        await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "it offers no TLS", "has heard no password");
+        await RefusedAsync(server.Address.Replace("nats:", "tls:", StringComparison.Ordinal), null, "it offers no TLS");
+        Assert.Equal("", server.Heard);
+    }
+
+    [Fact]
+    public async Task What_is_put_before_the_handshake_is_refused()
+    {
+        SaidServer server = await SaidAsync("INFO {\"tls_required\":true}\r\n+OK\r\n");
+        await RefusedAsync(server.Address, new NatsOptions { Tls = TestCertificates.ClientOptions }, "TLS");
+        Assert.DoesNotContain("CONNECT", server.Heard, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("HTTP/1.1 400 Bad Request\r\n\r\n", "speaks no NATS: 'HTTP/1.1 400 Bad Request'")]
+    [InlineData("INFO what\r\n", "its INFO cannot be read")]
+    [InlineData("MSG a 1 1\r\nx\r\n", "before it was asked")]
+    [InlineData("", "did not greet within 0.2 s")]
+    [InlineData("INFO {}\r\n", "did not greet within 0.2 s")]
+    [InlineData("-ERR 'maximum connections exceeded'\r\n", "it said 'maximum connections exceeded'")]
+    public async Task What_answers_is_no_server_that_serves(string greeting, string message)
+    {
+        SaidServer server = await SaidAsync(greeting, answer: "");
+        await RefusedAsync(server.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message, "cannot be used");
+    }
+
+    [Theory]
+    [InlineData("PONG\r\nnonsense\r\n", "speaks no NATS: 'nonsense'")]
+    [InlineData("PONG\r\n-ERR 'Slow Consumer'\r\n", "it said 'Slow Consumer'")]
+    [InlineData("PONG\r\n-ERR 'Stale Connection'\r\n", "it said 'Stale Connection'")]
+    public async Task An_open_connection_that_goes_wrong_is_told_as_lost_with_what_comes_next(string answer, string message)
+    {
+        SaidServer server = await SaidAsync(Info, answer);
+        BusNode node = Node(server.Address, new NatsOptions { Reconnect = new ReconnectPolicy { InitialDelay = TimeSpan.FromHours(1), MaxDelay = TimeSpan.FromHours(1), Jitter = false } });
+        await node.Bus.StartAsync(Engine.GetLoop(0), node, TestContext.Current.CancellationToken);
+        await node.UntilStateAsync(static s => s.Count == 2);
+        Assert.Equal("connected", node.States[0]);
+        Assert.Equal($"lost: {message}. Reconnecting (attempt 1, next in 3600.0 s).", node.States[1].Replace("what answers there ", "", StringComparison.Ordinal));
+    }
+
+    [Fact]
+    public async Task A_server_that_falls_silent_is_lost()
+    {
+        SaidServer server = await SaidAsync(Info, "PONG\r\nPING\r\n");
+        BusNode node = Node(server.Address, new NatsOptions { PingInterval = TimeSpan.FromMilliseconds(100) });
+        await node.StartAsync();
+        await server.FallSilentAsync();
+        await node.UntilStateAsync(static s => s.Count >= 2);
+        Assert.Contains("it sent nothing for 0.3 s", node.States[1], StringComparison.Ordinal);
+        Assert.Contains("PONG", server.Heard, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_payload_that_is_too_large_is_passed_over_and_messages_of_nobody_too()
+    {
+        const int Large = NatsBus.MostEnvelopeBytes + 1;
+        SaidServer server = await SaidAsync(Info);
+        BusNode node = Node(server.Address);
+        await node.StartAsync();
+        await Engine.GetLoop(0).PostAsync(() => node.Bus.Subscribe("t.one"));
+        await server.SayAsync($"MSG t.one 1 {Large}\r\n{new string('x', Large)}\r\nMSG t.one 77 1\r\nx\r\nMSG t.one 1 4\r\nlast\r\n");
+        await node.UntilHeardAsync("last");
+        Assert.Equal(["last"], node.Heard);
+    }
+
+    [Fact]
+    public async Task What_the_user_may_not_do_is_told_and_the_rest_goes_on()
+    {
+        NatsBroker broker = await BrokerAsync("authorization { users: [ { user: a, password: b, permissions: { publish: \"t.one\", subscribe: \"t.one\" } } ] }");
+        List<string> told = [];
+        TaskCompletionSource twice = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        BusNode node = Node($"nats://a:b@127.0.0.1:{broker.Port}", new NatsOptions { OnTrouble = Told });
+        await node.StartAsync();
+        await Engine.GetLoop(0).PostAsync(() => node.Bus.Subscribe("t.two"));
+        await node.OfferAsync("t.three", "x");
+        await twice.Task.WaitAsync(BusNode.Patience);
+        Assert.Contains("t.two", told[0], StringComparison.Ordinal);
+        Assert.Contains("t.three", told[1], StringComparison.Ordinal);
+        await node.SubscribeAsync("t.one");
+        Assert.Single(node.States);
+
+        void Told(string text)
+        {
+            told.Add(text);
+            if (told.Count == 2) twice.SetResult();
+        }
+    }
+
+    [Fact]
+    public async Task The_largest_envelope_is_the_servers()
+    {
+        NatsBroker broker = await BrokerAsync("max_payload: 2000");
+        BusNode node = Node(broker.Address);
+        await node.StartAsync();
+        Assert.Equal(2000, node.Bus.MaxEnvelopeBytes);
+    }
+
+    [Fact]
+    public async Task A_subscriber_that_stalls_is_cut_by_the_server_and_hears_of_it()
+    {
+        NatsBroker broker = await BrokerAsync("max_pending: 2000000\nmax_payload: 1000000\nwrite_deadline: \"200ms\"");
+        await using Engine stalling = new(new EngineOptions { Loops = 1 });
+        await stalling.StartAsync();
+        BusNode slow = new(Keep(broker.Connect()), stalling.GetLoop(0)), quick = Node(broker.Address);
+        await slow.StartAsync();
+        await slow.SubscribeAsync("t.one");
+        await quick.StartAsync();
+        await quick.SubscribeAsync("t.one");
+        using ManualResetEventSlim goOn = new();
+        stalling.GetLoop(0).Post(() => goOn.Wait(BusNode.Patience));
+        await quick.PublishAsync("t.one", Enumerable.Repeat(new string('x', 100_000), 300));
+        await quick.UntilCountAsync(300);
+        goOn.Set();
+        await slow.UntilStateAsync(static s => s is [_, _, "connected", ..]);
+        Assert.StartsWith("lost: ", slow.States[1], StringComparison.Ordinal);
+        Assert.True(slow.Heard.Count < 300);
+        await slow.SubscribeAsync("t.one");
+        await slow.Bus.DisposeAsync();
+    }
+
+    [Fact]
+    public async Task A_server_that_comes_back_with_another_password_is_told_once()
+    {
+        NatsBroker broker = await BrokerAsync("authorization { user: a, password: b }");
+        List<string> told = [];
+        TaskCompletionSource first = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        BusNode node = Node($"nats://a:b@127.0.0.1:{broker.Port}", new NatsOptions { OnTrouble = Told });
+        await node.StartAsync();
+        await broker.LoseAsync();
+        await node.UntilStateAsync(static s => s.Count == 2);
+        using RealProgram other = await RealProgram.ServeAsync("nats-server", broker.Port, _ => ["-a", "127.0.0.1", "-p", $"{broker.Port}", "--user", "a", "--pass", "c"]);
+        await first.Task.WaitAsync(BusNode.Patience);
+        Assert.Contains("does not take these credentials", told[^1], StringComparison.Ordinal);
+
+        void Told(string text)
+        {
+            told.Add(text);
+            if (text.Contains("credentials", StringComparison.Ordinal)) first.TrySetResult();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+using System.Net;
+using System.Text;
+
+namespace Whimbrel.Tests.Nats;
+
+// A server that says what a test wants to everybody who connects, and keeps what it hears.
+internal sealed class SaidServer : IAsyncDisposable
+{
+    private readonly Server _server;
+    private readonly StringBuilder _heard = new();
+    private readonly List<Session> _guests = [];
+
+    private SaidServer(Engine engine, string greeting, string answer) =>
+        _server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(this, greeting, answer));
+
+    internal string Address => $"nats://node:secret@{_server.EndPoint}";
+
+    internal string Heard
+    {
+        get
+        {
+            lock (_heard) return _heard.ToString();
+        }
+    }
+
+    internal static async Task<SaidServer> StartAsync(Engine engine, string greeting, string answer = "")
+    {
+        SaidServer server = new(engine, greeting, answer);
+        await server._server.StartAsync();
+        return server;
+    }
+
+    // To all who are connected.
+    internal Task SayAsync(string text) => AllAsync(guest => Assert.Equal(SendResult.Queued, guest.Send(text)));
+
+    // It reads nothing more, and says nothing.
+    internal Task FallSilentAsync() => AllAsync(static guest => guest.PauseReceiving());
+
+    public ValueTask DisposeAsync() => _server.DisposeAsync();
+
+    private async Task AllAsync(Action<Session> action) => await _server.Engine.GetLoop(0).PostAsync(() =>
+    {
+        lock (_guests) _guests.ForEach(action);
+    });
+
+    private sealed class Guest(SaidServer server, string greeting, string answer) : Session
+    {
+        protected override void OnConnected()
+        {
+            lock (server._guests) server._guests.Add(this);
+            Send(greeting);
+        }
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            string text = Encoding.Latin1.GetString(data);
+            lock (server._heard) server._heard.Append(text);
+            if (text.Contains("PING", StringComparison.Ordinal)) Send(answer);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Conformance;
+using Whimbrel.Http.Tests.Programs;
+
+namespace Whimbrel.Tests;
+
+// A broker that is another program, on a port that it keeps when it is restarted.
+internal abstract class ProgramBroker(string command) : TestBroker
+{
+    private RealProgram? _program;
+
+    internal int Port { get; } = RealProgram.FreePort();
+
+    // Its files are in this directory.
+    protected abstract string[] Arguments(string directory);
+
+    public override async ValueTask RestoreAsync() => _program = await RealProgram.ServeAsync(command, Port, Arguments);
+
+    public override ValueTask LoseAsync()
+    {
+        _program?.Dispose();
+        _program = null;
+        return default;
+    }
+
+    public override ValueTask DisposeAsync() => LoseAsync();
+
+    protected static (string Certificate, string Key) WriteCertificate(string directory)
+    {
+        string certificate = Path.Combine(directory, "server.pem"), key = Path.Combine(directory, "server.key");
+        File.WriteAllText(certificate, TestCertificates.Server.ExportCertificatePem());
+        using ECDsa secret = TestCertificates.Server.GetECDsaPrivateKey()!;
+        File.WriteAllText(key, secret.ExportPkcs8PrivateKeyPem());
+        return (certificate, key);
+    }
+}
