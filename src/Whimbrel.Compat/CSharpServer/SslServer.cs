@@ -125,7 +125,6 @@ public class SslServer : IDisposable, ILinkedServer
         Scheduling = CompatOptions.Callbacks,
         EndPoint = _endPoint,
         AcceptAtStart = false,
-        BackPressure = false,
         AllowLargeMessages = true,
         NoDelay = _noDelay ?? true,
         KeepAlive = OptionKeepAlive,
@@ -267,7 +266,7 @@ public class SslServer : IDisposable, ILinkedServer
     {
         SslSession session = CreateSession();
         _sessions[session.Id] = session;
-        _asksSessions = session.AsksBeforeSending;
+        _asksSessions |= session.AsksBeforeSending;
         return session.Link;
     }
 

@@ -117,7 +117,6 @@ public class TcpServer : IDisposable, ILinkedServer
         Scheduling = CompatOptions.Callbacks,
         EndPoint = _endPoint,
         AcceptAtStart = false,
-        BackPressure = false,
         AllowLargeMessages = true,
         NoDelay = _noDelay ?? true,
         KeepAlive = OptionKeepAlive,
@@ -252,7 +251,7 @@ public class TcpServer : IDisposable, ILinkedServer
     {
         TcpSession session = CreateSession();
         _sessions[session.Id] = session;
-        _asksSessions = session.AsksBeforeSending;
+        _asksSessions |= session.AsksBeforeSending;
         return session.Link;
     }
 

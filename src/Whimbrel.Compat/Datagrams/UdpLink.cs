@@ -8,13 +8,15 @@ namespace Whimbrel.Compat.Datagrams;
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Callbacks run on the thread pool, one at a time and never one inside another, and may block.</item>
+/// <item>Callbacks run on the thread pool, where they may block, or on the socket's loop (<see cref="CompatOptions.Callbacks"/>, as it was when it was opened), where
+/// nothing may: one at a time, never one inside another or inside a call of the user's, and <see cref="MostInTurn"/> in a turn of the loop.</item>
 /// <item>A call of <see cref="Arm"/> fetches one datagram. While one is on its way, further calls do nothing. A call in a callback does so when that has returned, so
 /// that the bytes it was given stay.</item>
 /// <item>Each datagram that was queued is told as sent, in order, behind the callback that sent it. What the queue does not take is told as an error.</item>
 /// <item>What a callback throws is told as an error; after one for a received datagram the next one is fetched, since nobody else would.</item>
 /// <item>While callbacks are <see cref="MostTold"/> sends behind, further ones have no room. Who does not want to be told of them is not.</item>
-/// <item>When <see cref="Close"/> has returned nothing is told any more, unless the caller is one of the callbacks: then when that one has returned.</item>
+/// <item>When <see cref="Close"/> has returned nothing is told any more, unless the caller is one of the callbacks: then when that one has returned. On a loop it
+/// waits for nothing.</item>
 /// </list>
 /// Any thread. One owner.
 /// </remarks>
@@ -22,6 +24,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 {
     private const int LongestDatagram = 65_535;
     private const int MostTold = 65_536;
+    private const int MostInTurn = 64;
     private const int DefaultQueue = 4 * 1024 * 1024, LargestQueue = 1 << 30;
     private static readonly TimeSpan s_idle = TimeSpan.FromSeconds(1);
 
@@ -32,11 +35,13 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private readonly Queue<Told> _told = new();
     private readonly byte[] _buffer = new byte[LongestDatagram];
     private DatagramSocket? _socket;
+    private Loop? _loop; // of callbacks, unless they are the pool's
     private Fetcher? _fetcher;
     private DatagramPeer _lastPeer;
     private EndPoint? _lastEndPoint;
     private bool _isRunning;
     private bool _isArmed;
+    private bool _isDelivering; // a callback has what lies in the buffer
     private bool _armsLater; // at the end of the running callback
     private bool _isOpen;
     private TaskCompletionSource? _idle, _caughtUp;
@@ -92,6 +97,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         {
             _socket = socket;
             _fetcher = new Fetcher(this, socket);
+            _loop = CompatOptions.Callbacks == Scheduling.Inline ? socket.Loop : null;
             _isOpen = true;
             _isArmed = _armsLater = false;
             Interlocked.Exchange(ref _bytesReceived, 0);
@@ -103,6 +109,12 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     internal void Close()
     {
         if (TakeOpen() is not { } socket) return;
+        if (Loop.Current is not null)
+        {
+            _ = StopAsync(socket);
+            return;
+        }
+
         Wait(() => socket.StopAsync());
         if (IsTelling) return;
         Task idle;
@@ -114,6 +126,18 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 
         // A callback that does not return holds nobody up for longer than a stop would.
         idle.Wait(CompatOptions.DrainTimeout + s_idle);
+    }
+
+    private static async Task StopAsync(DatagramSocket socket)
+    {
+        try
+        {
+            await socket.StopAsync().ConfigureAwait(false);
+        }
+        catch (NetworkException)
+        {
+            // Its loop is held up: it closes when that goes on.
+        }
     }
 
     /// <summary>The same without a thread, at once; it does not wait for the running callback. Throws <see cref="NetworkException"/>.</summary>
@@ -210,7 +234,8 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         {
             if (!_isOpen || _isArmed) return;
             _isArmed = true;
-            if (IsTelling)
+            // Whoever asks: the next datagram would overwrite what the callback looks at.
+            if (IsTelling || _isDelivering)
             {
                 _armsLater = true;
                 return;
@@ -255,6 +280,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             // It was closed, and perhaps opened again: that has a fetcher of its own.
             if (!_isOpen || !ReferenceEquals(fetcher, _fetcher)) return;
             _isArmed = false;
+            _isDelivering = true;
         }
 
         // Its engine was stopped: to go on would find that again and again.
@@ -289,7 +315,9 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     /// <summary>Runs it as a callback, behind those that wait, also while it is closed.</summary>
     internal void Call(Action action) => Tell(new Told(Kind.Called, action, 0));
 
-    private void Tell(in Told told)
+    /// <param name="told">What is told.</param>
+    /// <param name="mayRunHere">The caller is no code of the user's: on the loop of the callbacks it need not be posted.</param>
+    private void Tell(in Told told, bool mayRunHere = false)
     {
         lock (_gate)
         {
@@ -298,15 +326,34 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             _isRunning = true;
         }
 
+        if (mayRunHere && _loop is { IsCurrent: true }) RunTurn();
+        else Schedule();
+    }
+
+    /// <summary>On the loop while it is open. What opens it again may take its time, and is the pool's.</summary>
+    private void Schedule()
+    {
+        if (_isOpen && _loop is { } loop && loop.Post(static state => ((UdpLink)state!).RunTurn(), this)) return;
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
     }
 
-    void IThreadPoolWorkItem.Execute()
+    void IThreadPoolWorkItem.Execute() => Run(int.MaxValue);
+
+    /// <summary>Who sends in each OnSent would go on for ever, and what they send not leave: the loop has other things to do in between.</summary>
+    private void RunTurn()
+    {
+        if (!Run(MostInTurn)) Schedule();
+    }
+
+    /// <summary>True when nothing was left to be told.</summary>
+    private bool Run(int most)
     {
         UdpLink? outer = t_running;
         t_running = this;
-        while (TryTake(out Told told)) Run(told);
+        bool isThere = true;
+        for (int i = 0; i < most && (isThere = TryTake(out Told told)); i++) Run(told);
         t_running = outer;
+        return !isThere;
     }
 
     private bool TryTake(out Told told)
@@ -351,7 +398,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
 
         bool arms;
-        lock (_gate) (arms, _armsLater) = (_armsLater && _isOpen, false);
+        lock (_gate) (arms, _armsLater, _isDelivering) = (_armsLater && _isOpen, false, false);
         if (arms) _fetcher!.Begin();
     }
 
@@ -375,14 +422,14 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         private readonly UdpLink _link;
         private readonly DatagramSocket _socket;
-        private readonly Action _fetched;
+        private readonly Action _cameLater;
         private ValueTask<ReceivedDatagram> _receiving;
 
         internal Fetcher(UdpLink link, DatagramSocket socket)
         {
             _link = link;
             _socket = socket;
-            _fetched = Fetched;
+            _cameLater = () => Fetched(mayRunHere: true);
         }
 
         internal void Begin()
@@ -390,8 +437,8 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
 #pragma warning disable CA2012 // consumed once, in End, which follows each Fetched
             _receiving = _socket.ReceiveAsync(_link._buffer);
 #pragma warning restore CA2012
-            if (_receiving.IsCompleted) Fetched();
-            else _receiving.GetAwaiter().UnsafeOnCompleted(_fetched);
+            if (_receiving.IsCompleted) Fetched(mayRunHere: false);
+            else _receiving.GetAwaiter().UnsafeOnCompleted(_cameLater);
         }
 
         internal SocketError End(out ReceivedDatagram datagram)
@@ -408,6 +455,6 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             }
         }
 
-        private void Fetched() => _link.Tell(new Told(Kind.Received, this, 0));
+        private void Fetched(bool mayRunHere) => _link.Tell(new Told(Kind.Received, this, 0), mayRunHere);
     }
 }

@@ -1,5 +1,6 @@
 using System.Buffers;
 using System.Net.Sockets;
+using System.Numerics;
 
 namespace Whimbrel.Compat.Links;
 
@@ -22,6 +23,8 @@ internal sealed class Link
     internal const int DefaultSendLimit = 1024 * 1024;
     internal const int LargestSendLimit = 1024 * 1024 * 1024;
     internal const int DefaultBuffer = 8192;
+
+    private const int LeastArray = 256;
 
     private static readonly Lock s_waits = new();
 
@@ -135,7 +138,8 @@ internal sealed class Link
     private byte[] ArrayOf(ReadOnlySpan<byte> data)
     {
         if (_owner.KeepsArrays) return data.ToArray();
-        if (_buffer.Length != _chunk) _buffer = new byte[_chunk];
+        // No larger than what came so far: it lives as long as the session, and most sessions have small messages and are idle.
+        if (_buffer.Length < data.Length) _buffer = new byte[Math.Min((int)BitOperations.RoundUpToPowerOf2((uint)Math.Max(data.Length, LeastArray)), _chunk)];
         data.CopyTo(_buffer);
         return _buffer;
     }
@@ -287,6 +291,20 @@ internal sealed class Link
         }
 
         return bridge.Send(data) == SendResult.Queued;
+    }
+
+    /// <summary>Behind what was sent before. Nothing, when there is no connection.</summary>
+    internal void Join(SessionGroup group)
+    {
+        if (_bridge is not { } bridge) return;
+        bridge.Flush(); // a callback on the pool gathers what it sends
+        group.Join(bridge);
+    }
+
+    /// <summary>Before what is sent from now on.</summary>
+    internal void Leave(SessionGroup group)
+    {
+        if (_bridge is { } bridge) group.Leave(bridge);
     }
 
     /// <summary>OptionSendBufferLimit was set.</summary>

@@ -41,9 +41,10 @@ internal sealed class ServerLink(ILinkedServer owner)
             _isStarted = false; // also when only its engine was stopped
         }
 
-        Server server = new ServerBridge(makeOptions(), this);
+        Server? server = null;
         try
         {
+            server = new ServerBridge(makeOptions(), this);
             owner.Tell(ServerEvent.Starting);
             server.Start(Timeout.InfiniteTimeSpan);
             _server = server;
@@ -56,7 +57,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         {
             throw ErrorMap.ToException(e);
         }
-        catch (InvalidOperationException) when (_isStarted && !server.IsAccepting)
+        catch (InvalidOperationException) when (_isStarted && server is { IsAccepting: false })
         {
             return true; // stopped by OnStarted
         }
@@ -106,19 +107,21 @@ internal sealed class ServerLink(ILinkedServer owner)
         if (_isStarted && ErrorMap.IsTold(error)) _calls.Run(() => owner.TellError(error), static _ => { });
     }
 
-    /// <summary>To all that are connected, encoded once.</summary>
+    /// <summary>To all that are connected, or to those of a group, encoded once.</summary>
     /// <param name="data">The bytes.</param>
-    /// <param name="hasOwnSending">The class of the sessions overrides SendAsync, which must then be called.</param>
+    /// <param name="hasOwnSending">The class of some session overrides SendAsync, which must then be called.</param>
+    /// <param name="group">Null: all.</param>
     /// <returns>False: it must be sent to one after the other.</returns>
-    internal bool Broadcast(ReadOnlySpan<byte> data, bool hasOwnSending)
+    internal bool Broadcast(ReadOnlySpan<byte> data, bool hasOwnSending, SessionGroup? group = null)
     {
         if (hasOwnSending || _isLimited || _server is not { } server) return false;
-        if (server.Broadcast(data) == SendResult.Queued) return true;
+        group ??= server.Sessions;
+        if (group.Broadcast(data) == SendResult.Queued) return true;
         if (Loop.Current is not null) return false;
         long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
-        while (Environment.TickCount64 < deadline && server.Sessions.WaitForRoom(TimeSpan.FromMilliseconds(100)))
+        while (Environment.TickCount64 < deadline && group.WaitForRoom(TimeSpan.FromMilliseconds(100)))
         {
-            if (server.Broadcast(data) == SendResult.Queued) return true;
+            if (group.Broadcast(data) == SendResult.Queued) return true;
         }
 
         return false;

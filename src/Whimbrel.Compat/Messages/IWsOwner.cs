@@ -11,4 +11,14 @@ internal interface IWsOwner
 
     /// <summary>Receives, and waits.</summary>
     long ReceiveNow(byte[] buffer, long offset, long size);
+
+    /// <summary>The handshake is done; the answer to it was queued. Nobody has been told.</summary>
+    void Opened()
+    {
+    }
+
+    /// <summary>A close is about to be queued, and nothing behind it.</summary>
+    void Closing()
+    {
+    }
 }

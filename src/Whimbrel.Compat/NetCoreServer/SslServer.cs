@@ -4,6 +4,7 @@ using System.Net.Sockets;
 using System.Text;
 using Whimbrel;
 using Whimbrel.Compat;
+using Whimbrel.Compat.Datagrams;
 using Whimbrel.Compat.Links;
 
 namespace NetCoreServer;
@@ -157,13 +158,13 @@ public class SslServer : IDisposable, ILinkedServer
     private ServerOptions MakeOptions()
     {
         bool hasOwnSocket = ((Func<Socket>)CreateSocket).Method.DeclaringType != typeof(SslServer);
+        Endpoint = UdpAddress.Of(Endpoint); // a name is looked up
         return new ServerOptions
         {
             Engine = CompatOptions.Engine,
             Scheduling = CompatOptions.Callbacks,
             EndPoint = Endpoint,
             AcceptAtStart = false,
-            BackPressure = false,
             AllowLargeMessages = true,
             Backlog = OptionAcceptorBacklog,
             CreateSocket = hasOwnSocket ? _ => CreateSocket() : null,
@@ -234,6 +235,9 @@ public class SslServer : IDisposable, ILinkedServer
         foreach (KeyValuePair<Guid, SslSession> session in Sessions) session.Value.SendAsync(buffer);
         return true;
     }
+
+    /// <summary>The same to the members of a group alone. False: it must be sent to one after the other.</summary>
+    private protected bool Broadcast(ReadOnlySpan<byte> buffer, SessionGroup group) => _link.Broadcast(buffer, _hasOwnSending, group);
 
     /// <inheritdoc cref="Multicast(byte[])"/>
     /// <param name="text">Sent as UTF-8.</param>
@@ -333,7 +337,7 @@ public class SslServer : IDisposable, ILinkedServer
     {
         SslSession session = CreateSession();
         Sessions[session.Id] = session;
-        _hasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(SslSession);
+        _hasOwnSending |= ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(SslSession);
         return session.Link;
     }
 

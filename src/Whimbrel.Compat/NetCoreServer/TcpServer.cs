@@ -4,6 +4,7 @@ using System.Net.Sockets;
 using System.Text;
 using Whimbrel;
 using Whimbrel.Compat;
+using Whimbrel.Compat.Datagrams;
 using Whimbrel.Compat.Links;
 
 namespace NetCoreServer;
@@ -148,13 +149,13 @@ public class TcpServer : IDisposable, ILinkedServer
     private ServerOptions MakeOptions()
     {
         bool hasOwnSocket = ((Func<Socket>)CreateSocket).Method.DeclaringType != typeof(TcpServer);
+        Endpoint = UdpAddress.Of(Endpoint); // a name is looked up
         return new ServerOptions
         {
             Engine = CompatOptions.Engine,
             Scheduling = CompatOptions.Callbacks,
             EndPoint = Endpoint,
             AcceptAtStart = false,
-            BackPressure = false,
             AllowLargeMessages = true,
             Backlog = OptionAcceptorBacklog,
             CreateSocket = hasOwnSocket ? _ => CreateSocket() : null,
@@ -224,6 +225,9 @@ public class TcpServer : IDisposable, ILinkedServer
         foreach (KeyValuePair<Guid, TcpSession> session in Sessions) session.Value.SendAsync(buffer);
         return true;
     }
+
+    /// <summary>The same to the members of a group alone. False: it must be sent to one after the other.</summary>
+    private protected bool Broadcast(ReadOnlySpan<byte> buffer, SessionGroup group) => _link.Broadcast(buffer, _hasOwnSending, group);
 
     /// <inheritdoc cref="Multicast(byte[])"/>
     /// <param name="text">Sent as UTF-8.</param>
@@ -311,7 +315,7 @@ public class TcpServer : IDisposable, ILinkedServer
     {
         TcpSession session = CreateSession();
         Sessions[session.Id] = session;
-        _hasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(TcpSession);
+        _hasOwnSending |= ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(TcpSession);
         return session.Link;
     }
 

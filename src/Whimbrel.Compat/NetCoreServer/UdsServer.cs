@@ -97,7 +97,6 @@ public class UdsServer : IDisposable, ILinkedServer
             Scheduling = CompatOptions.Callbacks,
             EndPoint = Endpoint,
             AcceptAtStart = false,
-            BackPressure = false,
             AllowLargeMessages = true,
             Backlog = OptionAcceptorBacklog,
             CreateSocket = hasOwnSocket ? _ => CreateSocket() : null,
@@ -246,7 +245,7 @@ public class UdsServer : IDisposable, ILinkedServer
     {
         UdsSession session = CreateSession();
         Sessions[session.Id] = session;
-        _hasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(UdsSession);
+        _hasOwnSending |= ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(UdsSession);
         return session.Link;
     }
 

@@ -156,6 +156,7 @@ public class WebSocket : IWebSocket
         _reader = new WebSocketMessageReader(ofClient: !isClient, MostMessageBytes);
         _isClosing = false;
         _isOpen = true;
+        (_owner as IWsOwner)?.Opened();
     }
 
     private static string? AcceptFor(string key)
@@ -191,8 +192,15 @@ public class WebSocket : IWebSocket
         lock (SendGate)
         {
             if (!_isOpen || _isClosing) return false;
-            return _isClosing = true;
+            BeginClose();
+            return true;
         }
+    }
+
+    private void BeginClose()
+    {
+        _isClosing = true;
+        (_owner as IWsOwner)?.Closing();
     }
 
     private void Compose(WebSocketPart part, bool mask, ReadOnlySpan<byte> payload)
@@ -201,7 +209,7 @@ public class WebSocket : IWebSocket
         _sent.Clear();
         _sent.Resize(WebSocketFrames.LengthOf(payload.Length, mask));
         WebSocketFrames.Write(_sent.AsSpan(), part, payload, mask);
-        if (part == WebSocketPart.Close) _isClosing = true;
+        if (part == WebSocketPart.Close) BeginClose();
     }
 
     private static WebSocketPart PartOf(byte opcode) => (opcode & OpcodeBits) switch

@@ -1,4 +1,5 @@
 using System.Net;
+using Whimbrel;
 using Whimbrel.Compat;
 using Whimbrel.Http;
 
@@ -36,6 +37,9 @@ public class WsServer : HttpServer, IWebSocket
         : base(endpoint)
     {
     }
+
+    /// <summary>The sessions whose WebSocket is open, from their handshake up to their close.</summary>
+    internal SessionGroup OpenSockets { get; } = new("WebSockets");
 
     /// <summary>Closes all WebSockets without a status, and disconnects all sessions.</summary>
     /// <returns>False: the server is not started.</returns>
@@ -109,7 +113,7 @@ public class WsServer : HttpServer, IWebSocket
     public override bool Multicast(ReadOnlySpan<byte> buffer)
     {
         if (!IsStarted) return false;
-        if (buffer.IsEmpty) return true;
+        if (buffer.IsEmpty || Broadcast(buffer, OpenSockets)) return true;
         foreach ((_, TcpSession session) in Sessions)
         {
             if (session is WsSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);

@@ -636,6 +636,10 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
         SendResponseAsync(response);
     }
 
+    void IWsOwner.Opened() => Link.Join(((WsServer)Server).OpenSockets);
+
+    void IWsOwner.Closing() => Link.Leave(((WsServer)Server).OpenSockets);
+
     bool IWsOwner.Queue(ReadOnlySpan<byte> bytes) => SendAsync(bytes);
 
     long IWsOwner.SendNow(ReadOnlySpan<byte> bytes) => Send(bytes);

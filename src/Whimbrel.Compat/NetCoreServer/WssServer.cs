@@ -1,4 +1,5 @@
 using System.Net;
+using Whimbrel;
 using Whimbrel.Compat;
 using Whimbrel.Http;
 
@@ -40,6 +41,9 @@ public class WssServer : HttpsServer, IWebSocket
         : base(context, endpoint)
     {
     }
+
+    /// <summary>The sessions whose WebSocket is open, from their handshake up to their close.</summary>
+    internal SessionGroup OpenSockets { get; } = new("WebSockets");
 
     /// <summary>Closes all WebSockets without a status, and disconnects all sessions.</summary>
     /// <returns>False: the server is not started.</returns>
@@ -113,7 +117,7 @@ public class WssServer : HttpsServer, IWebSocket
     public override bool Multicast(ReadOnlySpan<byte> buffer)
     {
         if (!IsStarted) return false;
-        if (buffer.IsEmpty) return true;
+        if (buffer.IsEmpty || Broadcast(buffer, OpenSockets)) return true;
         foreach ((_, SslSession session) in Sessions)
         {
             if (session is WssSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);

@@ -636,6 +636,10 @@ public class WssSession : HttpsSession, IWebSocket, IWsOwner
         SendResponseAsync(response);
     }
 
+    void IWsOwner.Opened() => Link.Join(((WssServer)Server).OpenSockets);
+
+    void IWsOwner.Closing() => Link.Leave(((WssServer)Server).OpenSockets);
+
     bool IWsOwner.Queue(ReadOnlySpan<byte> bytes) => SendAsync(bytes);
 
     long IWsOwner.SendNow(ReadOnlySpan<byte> bytes) => Send(bytes);

@@ -132,12 +132,98 @@ public sealed class SslTests
         log.Until("disconnected");
     }
 
+    // A disconnect of a client that was still connecting looked at a stream that was not there yet.
+    [Fact]
+    public void T2_a_client_may_disconnect_while_it_connects()
+    {
+        TcpListener silent = new(IPAddress.Loopback, 0);
+        silent.Start();
+        for (int i = 0; i < 10; i++)
+        {
+            Log log = new();
+            using Client client = new(new SslContext(SslProtocols.Tls13, s_own), ((IPEndPoint)silent.LocalEndpoint).Port, log);
+            Assert.True(client.ConnectAsync());
+            if (i % 2 == 1) log.Until("handshaking");
+            client.Disconnect();
+            log.Until("disconnected");
+            Assert.Equal((1, 0), (log.Count("disconnected"), log.Count("handshaked True")));
+            Assert.False(client.IsConnected || client.IsConnecting || client.IsHandshaking);
+        }
+
+        silent.Stop();
+    }
+
+    // Without a certificate of its own a client took any version.
+    [Theory]
+    [InlineData(SslProtocols.Tls12, SslProtocols.Tls13)]
+    [InlineData(SslProtocols.Tls13, SslProtocols.Tls12)]
+    public void T4_the_versions_of_a_context_are_kept(SslProtocols ofServer, SslProtocols ofClient)
+    {
+        using Server server = new(new SslContext(ofServer, s_certificate), new Log());
+        server.Start();
+        using Client other = new(new SslContext(ofClient, s_own), server.Chosen, new Log());
+        Assert.False(other.Connect());
+        using Client same = new(new SslContext(ofServer, s_own), server.Chosen, new Log());
+        Assert.True(same.Connect());
+    }
+
+    // A server looked at Certificate alone.
+    [Fact]
+    public void T5_a_server_takes_its_certificate_from_a_collection()
+    {
+        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection(s_certificate)), new Log());
+        Assert.True(server.Start());
+        using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+        Assert.True(client.Connect());
+    }
+
+    // A write that ended at once began the next one inside, until the stack ended.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void T6_who_sends_the_next_in_OnSent_does_so_on_a_flat_stack(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        Log log = new();
+        using Chain server = new(log);
+        server.Start();
+        using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+        client.ConnectAsync();
+        log.Until("all sent");
+        Assert.Equal(0, log.Count("inside"));
+    }
+
+    private sealed class Chain(Log log) : Server(new SslContext(SslProtocols.Tls13, s_certificate), log)
+    {
+        protected override SslSession CreateSession() => new Next(this, Log);
+
+        private sealed class Next(SslServer server, Log log) : Session(server, log)
+        {
+            private int _left = 2000;
+            private bool _isInside;
+
+            protected override void OnHandshaked() => SendAsync("x");
+
+            protected override void OnSent(long sent, long pending)
+            {
+                if (_isInside) Log.Add("inside");
+                _isInside = true;
+                if (--_left > 0) SendAsync("x");
+                else if (_left == 0) Log.Add("all sent");
+                _isInside = false;
+            }
+        }
+    }
+
     [Fact]
     public void A_context_without_a_certificate_says_so_at_the_start()
     {
-        using Server server = new(new SslContext(SslProtocols.Tls13), new Log());
+        SslContext context = new(SslProtocols.Tls13);
+        using Server server = new(context, new Log());
         Assert.Contains("no certificate", Assert.Throws<InvalidOperationException>(() => server.Start()).Message, StringComparison.Ordinal);
         Assert.False(server.IsStarted);
+        context.Certificate = s_certificate;
+        Assert.True(server.Start());
     }
 
     private static X509Certificate2 MakeCertificate()
@@ -151,8 +237,10 @@ public sealed class SslTests
         return X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pfx), null);
     }
 
-    private sealed class Server(SslContext context, Log log, bool tells = false) : SslServer(context, IPAddress.Loopback, 0)
+    private class Server(SslContext context, Log log, bool tells = false) : SslServer(context, IPAddress.Loopback, 0)
     {
+        protected Log Log => log;
+
         internal int Chosen => ((IPEndPoint)Endpoint).Port;
 
         protected override SslSession CreateSession() => tells ? new Telling(this, log) : new Session(this, log);

@@ -153,6 +153,27 @@ public sealed class TcpTests
         Log.Until(() => client.Received == much.Length, "the echo of all of it");
     }
 
+    // Its queue has a limit here. Before that, nothing more is received from a peer that does not take what it asked for.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void Who_is_slow_to_read_an_echo_has_to_wait_and_is_not_disconnected(Scheduling callbacks)
+    {
+        const int Much = 32 * 1024 * 1024;
+        using Setting setting = new(callbacks);
+        Log log = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s) { AtReceived = static (me, text) => me.SendAsync(text) };
+        server.Start();
+        using Socket peer = Cost.Connect(server.Chosen);
+        Task sending = Task.Run(() => peer.Send(new byte[Much]));
+        Log.Until(() => session is { BytesPending: > 256 * 1024 }, "the queue to fill");
+        Cost.Read(peer, new byte[Much]);
+        Log.Until(() => sending.IsCompletedSuccessfully, "all to be sent");
+        Assert.Equal(0, log.Count("server: disconnected"));
+    }
+
     [Fact]
     public void Multicast_reaches_all_from_any_thread_and_DisconnectAll_ends_all()
     {
@@ -184,6 +205,24 @@ public sealed class TcpTests
         log.Until("server: connected");
         server.Multicast("news");
         clientLog.Until("client: received [news]");
+    }
+
+    // Whoever came last, and whatever class the others have.
+    [Fact]
+    public void Where_one_class_of_two_has_its_own_SendAsync_it_gets_every_multicast_by_it()
+    {
+        int made = 0;
+        Log log = new(), stamped = new(), plain = new();
+        using RecordingServer server = new(log) { Make = s => Interlocked.Increment(ref made) == 1 ? new Stamping(s) : new RecordingSession(s) };
+        server.Start();
+        using RecordingClient first = new(stamped, server.Chosen), second = new(plain, server.Chosen);
+        first.ConnectAsync();
+        log.Until("server: connected");
+        second.ConnectAsync();
+        log.Until("server: connected", 2);
+        server.Multicast("news");
+        stamped.Until("client: received [news]");
+        plain.Until("client: received news");
     }
 
     private sealed class Stamping(RecordingServer server) : RecordingSession(server)

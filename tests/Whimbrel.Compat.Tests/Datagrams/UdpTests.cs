@@ -3,6 +3,7 @@ using System.Net;
 using System.Net.Sockets;
 using System.Text;
 using NetCoreServer;
+using Whimbrel.Compat.Tests.Connections;
 using UdpClient = NetCoreServer.UdpClient;
 
 namespace Whimbrel.Compat.Tests.Datagrams;
@@ -177,6 +178,130 @@ public sealed class UdpTests
         Assert.Empty(server.Errors);
     }
 
+    // Flags without a guard: "already in progress", and bytes under the name of somebody else.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void U4_many_threads_may_send_and_rearm_at_once(Scheduling callbacks)
+    {
+        const int Threads = 4, Each = 50;
+        using Setting setting = new(callbacks);
+        using EchoServer server = new();
+        Assert.True(server.Start());
+        using Collector one = new(((IPEndPoint)server.Endpoint).Port), two = new(((IPEndPoint)server.Endpoint).Port);
+        Assert.True(one.Connect() && two.Connect());
+        Parallel.For(0, Threads, i =>
+        {
+            for (int k = 0; k < Each; k++)
+            {
+                Collector client = (k + i) % 2 == 0 ? one : two;
+                Assert.True(client.SendAsync($"{(client == one ? "one" : "two")} {i} {k}"));
+                client.ReceiveAsync();
+                server.ReceiveAsync();
+            }
+        });
+        foreach ((Collector client, string name) in new[] { (one, "one"), (two, "two") })
+        {
+            HashSet<string> got = [];
+            for (int i = 0; i < Threads * Each / 2; i++) Assert.True(got.Add(client.Take()));
+            Assert.All(got, text => Assert.StartsWith(name, text, StringComparison.Ordinal));
+        }
+
+        Assert.Empty(server.Errors);
+        Assert.Empty(one.Errors);
+        Assert.Empty(two.Errors);
+    }
+
+    // Any error of a send disconnected a client.
+    [Fact]
+    public void U6_a_client_goes_on_when_nobody_was_at_the_port()
+    {
+        using Socket reserved = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp);
+        reserved.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        int port = ((IPEndPoint)reserved.LocalEndPoint!).Port;
+        reserved.Dispose();
+        using Collector client = new(port);
+        Assert.True(client.Connect());
+        // The system answers the first ones with errors.
+        for (int i = 0; i < 10; i++) Assert.Equal(1, client.Send("x"));
+        SpinWait.SpinUntil(() => client.BytesPending == 0, s_deadline);
+        using EchoServer server = new(port);
+        Assert.True(server.Start());
+        Assert.True(client.IsConnected);
+        Assert.True(client.SendAsync("hello"));
+        Assert.Equal("hello", client.Take());
+    }
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void Callbacks_come_on_the_pool_or_on_the_loop_as_it_was_chosen(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using EchoServer server = new() { StopsAt = "stop" };
+        Assert.True(server.Start());
+        using Collector client = new(((IPEndPoint)server.Endpoint).Port);
+        Assert.True(client.Connect());
+        for (int i = 0; i < 10; i++)
+        {
+            Assert.True(client.SendAsync($"{i}"));
+            Assert.Equal($"{i}", client.Take());
+        }
+
+        // A send that is refused is told as one of nothing, and as an error: in the same place.
+        Assert.False(client.SendAsync(new byte[70_000]));
+        SpinWait.SpinUntil(() => client.Errors.Count == 1, s_deadline);
+        Assert.Equal(SocketError.MessageSize, Assert.Single(client.Errors));
+        Assert.True(client.SendAsync("stop"));
+        Assert.True(server.HasStopped.Wait(s_deadline));
+        Assert.False(server.IsStarted);
+        bool isOnLoop = callbacks == Scheduling.Inline;
+        Assert.Equal([isOnLoop], server.OnLoop.Distinct());
+        Assert.Equal([isOnLoop], client.OnLoop.Distinct());
+    }
+
+    // Who sends in each OnSent has always something to be told.
+    [Fact]
+    public async Task Callbacks_on_the_loop_leave_others_their_turn()
+    {
+        using Setting setting = new(Scheduling.Inline);
+        await using Engine engine = new(new EngineOptions { Loops = 1 });
+        CompatOptions.Engine = engine;
+        try
+        {
+            using EchoServer server = new();
+            Assert.True(server.Start());
+            using Restless restless = new(((IPEndPoint)server.Endpoint).Port);
+            Assert.True(restless.Connect());
+            Assert.True(restless.SendAsync("go"));
+            SpinWait.SpinUntil(() => restless.Sent > 1000, s_deadline);
+            using EchoServer other = new();
+            Assert.True(other.Start());
+            using Collector client = new(((IPEndPoint)other.Endpoint).Port);
+            Assert.True(client.Connect());
+            Assert.True(client.SendAsync("hello"));
+            Assert.Equal("hello", client.Take());
+            Assert.True(restless.Disconnect());
+        }
+        finally
+        {
+            CompatOptions.Engine = null;
+        }
+    }
+
+    private sealed class Restless(int port) : UdpClient(IPAddress.Loopback, port)
+    {
+        private int _sent;
+
+        internal int Sent => Volatile.Read(ref _sent);
+
+        protected override void OnSent(EndPoint endpoint, long sent)
+        {
+            Interlocked.Increment(ref _sent);
+            SendAsync("again");
+        }
+    }
+
     [Fact]
     public void Members_of_a_group_at_one_port_all_receive()
     {
@@ -225,6 +350,8 @@ public sealed class UdpTests
 
         internal ManualResetEventSlim HasStopped { get; } = new();
 
+        internal ConcurrentQueue<bool> OnLoop { get; } = new();
+
         internal ConcurrentQueue<string> Events { get; } = new();
 
         internal ConcurrentQueue<SocketError> Errors { get; } = new();
@@ -243,6 +370,7 @@ public sealed class UdpTests
 
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
         {
+            OnLoop.Enqueue(Loop.Current is not null);
             string text = Encoding.UTF8.GetString(buffer, (int)offset, (int)size);
             if (text == StopsAt)
             {
@@ -264,7 +392,11 @@ public sealed class UdpTests
             else SendAsync(endpoint, buffer, offset, size);
         }
 
-        protected override void OnSent(EndPoint endpoint, long sent) => ReceiveAsync();
+        protected override void OnSent(EndPoint endpoint, long sent)
+        {
+            OnLoop.Enqueue(Loop.Current is not null);
+            ReceiveAsync();
+        }
 
         protected override void OnError(SocketError error) => Errors.Enqueue(error);
     }
@@ -272,6 +404,8 @@ public sealed class UdpTests
     private sealed class Collector(int port, IPAddress? address = null) : UdpClient(address ?? IPAddress.Loopback, port)
     {
         private readonly BlockingCollection<string> _received = [];
+
+        internal ConcurrentQueue<bool> OnLoop { get; } = new();
 
         internal ConcurrentQueue<string> Events { get; } = new();
 
@@ -301,11 +435,16 @@ public sealed class UdpTests
 
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
         {
+            OnLoop.Enqueue(Loop.Current is not null);
             ReceiveAsync(); // before the bytes are read: they stay until this has returned
             _received.Add(Encoding.UTF8.GetString(buffer, (int)offset, (int)size));
         }
 
-        protected override void OnError(SocketError error) => Errors.Enqueue(error);
+        protected override void OnError(SocketError error)
+        {
+            OnLoop.Enqueue(Loop.Current is not null);
+            Errors.Enqueue(error);
+        }
 
         protected override void Dispose(bool disposingManagedResources)
         {

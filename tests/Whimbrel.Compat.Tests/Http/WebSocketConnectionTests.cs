@@ -1,13 +1,14 @@
 using System.Net.Sockets;
 using System.Net.WebSockets;
 using System.Text;
+using Whimbrel.Compat.Tests.Connections;
 
 namespace Whimbrel.Compat.Tests.Http;
 
 // WebSockets through connections: our client, the one of .NET, and peers of plain bytes. W1 to W9 are rows of the known defects of the old library.
 public sealed class WebSocketConnectionTests
 {
-    private const string Asking = "GET /raw HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    internal const string Asking = "GET /raw HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
 
     [Fact]
     public void Messages_go_both_ways_and_a_close_ends_them()
@@ -73,6 +74,40 @@ public sealed class WebSocketConnectionTests
         host.Stop();
         WebHost.Until(() => other.Told.Contains("gone"));
         Assert.Contains("close 1001 ", other.Told);
+    }
+
+    // The group of those who are open: who is told that it is has the answer to its handshake before what it sends to all, and nothing comes behind a close.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_multicast_is_for_who_is_open_from_the_handshake_up_to_the_close(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using WsHost host = new() { Announces = true };
+        using Socket plain = Dial(host);
+        using Talking first = new(host.PortNumber), second = new(host.PortNumber);
+        first.ConnectAsync();
+        WebHost.Until(() => first.Told.Contains("message one more"));
+        Assert.Equal(["connected yes", "message one more"], first.Told);
+        second.ConnectAsync();
+        WebHost.Until(() => second.Told.Contains("message one more") && first.Told.Count(static t => t == "message one more") == 2);
+        Assert.Equal(2, host.OpenSockets.Count);
+
+        using CancellationTokenSource done = new();
+        Task flood = Task.Run(() =>
+        {
+            while (!done.IsCancellationRequested) host.MulticastText("flood");
+        });
+        WebHost.Until(() => second.Told.Contains("message flood"));
+        second.SendTextAsync("end"); // its session closes with 1001
+        WebHost.Until(() => second.Told.Contains("gone"));
+        done.Cancel();
+        WebHost.Until(() => flood.IsCompletedSuccessfully);
+        Assert.Equal("close 1001 bye", second.Told.Last(static t => !t.StartsWith("gone", StringComparison.Ordinal) && !t.StartsWith("disc", StringComparison.Ordinal)));
+        Assert.DoesNotContain(second.Told, static t => t.StartsWith("wrong", StringComparison.Ordinal) || t.StartsWith("failure", StringComparison.Ordinal));
+        WebHost.Until(() => host.OpenSockets.Count == 1);
+        plain.Send("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"u8);
+        Assert.StartsWith("HTTP/1.1 200", WebHost.Read(plain, null), StringComparison.Ordinal); // no frame before
     }
 
     [Fact]

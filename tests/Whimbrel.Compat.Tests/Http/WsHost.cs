@@ -20,6 +20,9 @@ internal sealed class WsHost : WsServer
 
     internal bool Accepts { get; init; } = true;
 
+    /// <summary>All are told of each who comes, itself included.</summary>
+    internal bool Announces { get; init; }
+
     internal int PortNumber => ((IPEndPoint)Endpoint).Port;
 
     protected override TcpSession CreateSession() => new Echoing(this);
@@ -36,6 +39,7 @@ internal sealed class WsHost : WsServer
         {
             host.Told.Enqueue($"connected {request.Url}");
             if (host.Greeting is { } greeting) SendTextAsync(greeting);
+            if (host.Announces) host.MulticastText("one more");
         }
 
         public override void OnWsDisconnecting() => host.Told.Enqueue("disconnecting");

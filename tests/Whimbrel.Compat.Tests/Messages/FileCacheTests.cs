@@ -18,6 +18,20 @@ public sealed class FileCacheTests : IDisposable
     }
 
     // H7: the default prefix gave keys with two slashes, so that files were not found.
+    // C10: it was handed out as a view of what the next one might overwrite.
+    [Fact]
+    public void C10_what_was_found_stays_as_it_was_when_its_key_gets_another_value()
+    {
+        using FileCache cache = new();
+        Assert.True(cache.Add("/key", [1, 2, 3]));
+        (_, byte[] found) = cache.Find("/key");
+        Assert.True(cache.Add("/key", [4, 5, 6]));
+        Assert.Equal([1, 2, 3], found);
+        Assert.Equal([4, 5, 6], cache.Find("/key").Item2);
+        Assert.True(cache.Remove("/key"));
+        Assert.Equal([1, 2, 3], found);
+    }
+
     [Fact]
     public void H7_files_are_found_under_their_prefix_with_one_slash_and_have_their_exact_bytes()
     {

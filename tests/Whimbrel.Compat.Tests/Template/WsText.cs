@@ -7,6 +7,7 @@ internal static class WsText
 
     internal static string Server(Variant v) => $$"""
         using System.Net;
+        using Whimbrel;
         using Whimbrel.Compat;
         using Whimbrel.Http;
 
@@ -16,6 +17,9 @@ internal static class WsText
         public class Ws{{v.S}}Server : Http{{v.S}}Server, IWebSocket
         {
         {{Members.Constructors(v, $"Ws{v.S}Server")}}
+            /// <summary>The sessions whose WebSocket is open, from their handshake up to their close.</summary>
+            internal SessionGroup OpenSockets { get; } = new("WebSockets");
+
             /// <summary>Closes all WebSockets without a status, and disconnects all sessions.</summary>
             /// <returns>False: the server is not started.</returns>
             public virtual bool CloseAll() => CloseAll(0, ReadOnlySpan<byte>.Empty);
@@ -44,7 +48,7 @@ internal static class WsText
             public override bool Multicast(ReadOnlySpan<byte> buffer)
             {
                 if (!IsStarted) return false;
-                if (buffer.IsEmpty) return true;
+                if (buffer.IsEmpty || Broadcast(buffer, OpenSockets)) return true;
                 foreach ((_, {{v.Transport}}Session session) in Sessions)
                 {
                     if (session is Ws{{v.S}}Session { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);
@@ -144,6 +148,10 @@ internal static class WsText
                 if (response.Status != 101) RefuseMore();
                 SendResponseAsync(response);
             }
+
+            void IWsOwner.Opened() => Link.Join(((Ws{{v.S}}Server)Server).OpenSockets);
+
+            void IWsOwner.Closing() => Link.Leave(((Ws{{v.S}}Server)Server).OpenSockets);
 
         {{Owner("Disconnect")}}
         }

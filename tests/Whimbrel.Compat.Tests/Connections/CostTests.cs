@@ -1,0 +1,93 @@
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using NetCoreServer;
+using Whimbrel.Compat.Tests.Http;
+
+namespace Whimbrel.Compat.Tests.Connections;
+
+// What a message and an idle connection of NetCoreServer's classes cost in memory.
+public sealed class CostTests
+{
+    private const int Clients = 5;
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_message_allocates_nothing(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using EchoServer server = new();
+        Assert.True(server.Start());
+        Assert.InRange(Cost.OfMessage(server.Chosen, 1000), 0, 1);
+    }
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void An_idle_connection_costs_less_than_four_KiB(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using EchoServer server = new();
+        Assert.True(server.Start());
+        Assert.InRange(Cost.OfIdleConnection(server.Chosen), 0, 4096);
+    }
+
+    [Fact]
+    public void N15_a_multicast_allocates_nothing_however_many_there_are()
+    {
+        using EchoServer server = new();
+        Assert.True(server.Start());
+        byte[] message = new byte[1000];
+        Assert.InRange(OfMulticast(server.Chosen, static _ => { }, () => server.ConnectedSessions, () => Assert.True(server.Multicast(message)), message.Length), 0, 1);
+    }
+
+    // Its frame is composed once, and one broadcast takes it to all.
+    [Fact]
+    public void A_multicast_to_WebSockets_allocates_nothing_however_many_there_are()
+    {
+        using WsHost host = new();
+        byte[] message = new byte[1000];
+        Assert.InRange(OfMulticast(host.PortNumber, Upgrade, () => host.OpenSockets.Count, () => Assert.True(host.MulticastBinary(message)), message.Length + 4), 0, 1);
+        Assert.True(host.Restart());
+        Assert.Equal(0, host.OpenSockets.Count);
+    }
+
+    private static double OfMulticast(int port, Action<Socket> begin, Func<long> count, Action multicast, int bytes)
+    {
+        Socket[] sockets = [.. Enumerable.Range(0, Clients).Select(_ => Cost.Connect(port))];
+        try
+        {
+            foreach (Socket socket in sockets) begin(socket);
+            Log.Until(() => count() == Clients, "all members");
+            byte[] target = new byte[bytes];
+            return Cost.Of(() =>
+            {
+                multicast();
+                foreach (Socket socket in sockets) Cost.Read(socket, target);
+            });
+        }
+        finally
+        {
+            foreach (Socket socket in sockets) socket.Dispose();
+        }
+    }
+
+    private static void Upgrade(Socket socket)
+    {
+        socket.Send(Encoding.ASCII.GetBytes(WebSocketConnectionTests.Asking));
+        WebHost.Read(socket, "\r\n\r\n");
+    }
+
+    private sealed class EchoServer() : TcpServer(IPAddress.Loopback, 0)
+    {
+        internal int Chosen => ((IPEndPoint)Endpoint).Port;
+
+        protected override TcpSession CreateSession() => new EchoSession(this);
+    }
+
+    private sealed class EchoSession(TcpServer server) : TcpSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long offset, long size) => SendAsync(buffer, offset, size);
+    }
+}

@@ -1,0 +1,174 @@
+using System.Net;
+using System.Net.Sockets;
+using NetCoreServer;
+using TcpClient = NetCoreServer.TcpClient;
+using TcpServer = NetCoreServer.TcpServer;
+
+namespace Whimbrel.Compat.Tests.Connections;
+
+// What went wrong in NetCoreServer over TCP and does not here; numbers as in docs/defects.md. Those that other classes show are named there.
+public sealed class DefectTests
+{
+    // N1, N16: nothing had a limit unless somebody set one, and a multicast went past the one that somebody had.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void N1_N16_a_peer_that_never_reads_is_disconnected_at_the_limit_that_nobody_set(bool byMulticast)
+    {
+        Log log = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s);
+        server.Start();
+        using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096 };
+        peer.Connect(IPAddress.Loopback, server.Chosen);
+        log.Until("server: connected");
+        byte[] piece = new byte[64 * 1024];
+        long most = 0;
+        Log.Until(
+            () =>
+            {
+                if (byMulticast) server.Multicast(piece);
+                else session!.SendAsync(piece);
+                most = Math.Max(most, session!.BytesPending);
+                return log.Count("server: disconnected") == 1;
+            },
+            "the end of who never reads");
+        Assert.InRange(most, 1, 2 * 1024 * 1024); // the limit, and what is with the system
+        Assert.Equal(1, log.Count("session: error NoBufferSpaceAvailable"));
+    }
+
+    // N6: flags that were looked at and then set. Handlers came twice, or for what never began.
+    [Fact]
+    public void N6_who_is_disconnected_by_many_at_once_is_told_once()
+    {
+        const int Rounds = 30;
+        Log log = new(), clientLog = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s);
+        server.Start();
+        using RecordingClient client = new(clientLog, server.Chosen);
+        for (int round = 1; round <= Rounds; round++)
+        {
+            Assert.True(client.ConnectAsync());
+            clientLog.Until("client: connected True", round);
+            log.Until("server: connected", round);
+            client.SendAsync("x");
+            Parallel.Invoke(() => session!.Disconnect(), () => client.Disconnect(), () => server.DisconnectAll(), () => session!.SendAsync("y"), () => session!.Disconnect());
+            clientLog.Until("client: disconnected False", round);
+            log.Until("server: disconnected", round);
+        }
+
+        server.Stop();
+        foreach (string line in (string[])["session: connecting False", "session: connected True", "server: connected", "session: disconnecting True", "session: disconnected False", "server: disconnected"])
+        {
+            Assert.Equal((line, Rounds), (line, log.Count(line)));
+        }
+
+        Assert.Equal(Rounds, clientLog.Count("client: disconnecting True"));
+        Assert.Equal(Rounds, clientLog.Count("client: disconnected False"));
+    }
+
+    // N7: callbacks came inside SendAsync, with its lock held.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void N7_a_callback_that_takes_a_lock_may_meet_a_send_under_that_lock(Scheduling callbacks)
+    {
+        const int Sends = 500;
+        using Setting setting = new(callbacks);
+        Log log = new();
+        object gate = new();
+        Locking? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new Locking(s, gate);
+        server.Start();
+        using RecordingClient client = new(new Log(), server.Chosen);
+        client.ConnectAsync();
+        log.Until("server: connected");
+        for (int i = 0; i < Sends; i++)
+        {
+            lock (gate) Assert.True(session!.SendAsync(new byte[100]));
+        }
+
+        Log.Until(() => client.Received == Sends * 100, "what was sent");
+        Log.Until(() => session!.Told == Sends * 100, "what was told as sent");
+        Assert.False(session!.WasInside);
+    }
+
+    private sealed class Locking(RecordingServer server, object gate) : RecordingSession(server)
+    {
+        [ThreadStatic] private static bool t_sends;
+        private long _told;
+
+        internal long Told => Interlocked.Read(ref _told);
+
+        internal bool WasInside { get; private set; }
+
+        public override bool SendAsync(ReadOnlySpan<byte> buffer)
+        {
+            t_sends = true;
+            bool isTaken = base.SendAsync(buffer);
+            t_sends = false;
+            return isTaken;
+        }
+
+        protected override void OnSent(long sent, long pending)
+        {
+            WasInside |= t_sends;
+            lock (gate) Interlocked.Add(ref _told, sent);
+        }
+    }
+
+    // N9: a server never knew what waits.
+    [Fact]
+    public void N9_a_server_knows_what_waits_to_be_sent()
+    {
+        const int Much = 16 * 1024 * 1024;
+        Log log = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s);
+        server.Start();
+        using Socket peer = Cost.Connect(server.Chosen);
+        log.Until("server: connected");
+        Assert.True(session!.SendAsync(new byte[Much]));
+        Assert.InRange(server.BytesPending, 1, Much);
+        Cost.Read(peer, new byte[Much]);
+        Log.Until(() => server.BytesPending == 0, "nothing to wait");
+        Assert.Equal((Much, Much), (server.BytesSent, session.BytesSent));
+    }
+
+    // N14: a server could not be bound to a name, and a client not dial one.
+    [Fact]
+    public void N14_a_name_is_listened_at_and_dialled()
+    {
+        using TcpServer server = new(new DnsEndPoint("localhost", 0));
+        Assert.True(server.Start());
+        using TcpClient client = new(new DnsEndPoint("localhost", ((IPEndPoint)server.Endpoint).Port));
+        Assert.True(client.Connect());
+        Assert.Equal(server.Endpoint, client.Socket.RemoteEndPoint);
+    }
+
+    // N17: who was accepted while it stopped lived on.
+    [Fact]
+    public void N17_of_those_who_come_while_a_server_stops_nobody_is_left()
+    {
+        const int Count = 40;
+        Log log = new();
+        using RecordingServer server = new(log);
+        server.Start();
+        RecordingClient[] clients = [.. Enumerable.Range(0, Count).Select(_ => new RecordingClient(new Log(), server.Chosen))];
+        foreach (RecordingClient client in clients) client.ConnectAsync();
+        log.Until("server: connected", 5);
+        Assert.True(server.Stop());
+        Assert.Equal(0, server.ConnectedSessions);
+        string[] lines = log.Lines;
+        Assert.Equal("stopped False 0", lines[^1]);
+        Assert.Equal(log.Count("server: connected"), log.Count("server: disconnected"));
+        foreach (RecordingClient client in clients) Log.Until(() => !client.IsConnected && !client.IsConnecting, "each client to be told");
+        Assert.Equal(lines, log.Lines);
+        foreach (RecordingClient client in clients) client.Dispose();
+    }
+}
