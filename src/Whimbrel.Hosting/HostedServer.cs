@@ -4,6 +4,7 @@ using Microsoft.Extensions.Hosting;
 using Microsoft.Extensions.Logging;
 using Microsoft.Extensions.Logging.Abstractions;
 using Microsoft.Extensions.Primitives;
+using Whimbrel.Http;
 
 namespace Whimbrel.Hosting;
 
@@ -18,6 +19,7 @@ internal sealed class HostedServer : IDisposable
     private readonly Lock _gate = new(); // guards what follows; reloads come on any thread
     private readonly NoticeLog _notices;
     private ServerOptions? _options;
+    private HttpOptions? _http;
     private Server? _server;
     private Dictionary<string, string?> _texts = [];
     private IDisposable? _watch;
@@ -40,6 +42,9 @@ internal sealed class HostedServer : IDisposable
     internal ILogger Logger { get; }
 
     internal SessionScopes Scopes { get; }
+
+    /// <summary>Those of a server of HTTP, without mistakes when it is made.</summary>
+    internal HttpOptions? Http => _http;
 
     /// <summary>Throws <see cref="InvalidOperationException"/> with all mistakes when the configuration has some.</summary>
     internal Server Server
@@ -64,7 +69,7 @@ internal sealed class HostedServer : IDisposable
         {
             if (_server is not null) return;
             _texts = Texts();
-            _options = Read(mistakes);
+            _options = Read(mistakes, out _http);
         }
     }
 
@@ -82,12 +87,13 @@ internal sealed class HostedServer : IDisposable
         if (fresh.SendTimeout != first.SendTimeout) session.SendTimeout = fresh.SendTimeout;
     }
 
-    private ServerOptions Read(List<string> mistakes)
+    private ServerOptions Read(List<string> mistakes, out HttpOptions? http)
     {
         SectionReader section = new(_section, mistakes);
+        http = _registration.HttpOptions is { } given ? HttpSection.Read(section.Section("Http"), given(Services)) : null;
         ServerOptions code = _registration.Options?.Invoke(Services) ?? new ServerOptions();
         string folder = Services.GetService<IHostEnvironment>()?.ContentRootPath ?? Directory.GetCurrentDirectory();
-        ServerOptions options = ServerSection.Read(section, code, Services.GetRequiredService<Engine>(), Services, folder, _notices.Write);
+        ServerOptions options = ServerSection.Read(section, code, Services.GetRequiredService<Engine>(), Services, folder, _notices.Write, isHttp: http is not null);
         foreach (string found in options.FindMistakes()) section.AddFound(found);
         return options;
     }
@@ -109,7 +115,7 @@ internal sealed class HostedServer : IDisposable
                 if (changed.Length == 0 || _server is not { } server) return;
                 _texts = texts;
                 List<string> mistakes = [];
-                ServerOptions fresh = Read(mistakes);
+                ServerOptions fresh = Read(mistakes, out _);
                 if (mistakes.Count > 0)
                 {
                     Events.NotUsed(Logger, Name, string.Join("; ", mistakes));

@@ -3,6 +3,7 @@ using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.DependencyInjection.Extensions;
 using Microsoft.Extensions.Diagnostics.HealthChecks;
 using Microsoft.Extensions.Hosting;
+using Whimbrel.Http;
 
 namespace Whimbrel.Hosting;
 
@@ -26,7 +27,7 @@ public static class HostingExtensions
         return Add(services, new ServerRegistration(name, options, (hosted, read) => new Server(read, new SessionMaker<TSession>(hosted, scopePerSession).Make), LimitsSessions: true));
     }
 
-    /// <summary>Adds a server that the program makes: one with a class or a factory of its own, an <c>HttpServer</c> with its routes, a relay.</summary>
+    /// <summary>Adds a server that the program makes: one with a class or a factory of its own, a relay.</summary>
     /// <param name="services">Those of the host.</param>
     /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
     /// <param name="make">Makes the server with the options that are given; called once, before the host starts. Started, stopped and disposed by the host.</param>
@@ -37,6 +38,30 @@ public static class HostingExtensions
     {
         ArgumentNullException.ThrowIfNull(make);
         return Add(services, new ServerRegistration(name, options, (hosted, read) => make(hosted.Services, read), LimitsSessions: false));
+    }
+
+    /// <summary>
+    /// Adds a server of HTTP with its routes. Its section is that of any server; addresses may be written <c>http://</c> and <c>https://</c>, which WebSocket clients reach as <c>ws://</c> and <c>wss://</c>, and
+    /// the limits of HTTP are a section <c>Http</c> in it.
+    /// </summary>
+    /// <param name="services">Those of the host.</param>
+    /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
+    /// <param name="map">Adds the routes; called once, before the host starts.</param>
+    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
+    /// <param name="http">The same for the limits of HTTP, and for what no text can be: compression, CORS, the access log.</param>
+    /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
+    public static IServiceCollection AddWhimbrelHttpServer(
+        this IServiceCollection services, string name, Action<IServiceProvider, HttpServer> map, Func<IServiceProvider, ServerOptions>? options = null, Func<IServiceProvider, HttpOptions>? http = null)
+    {
+        ArgumentNullException.ThrowIfNull(map);
+        return Add(services, new ServerRegistration(name, options, Make, LimitsSessions: false, http ?? (static _ => new HttpOptions())));
+
+        Server Make(HostedServer hosted, ServerOptions read)
+        {
+            HttpServer server = new(read, hosted.Http);
+            map(hosted.Services, server);
+            return server;
+        }
     }
 
     /// <summary>

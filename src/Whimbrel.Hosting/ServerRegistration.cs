@@ -1,3 +1,5 @@
+using Whimbrel.Http;
+
 namespace Whimbrel.Hosting;
 
 /// <summary>What the program said about one server.</summary>
@@ -5,7 +7,8 @@ namespace Whimbrel.Hosting;
 /// <param name="Options">What the program gives; null for the defaults.</param>
 /// <param name="Make">Makes the server, with options that have no mistakes.</param>
 /// <param name="LimitsSessions">Its sessions are made here, so that they can be given the time limits of a reload.</param>
-internal sealed record ServerRegistration(string Name, Func<IServiceProvider, ServerOptions>? Options, Func<HostedServer, ServerOptions, Server> Make, bool LimitsSessions)
+/// <param name="HttpOptions">For a server of HTTP: what the program gives, over which the section Http is read. Null for all others.</param>
+internal sealed record ServerRegistration(string Name, Func<IServiceProvider, ServerOptions>? Options, Func<HostedServer, ServerOptions, Server> Make, bool LimitsSessions, Func<IServiceProvider, HttpOptions>? HttpOptions = null)
 {
     /// <summary>Whether a change of this option counts while the server runs.</summary>
     internal bool IsLive(string key) =>

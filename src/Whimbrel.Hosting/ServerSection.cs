@@ -2,6 +2,7 @@ using System.Globalization;
 using System.Net;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
+using Whimbrel.Http;
 
 namespace Whimbrel.Hosting;
 
@@ -11,10 +12,12 @@ namespace Whimbrel.Hosting;
 /// </summary>
 internal static class ServerSection
 {
-    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine engine, IServiceProvider services, string folder, Action<Notice> onNotice)
+    private const string HttpProtocol = "http/1.1";
+
+    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine engine, IServiceProvider services, string folder, Action<Notice> onNotice, bool isHttp = false)
     {
-        TlsOptions? tls = ReadTls(section.Section("Tls"), code.Tls, folder);
-        (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code, tls is not null);
+        TlsOptions? tls = ReadTls(section.Section("Tls"), code.Tls, folder, isHttp);
+        (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code, tls is not null, isHttp);
         ServerOptions options = new()
         {
             Address = address,
@@ -58,6 +61,7 @@ internal static class ServerSection
             SendLimitBytes = section.Int(nameof(code.SendLimitBytes), code.SendLimitBytes),
             SendTimeout = section.Time(nameof(code.SendTimeout), code.SendTimeout),
             SlowConsumer = section.Word(nameof(code.SlowConsumer), code.SlowConsumer),
+            StatusPath = section.Text(nameof(code.StatusPath)) ?? code.StatusPath,
             TypeOfService = section.Int(nameof(code.TypeOfService), code.TypeOfService),
             UnreadLimitBytes = section.Int(nameof(code.UnreadLimitBytes), code.UnreadLimitBytes),
             UserTimeout = section.Time(nameof(code.UserTimeout), code.UserTimeout),
@@ -76,18 +80,24 @@ internal static class ServerSection
         return options;
     }
 
-    private static (string? Address, EndPoint? EndPoint, IReadOnlyList<EndPoint> EndPoints) ReadWhere(SectionReader section, ServerOptions code, bool isTls)
+    private static (string? Address, EndPoint? EndPoint, IReadOnlyList<EndPoint> EndPoints) ReadWhere(SectionReader section, ServerOptions code, bool isTls, bool isHttp)
     {
         string? address = section.Text("Address");
         string? port = section.Text("Port");
         List<string> addresses = section.Texts("Addresses");
+        if (isHttp)
+        {
+            address = address is null ? null : HttpServer.AddressOf(address);
+            addresses = addresses.ConvertAll(HttpServer.AddressOf);
+        }
+
         if ((address is null ? 0 : 1) + (port is null ? 0 : 1) + (addresses.Count == 0 ? 0 : 1) > 1) section.Mistake("Address", "give one of Address, Addresses and Port");
         if (address is not null) return (address, null, []);
         if (port is not null) return (AddressOfPort(section, port, isTls), null, []);
         if (addresses.Count == 0)
         {
-            if (code.Address is not null || code.EndPoint is not null || code.EndPoints.Count > 0) return (code.Address, code.EndPoint, code.EndPoints);
-            section.Mistake("Address", "is missing, for example tcp://*:1111, tls://127.0.0.1:2222 or unix:/run/chat.sock; Port alone is every address of this machine");
+            if (code.Address is not null || code.EndPoint is not null || code.EndPoints.Count > 0) return (isHttp && code.Address is { } written ? HttpServer.AddressOf(written) : code.Address, code.EndPoint, code.EndPoints);
+            section.Mistake("Address", $"is missing, for example {(isHttp ? "http://*:8080, https://127.0.0.1:8443" : "tcp://*:1111, tls://127.0.0.1:2222")} or unix:/run/chat.sock; Port alone is every address of this machine");
             return ("tcp://127.0.0.1:0", null, []);
         }
 
@@ -135,10 +145,14 @@ internal static class ServerSection
     // ------------------------------------------------------------------ TLS
 
     /// <summary>Those of the program where there is no such section; else what the section says, alone: half of a certificate from here and half from there would be nobody's.</summary>
-    private static TlsOptions? ReadTls(SectionReader section, TlsOptions? code, string folder)
+    private static TlsOptions? ReadTls(SectionReader section, TlsOptions? code, string folder, bool isHttp)
     {
-        if (!section.Exists) return code;
+        bool needsProtocol = isHttp && code is { ApplicationProtocols.Count: 0 };
+        if (!section.Exists && !needsProtocol) return code;
         TlsOptions options = code ?? new TlsOptions();
+        IReadOnlyList<string> protocols = section.Texts(nameof(options.ApplicationProtocols)) is { Count: > 0 } names ? names : options.ApplicationProtocols;
+        if (isHttp && protocols.Count == 0) protocols = [HttpProtocol];
+        else if (isHttp && !protocols.Contains(HttpProtocol)) section.Mistake(nameof(options.ApplicationProtocols), $"there is no {HttpProtocol} among them: no client would get an answer");
         TlsOptions read = new()
         {
             Certificate = ReadCertificate(section, folder) ?? options.Certificate,
@@ -149,7 +163,7 @@ internal static class ServerSection
             MaxSilent = section.Int(nameof(options.MaxSilent), options.MaxSilent),
             AllowResumption = section.Flag(nameof(options.AllowResumption), options.AllowResumption),
             Provider = section.Word(nameof(options.Provider), options.Provider),
-            ApplicationProtocols = section.Texts(nameof(options.ApplicationProtocols)) is { Count: > 0 } names ? names : options.ApplicationProtocols,
+            ApplicationProtocols = protocols,
 
             AllowedWeaknesses = options.AllowedWeaknesses,
             CipherSuites = options.CipherSuites,

@@ -1,16 +1,22 @@
 using System.Collections.Concurrent;
 using System.Text;
+using Whimbrel.Clusters;
 using Whimbrel.Http;
 
 namespace Whimbrel.Tool;
 
-/// <summary>Who is there, under which name, and how everybody is told. Shared by the sessions of all loops.</summary>
+/// <summary>
+/// Who is there, under which name, and how everybody is told. Shared by the sessions of all loops. In a cluster it is a part of the room, with names of its own, and each line begins
+/// with the node that it was said on.
+/// </summary>
 internal sealed class ChatRoom
 {
     private const int NamesInList = 50;
 
     private readonly ConcurrentDictionary<string, Session> _byName = new(StringComparer.OrdinalIgnoreCase);
     private readonly SessionGroup _everybody = new("chat");
+    private ClusterGroup? _everywhere; // set before anybody enters
+    private string _mark = "";
     private long _lines;
 
     /// <summary>Lines said so far.</summary>
@@ -25,7 +31,31 @@ internal sealed class ChatRoom
         string name = $"guest{session.Id}";
         for (int i = 2; !_byName.TryAdd(name, session); i++) name = $"guest{session.Id}-{i}";
         _everybody.Join(session);
+        _everywhere?.Join(session);
         return name;
+    }
+
+    /// <summary>Makes it one room with those of other nodes. Before the server starts, with its engine started.</summary>
+    /// <param name="server">Of this room.</param>
+    /// <param name="address">Of the broker.</param>
+    /// <param name="node">Name of this node, or null for one of chance.</param>
+    /// <returns>The node, for who ends it.</returns>
+    internal async Task<Cluster> JoinAsync(Server server, string address, string? node)
+    {
+        NatsBus.Register(new NatsOptions { OnTrouble = TellOperator });
+        RedisBus.Register(new RedisOptions { OnTrouble = TellOperator });
+        Cluster cluster = await Cluster.JoinAsync(server, address, new ClusterOptions
+        {
+            Application = "whimbrel-chat",
+            NodeId = node,
+            Deliver = static (members, payload, except) => members.BroadcastText(payload, except),
+            OnGap = TellGap,
+            OnStateChanged = static (state, why) => TellOperator($"{state.ToString().ToLowerInvariant()}. {why}"),
+            OnTwin = TellOperator,
+        });
+        _mark = $"[{cluster.NodeId}] ";
+        _everywhere = cluster.Group("room");
+        return cluster;
     }
 
     internal bool TryRename(Session session, string old, string name)
@@ -41,15 +71,29 @@ internal sealed class ChatRoom
     internal SendResult Say(Session speaker, string name, string text)
     {
         Interlocked.Increment(ref _lines);
-        return _everybody.BroadcastText(Encoding.UTF8.GetBytes($"{name}: {text}\n"), except: speaker);
+        return Tell($"{name}: {text}\n", speaker);
     }
 
-    internal void Announce(string text, Session? except = null) => _everybody.BroadcastText(Encoding.UTF8.GetBytes($"* {text}\n"), except);
+    internal void Announce(string text, Session? except = null) => Tell($"* {text}\n", except);
 
     internal string List()
     {
         string[] names = [.. _byName.Keys.Order(StringComparer.OrdinalIgnoreCase)];
         string more = names.Length > NamesInList ? $" and {names.Length - NamesInList} more" : "";
         return $"{names.Length} here: {string.Join(", ", names.Take(NamesInList))}{more}";
+    }
+
+    private static void TellOperator(string what) => Console.Error.WriteLine($"cluster: {what}");
+
+    private SendResult Tell(string line, Session? except)
+    {
+        byte[] utf8 = Encoding.UTF8.GetBytes(_mark + line);
+        return _everywhere is { } everywhere ? everywhere.Broadcast(utf8, except) : _everybody.BroadcastText(utf8, except);
+    }
+
+    private void TellGap(ClusterGap gap)
+    {
+        string what = $"{_mark}* {gap.Missed} {(gap.Missed == 1 ? "line" : "lines")} of {gap.Node} {(gap.Missed == 1 ? "is" : "are")} lost\n";
+        _everybody.BroadcastText(Encoding.UTF8.GetBytes(what));
     }
 }

@@ -3,6 +3,7 @@ using System.CommandLine.Parsing;
 using System.Globalization;
 using System.Net;
 using Whimbrel.Tool.Doctor;
+using Whimbrel.Tool.Top;
 
 namespace Whimbrel.Tool;
 
@@ -24,12 +25,15 @@ internal static class CommandLine
     private static readonly Option<AcceptScheme?> s_accept = Value("--accept", s_schemes, "One listener for all loops, or one for each. Default auto.", s_schemes, static text => Word<AcceptScheme>(text));
     private static readonly Option<Scheduling?> s_scheduling = Value("--scheduling", "inline|pool", "Where callbacks run: on their loop (default) or on the thread pool.", "inline or pool", static text => text switch { "inline" => Scheduling.Inline, "pool" => Scheduling.ThreadPool, _ => (Scheduling?)null });
     private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: connections, messages or receives, MB/s in and out." };
-    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "Drain and end by itself after this time.", "seconds, for example 10 or 0.5", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is > 0 and <= 1e8 ? seconds : null);
+    private static readonly Option<string?> s_status = Value<string?>("--status", "PATH", "Open a Unix socket there for whimbrel top; a name that ends in .status is found by process id.", "a path", static text => text.Length > 0 ? text : null);
+    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "End by itself after this time; a server drains.", "seconds, for example 10 or 0.5", static text => Seconds(text, double.Epsilon, 1e8));
     private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 1024", static text => Number(text, 1, 1024));
     private static readonly Option<string?> s_files = Value<string?>("--files", "DIR", "Serve the files of this folder instead.", "a folder that exists", static text => Directory.Exists(text) ? text : null);
     private static readonly Option<bool> s_deflate = new("--deflate") { Description = "Compress messages for clients that offer it (permessage-deflate)." };
+    private static readonly Option<string?> s_cluster = Value<string?>("--cluster", "ADDRESS", "One room with the servers that name the same broker: nats://HOST:PORT or redis://HOST:PORT. Others can see a password in it in the list of processes.", "nats://HOST:PORT or redis://HOST:PORT", static text => text.Contains("://", StringComparison.Ordinal) ? text : null);
+    private static readonly Option<string?> s_node = Value<string?>("--node", "NAME", "What this server is called in the cluster. Default: the machine and something of chance.", $"1 to {ChatText.MaxNameLength} of the characters a-z A-Z 0-9 - _", static text => ChatText.IsName(text) ? text : null);
     private static readonly Option<string?> s_out = Value<string?>("--out", "DIR", $"The folder. Default {CertsSettings.DefaultFolder}.", "a folder", static text => text.Length > 0 ? text : null);
     private static readonly Option<string[]?> s_san = Several(["--san", "--host"], "NAME,...", "What the server is called: DNS names, *.example.org, IP addresses; as often as needed. Default localhost, 127.0.0.1, ::1.", static text => SubjectName.Read(text, out string? mistake) is null ? mistake : null);
     private static readonly Option<string?> s_server = Value("--server", "FILE", $"Name of the server's files, without an ending. Default {CertsSettings.DefaultServer}.", FileNameForm, static text => IsFileName(text) ? text : null);
@@ -85,6 +89,8 @@ internal static class CommandLine
 
     internal static Option<bool> Stats => s_stats;
 
+    internal static Option<string?> Status => s_status;
+
     /// <summary>What a server can be told about TLS.</summary>
     internal static Option[] ServerTls => [s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn];
 
@@ -107,6 +113,7 @@ internal static class CommandLine
             RelayCommandLine.Relay(),
             Certs(),
             Doctor(),
+            TopCommandLine.Top(),
             DatagramCommandLine.Join(),
             Explain(),
         };
@@ -135,16 +142,18 @@ internal static class CommandLine
         "connect" => "whimbrel connect HOST:PORT, whimbrel connect [--ca FILE | --pin HASH] tls://HOST:PORT, whimbrel connect ws://HOST:PORT/PATH, whimbrel connect unix:PATH or whimbrel connect udp://HOST:PORT",
         "push" => $"whimbrel serve push {CommonUsage} [--rate N] [--size BYTES] [--batch N]",
         "ws" => $"whimbrel serve ws {CommonUsage} [--deflate]",
+        "chat" => $"whimbrel serve chat {CommonUsage} [--cluster ADDRESS [--node NAME]]",
         "get" => GetCommandLine.Usage,
         "relay" => RelayCommandLine.Usage,
+        "top" => TopCommandLine.Usage,
         "certs" => "whimbrel certs [--out DIR] [--san NAME,...] [--server FILE] [--client NAME,...] [--rsa [BITS]] [--days N] [--password TEXT | --password-file FILE] [--force] [--new-ca]",
         "explain" => "whimbrel explain [PAGE] (without one: the pages that there are)",
         "doctor" => "whimbrel doctor [--json] [--loops N] [--app PROGRAM.dll] [--port N]",
-        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE (whimbrel --help explains)",
+        _ when command is RootCommand => $"whimbrel serve {s_kinds}, whimbrel connect HOST:PORT, whimbrel get URL, whimbrel relay LISTEN TARGET, whimbrel join GROUP, whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE (whimbrel --help explains)",
         _ => $"whimbrel serve {command.Name} {CommonUsage}",
     };
 
-    private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--for SECONDS] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]]";
+    private static string CommonUsage => $"[--listen ADDRESS | --port N | --unix PATH] [--engine {s_engines}] [--loops N] [--accept {s_schemes}] [--scheduling inline|pool] [--stats] [--status PATH] [--for SECONDS] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]]";
 
     // ------------------------------------------------------------------ commands
 
@@ -152,7 +161,7 @@ internal static class CommandLine
     {
         ServeOne(ServeKind.Echo, "Sends back what it receives."),
         ServeOne(ServeKind.Discard, "Reads and throws away."),
-        ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands."),
+        ServeOne(ServeKind.Chat, "What one types, all others see. /help lists its commands.", s_cluster, s_node),
         ServeOne(ServeKind.Push, "Sends numbered messages to every client.", s_rate, s_size, s_batch),
         ServeOne(ServeKind.Groups, "For measurements: clients join groups and broadcast to them, in messages of 32 bytes."),
         ServeOne(ServeKind.Http, "An HTTP server to try clients with. GET / lists what it answers.", s_files),
@@ -164,9 +173,17 @@ internal static class CommandLine
     private static Command ServeOne(ServeKind kind, string description, params Option[] more)
     {
         Command command = new(kind.ToString().ToLowerInvariant(), description);
-        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_accept, s_scheduling, s_stats, s_for, s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn, .. more]) command.Add(option);
+        foreach (Option option in (Option[])[s_listen, s_port, s_unix, s_engine, s_loops, s_accept, s_scheduling, s_stats, s_status, s_for, s_tls, s_cert, s_key, s_pfx, s_password, s_passwordFile, s_clientCa, s_alpn, .. more]) command.Add(option);
         command.Validators.Add(OneCertificate);
         command.Validators.Add(static result => AllowOnePlace(result, s_listen));
+        if (kind == ServeKind.Chat)
+        {
+            command.Validators.Add(static result =>
+            {
+                if (IsGiven(result, s_node) && !IsGiven(result, s_cluster)) result.AddError("--node is the name in a cluster, and --cluster is missing.");
+            });
+        }
+
         if (kind == ServeKind.Push)
         {
             command.Validators.Add(static result =>
@@ -188,7 +205,13 @@ internal static class CommandLine
             ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
             : default;
         TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push, kind == ServeKind.Http ? parsed.GetValue(s_files) : null) { Deflates = kind == ServeKind.Ws && parsed.GetValue(s_deflate) };
+        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push, kind == ServeKind.Http ? parsed.GetValue(s_files) : null) 
+        {
+            Deflates = kind == ServeKind.Ws && parsed.GetValue(s_deflate),
+            StatusPath = parsed.GetValue(s_status),
+            Cluster = kind == ServeKind.Chat ? parsed.GetValue(s_cluster) : null,
+            Node = kind == ServeKind.Chat ? parsed.GetValue(s_node) : null,
+        };
     }
 
     private static Command Connect()
@@ -430,6 +453,9 @@ internal static class CommandLine
 
     internal static int? Number(string text, int least, int most) =>
         int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int number) && number >= least && number <= most ? number : null;
+
+    internal static double? Seconds(string text, double least, double most) =>
+        double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds >= least && seconds <= most ? seconds : null;
 
     private static T? Word<T>(string text)
         where T : struct, Enum =>

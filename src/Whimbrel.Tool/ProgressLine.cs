@@ -65,7 +65,7 @@ internal sealed class ProgressLine(TextWriter? output, Func<int> width)
         return text.Length > width ? text[..width] : text;
     }
 
-    private static string Size(long bytes) => bytes switch
+    internal static string Size(long bytes) => bytes switch
     {
         < 1024 => string.Create(CultureInfo.InvariantCulture, $"{bytes} B"),
         < 1 << 20 => string.Create(CultureInfo.InvariantCulture, $"{bytes / 1024.0:0.0} KiB"),

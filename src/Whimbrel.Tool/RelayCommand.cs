@@ -52,7 +52,7 @@ internal static class RelayCommand
         };
         // Behind a header TLS begins later: the listener itself has none.
         string address = proxies is not null ? PlainOf(settings.Address) : settings.Address;
-        await using Relay relay = new(new ServerOptions { Address = address, Engine = engine, Tls = proxies is null ? tls : null }, options);
+        await using Relay relay = new(new ServerOptions { Address = address, Engine = engine, Tls = proxies is null ? tls : null, StatusPath = settings.StatusPath }, options);
         await relay.StartAsync();
         Console.Out.WriteLine($"listening on {relay.Server.EndPoint} (engine {engine.KindName}, loops {engine.LoopCount})");
         if (own is not null) notices.Tell($"TLS with a certificate of its own; it ends with this process. One that stays: whimbrel certs. SHA-256 {CertsCommand.FingerprintOf(own)}");

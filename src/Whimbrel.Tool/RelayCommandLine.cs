@@ -1,5 +1,4 @@
 using System.CommandLine;
-using System.Globalization;
 using Whimbrel.Relays;
 
 namespace Whimbrel.Tool;
@@ -21,15 +20,15 @@ internal static class RelayCommandLine
     private static readonly Option<string?> s_targetCa = CommandLine.AuthorityOption("--target-ca", "target");
     private static readonly Option<string?> s_targetPin = CommandLine.PinOption("--target-pin", "target");
     private static readonly Option<string?> s_targetName = CommandLine.NameOption("--target-name", "target");
-    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Ask each target so often whether it can be reached, also when no client comes.", "seconds from 0.1 to 3600", static text => double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds is >= 0.1 and <= 3600 ? seconds : null);
+    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Ask each target so often whether it can be reached, also when no client comes.", "seconds from 0.1 to 3600", static text => CommandLine.Seconds(text, 0.1, 3600));
 
-    internal static string Usage => $"whimbrel relay LISTEN TARGET... [--check SECONDS] [--target-ca FILE | --target-pin HASH] [--target-name NAME] [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--for SECONDS]";
+    internal static string Usage => $"whimbrel relay LISTEN TARGET... [--check SECONDS] [--target-ca FILE | --target-pin HASH] [--target-name NAME] [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--status PATH] [--for SECONDS]";
 
     internal static Command Relay()
     {
         Command command = new("relay", "Passes connections on, both ways, until Ctrl-C or SIGTERM; then waits for those that are open, ten seconds at most.")
         {
-            s_addresses, s_check, s_targetCa, s_targetPin, s_targetName, s_header, s_proxies, CommandLine.Engine, CommandLine.Loops, CommandLine.Stats, CommandLine.For,
+            s_addresses, s_check, s_targetCa, s_targetPin, s_targetName, s_header, s_proxies, CommandLine.Engine, CommandLine.Loops, CommandLine.Stats, CommandLine.Status, CommandLine.For,
         };
         foreach (Option option in CommandLine.ServerTls) command.Add(option);
         command.Validators.Add(CommandLine.OneCertificate);
@@ -58,7 +57,7 @@ internal static class RelayCommandLine
             TlsArguments? targetTls = IsSecure(addresses[1]) ? new TlsArguments(null, null, null, null, parsed.GetValue(s_targetCa), parsed.GetValue(s_targetPin), parsed.GetValue(s_targetName), []) : null;
             TimeSpan check = parsed.GetValue(s_check) is { } every ? TimeSpan.FromSeconds(every) : Timeout.InfiniteTimeSpan;
             return await RelayCommand.RunAsync(new RelaySettings(addresses[0], addresses[1..], targetTls, check, parsed.GetValue(s_header) ?? ProxyHeaderForm.None, parsed.GetValue(s_proxies) is { Length: > 0 } proxies ? proxies : null, tls,
-                parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, parsed.GetValue(CommandLine.Loops) ?? 0, parsed.GetValue(CommandLine.Stats), duration));
+                parsed.GetValue(CommandLine.Engine) ?? EngineKind.Auto, parsed.GetValue(CommandLine.Loops) ?? 0, parsed.GetValue(CommandLine.Stats), duration) { StatusPath = parsed.GetValue(CommandLine.Status) });
         });
         return command;
     }

@@ -15,4 +15,8 @@ namespace Whimbrel.Tool;
 /// <param name="Stats">A line a second.</param>
 /// <param name="Duration">Ends by itself after this time, or null.</param>
 internal sealed record RelaySettings(
-    string Address, string[] Targets, TlsArguments? TargetTls, TimeSpan CheckEvery, ProxyHeaderForm Header, string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration);
+    string Address, string[] Targets, TlsArguments? TargetTls, TimeSpan CheckEvery, ProxyHeaderForm Header, string[]? Proxies, TlsArguments? Tls, EngineKind Engine, int Loops, bool Stats, TimeSpan? Duration)
+{
+    /// <summary>Where <c>whimbrel top</c> may ask, or null.</summary>
+    internal string? StatusPath { get; init; }
+}

@@ -24,6 +24,8 @@ internal static class ServeCommand
             X509Certificate2? own = null;
             TlsOptions? tls = settings.Tls?.ToServerOptions(NetworkAddress.Parse(settings.Address), out own);
             Service service = Service.Create(settings, engine, tls);
+            await engine.StartAsync();
+            await using IAsyncDisposable? cluster = settings.Cluster is { } broker ? await service.Room!.JoinAsync(service.Server, broker, settings.Node) : null;
             await service.Server.StartAsync();
             StopReport report = await ServeAsync(settings, service, own, stop.Asked);
             if (report.IsComplete) code = ExitCode.Done;

@@ -14,8 +14,17 @@ namespace Whimbrel.Tool;
 /// <param name="Files">The folder to serve, for <see cref="ServeKind.Http"/>, or null.</param>
 internal sealed record ServeSettings(ServeKind Kind, string Address, EngineKind Engine, int Loops, AcceptScheme Accept, Scheduling Scheduling, bool Stats, TimeSpan? Duration, TlsArguments? Tls, PushSettings Push, string? Files = null)
 {
+    /// <summary>Where <c>whimbrel top</c> may ask, or null.</summary>
+    internal string? StatusPath { get; init; }
+
     /// <summary>Compress messages, for <see cref="ServeKind.Ws"/>.</summary>
     internal bool Deflates { get; init; }
+
+    /// <summary>The broker of the cluster, for <see cref="ServeKind.Chat"/>, or null for a room of this process.</summary>
+    internal string? Cluster { get; init; }
+
+    /// <summary>Name of this node in the cluster, or null for one of chance.</summary>
+    internal string? Node { get; init; }
 }
 
 /// <summary>What <c>whimbrel serve push</c> sends.</summary>

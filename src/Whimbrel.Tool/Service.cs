@@ -7,7 +7,8 @@ namespace Whimbrel.Tool;
 /// <param name="Unit">What <paramref name="Count"/> counts, as a plural.</param>
 /// <param name="Count">How many so far.</param>
 /// <param name="Producer">The thread that pushes, or null.</param>
-internal sealed record Service(Server Server, string Unit, Func<long> Count, PushProducer? Producer = null)
+/// <param name="Room">The chat's, or null.</param>
+internal sealed record Service(Server Server, string Unit, Func<long> Count, PushProducer? Producer = null, ChatRoom? Room = null)
 {
     internal static Service Create(ServeSettings settings, Engine engine, TlsOptions? tls)
     {
@@ -23,7 +24,7 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
                 return new Service(new Server(Options(), context => new DiscardSession(receives.Of(context.Loop))), "receives", () => receives.Total);
             case ServeKind.Chat:
                 ChatRoom room = new();
-                return new Service(ChatDoor.CreateServer(Options(), room), "lines", () => room.Lines);
+                return new Service(ChatDoor.CreateServer(Options(), room), "lines", () => room.Lines, Room: room);
             case ServeKind.Groups:
                 return new Service(new Server(Options(), context => new GroupsSession(receives.Of(context.Loop))), "messages", () => receives.Total);
             case ServeKind.Http:
@@ -37,6 +38,6 @@ internal sealed record Service(Server Server, string Unit, Func<long> Count, Pus
         }
 
         ServerOptions Options(SlowConsumer slowConsumer = SlowConsumer.Disconnect, bool allowsLarge = false) =>
-            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling, Tls = tls, AllowLargeMessages = allowsLarge };
+            new() { Address = settings.Address, Engine = engine, AcceptScheme = settings.Accept, SlowConsumer = slowConsumer, Scheduling = settings.Scheduling, Tls = tls, AllowLargeMessages = allowsLarge, StatusPath = settings.StatusPath };
     }
 }

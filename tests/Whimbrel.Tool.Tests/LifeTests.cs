@@ -58,7 +58,7 @@ public class LifeTests
     [InlineData("A command is missing. Right would be: whimbrel serve echo|discard|chat|push|groups", "serve")]
     [InlineData("'sing' is not known here. Right would be", "serve", "sing")]
     [InlineData("'serv' is not known here. Did you mean 'serve'?", "serv")]
-    [InlineData("whimbrel join GROUP, whimbrel certs, whimbrel doctor, or whimbrel explain PAGE", "jion-in")]
+    [InlineData("whimbrel join GROUP, whimbrel certs, whimbrel doctor, whimbrel top PATH, or whimbrel explain PAGE", "jion-in")]
     [InlineData("'ecko' is not known here. Did you mean 'echo'?", "serve", "ecko")]
     [InlineData("'--prot' is not known here. Did you mean '--port'?", "serve", "echo", "--prot", "5")]
     [InlineData("There is no page 'descriptor-limits'. Did you mean 'descriptor-limit'?", "explain", "descriptor-limits")]

@@ -1,0 +1,34 @@
+namespace Whimbrel.Tool.Top;
+
+/// <summary>One loop.</summary>
+internal sealed record TopLoop
+{
+    public int Index { get; init; }
+
+    public int Connections { get; init; }
+
+    public long Turns { get; init; }
+
+    public long EmptyTurns { get; init; }
+
+    public long BlockedTurns { get; init; }
+
+    public long Completions { get; init; }
+
+    public long Wakes { get; init; }
+
+    public long Receives { get; init; }
+
+    public long BytesReceived { get; init; }
+
+    public long Sends { get; init; }
+
+    public long BytesSent { get; init; }
+
+    public long BytesPending { get; init; }
+
+    public int Timers { get; init; }
+
+    /// <summary>What holds it up, or null.</summary>
+    public string? Running { get; init; }
+}

@@ -1,0 +1,59 @@
+using System.Text.Json;
+
+namespace Whimbrel.Tool.Top;
+
+/// <summary>What a status socket has said, as far as it is shown. What is missing, because that server is older, is zero.</summary>
+internal sealed record TopSnapshot
+{
+    internal const int KnownVersion = 1;
+
+    private static readonly JsonSerializerOptions s_names = new() { PropertyNamingPolicy = JsonNamingPolicy.CamelCase };
+
+    public int Whimbrel { get; init; }
+
+    public int Pid { get; init; }
+
+    public long TimeMs { get; init; }
+
+    public TopEngine Engine { get; init; } = new();
+
+    public TopLoop[] Loops { get; init; } = [];
+
+    public TopServer[] Servers { get; init; } = [];
+
+    public int ServersLeftOut { get; init; }
+
+    /// <summary>Reads a line; null when it is none of a status socket, or one of a version that is not known here, and which.</summary>
+    internal static TopSnapshot? Read(ReadOnlySpan<byte> line, out int version)
+    {
+        version = 0;
+        try
+        {
+            // By itself: another version may have other types in the same places.
+            version = JsonSerializer.Deserialize<Head>(line, s_names)?.Whimbrel ?? 0;
+            if (version != KnownVersion) return null;
+            TopSnapshot? read = JsonSerializer.Deserialize<TopSnapshot>(line, s_names);
+            return read is { Engine: not null, Loops: not null, Servers: not null } && Array.TrueForAll(read.Loops, static l => l is not null) && Array.TrueForAll(read.Servers, static s => s is { Addresses: not null, Slowest: not null }) ? read : null;
+        }
+        catch (JsonException)
+        {
+            return null;
+        }
+    }
+
+    private sealed record Head(int Whimbrel);
+}
+
+/// <summary>The engine.</summary>
+internal sealed record TopEngine
+{
+    public string? Kind { get; init; }
+
+    public long MailboxBytes { get; init; }
+
+    public long SendsRefused { get; init; }
+
+    public long BroadcastsRefused { get; init; }
+
+    public long UserExceptions { get; init; }
+}

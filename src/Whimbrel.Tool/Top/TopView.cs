@@ -1,0 +1,171 @@
+using System.Globalization;
+using System.Text;
+
+namespace Whimbrel.Tool.Top;
+
+/// <summary>Two snapshots, one after the other, as text: rates are their difference. Pure.</summary>
+internal static class TopView
+{
+    /// <summary>A screen: at most so many lines of at most so many characters.</summary>
+    internal static List<string> Screen(TopSnapshot? before, TopSnapshot now, int width, int height)
+    {
+        Span span = new(before, now);
+        List<string> lines = [Head(now), ""];
+        AddServers(lines, span);
+        AddSlowest(lines, now);
+        AddLoops(lines, span);
+        int most = Math.Max(1, height);
+        if (lines.Count > most)
+        {
+            int hidden = lines.Count - most + 1;
+            lines.RemoveRange(most - 1, hidden);
+            lines.Add($"({hidden} more lines: a higher terminal, or --json)");
+        }
+
+        for (int i = 0; i < lines.Count; i++)
+        {
+            string line = Clean(lines[i]).TrimEnd();
+            lines[i] = line.Length > width ? line[..width] : line;
+        }
+
+        return lines;
+    }
+
+    /// <summary>The same in one line, for a log.</summary>
+    internal static string Line(TopSnapshot before, TopSnapshot now)
+    {
+        Span span = new(before, now);
+        StringBuilder line = new();
+        line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => (long)s.Sessions)} connections, {span.OfServers(static s => s.Accepted)} new/s, {span.OfServers(static s => s.MessagesReceived)} messages/s, ");
+        line.Append(CultureInfo.InvariantCulture, $"{span.BytesOfServers(static s => s.BytesReceived)}/s in, {span.BytesOfServers(static s => s.BytesSent)}/s out, {ProgressLine.Size(now.Servers.Sum(static s => s.BytesPending))} queued, ");
+        line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => s.TurnedAway)} turned away, {now.Servers.Sum(static s => s.SlowConsumers)} slow ended, {now.Engine.UserExceptions} exceptions");
+        foreach (TopLoop loop in now.Loops)
+        {
+            if (loop.Running is { } running) line.Append(CultureInfo.InvariantCulture, $"; loop {loop.Index} is held up by {running}");
+        }
+
+        return Clean(line.ToString());
+    }
+
+    private static string Head(TopSnapshot now)
+    {
+        TopEngine engine = now.Engine;
+        string started = now.Servers.Length > 0 ? string.Create(CultureInfo.InvariantCulture, $", since {now.Servers.Min(static s => s.StartedAt).UtcDateTime:yyyy-MM-dd HH:mm:ss}Z") : "";
+        return string.Create(
+            CultureInfo.InvariantCulture,
+            $"process {now.Pid}, {engine.Kind}, {now.Loops.Length} {(now.Loops.Length == 1 ? "loop" : "loops")}{started}; mailboxes {ProgressLine.Size(engine.MailboxBytes)}, refused {engine.SendsRefused} sends, {engine.BroadcastsRefused} broadcasts; {engine.UserExceptions} exceptions");
+    }
+
+    private static void AddServers(List<string> lines, Span span)
+    {
+        lines.Add(Row("SERVER", -30, "CONNS", 8, "NEW/S", 8, "AWAY", 7, "MSGS/S", 10, "IN/S", 10, "OUT/S", 10, "QUEUED", 10, "SLOW", 6, "DROPPED", 9));
+        foreach (TopServer server in span.Now.Servers)
+        {
+            TopServer? earlier = span.Before?.Servers.FirstOrDefault(server.IsSame);
+            lines.Add(Row(
+                NameOf(server), -30, Count(server.Sessions), 8, span.Rate(earlier?.Accepted, server.Accepted), 8, Count(server.TurnedAway), 7, span.Rate(earlier?.MessagesReceived, server.MessagesReceived), 10,
+                span.Bytes(earlier?.BytesReceived, server.BytesReceived), 10, span.Bytes(earlier?.BytesSent, server.BytesSent), 10, ProgressLine.Size(server.BytesPending), 10, Count(server.SlowConsumers), 6, Count(server.BroadcastsDropped), 9));
+            if (server.Tls) lines.Add($"  TLS: {span.Rate(earlier?.TlsHandshakes, server.TlsHandshakes)} handshakes/s, {Count(server.TlsFailed)} failed");
+        }
+
+        if (span.Now.ServersLeftOut > 0) lines.Add($"({Count(span.Now.ServersLeftOut)} more servers)");
+        lines.Add("");
+    }
+
+    private static string NameOf(TopServer server)
+    {
+        string more = server.Addresses.Length > 1 ? $" +{Count(server.Addresses.Length - 1)}" : "";
+        return $"{(server.Addresses.Length > 0 ? server.Addresses[0] : "?")}{more}{(server.Accepting ? "" : " (closed)")}";
+    }
+
+    private static void AddSlowest(List<string> lines, TopSnapshot now)
+    {
+        TopSlow[] slowest = [.. now.Servers.SelectMany(static s => s.Slowest).Where(static s => s is not null).OrderByDescending(static s => s.BytesPending).Take(10)];
+        if (slowest.Length == 0) return;
+        lines.Add(Row("SLOWEST", -30, "SESSION", 10, "LOOP", 6, "QUEUED", 11, "OF LIMIT", 10));
+        foreach (TopSlow slow in slowest)
+        {
+            string share = slow.LimitBytes > 0 ? string.Create(CultureInfo.InvariantCulture, $"{slow.BytesPending * 100.0 / slow.LimitBytes:0} %") : "-";
+            lines.Add(Row(slow.Peer ?? "?", -30, Count(slow.Id), 10, Count(slow.Loop), 6, ProgressLine.Size(slow.BytesPending), 11, share, 10));
+        }
+
+        lines.Add("");
+    }
+
+    private static void AddLoops(List<string> lines, Span span)
+    {
+        lines.Add(Row("LOOP", 5, "CONNS", 9, "TURNS/S", 10, "EMPTY", 8, "PER TURN", 10, "WAKES/S", 10, "IN/S", 11, "OUT/S", 11, "PER SEND", 11, "QUEUED", 11, "TIMERS", 8, "BLOCKED", 9));
+        for (int i = 0; i < span.Now.Loops.Length; i++)
+        {
+            TopLoop loop = span.Now.Loops[i];
+            TopLoop? earlier = span.Before is { } before && i < before.Loops.Length ? before.Loops[i] : null;
+            long turns = loop.Turns - (earlier?.Turns ?? loop.Turns), sends = loop.Sends - (earlier?.Sends ?? loop.Sends);
+            lines.Add(Row(
+                Count(loop.Index), 5, Count(loop.Connections), 9, span.Rate(earlier?.Turns, loop.Turns), 10,
+                Ratio((loop.EmptyTurns - (earlier?.EmptyTurns ?? 0)) * 100.0, turns, "0' %'"), 8, Ratio(loop.Completions - (earlier?.Completions ?? 0), turns, "0.0"), 10, span.Rate(earlier?.Wakes, loop.Wakes), 10,
+                span.Bytes(earlier?.BytesReceived, loop.BytesReceived), 11, span.Bytes(earlier?.BytesSent, loop.BytesSent), 11,
+                sends > 0 ? ProgressLine.Size((loop.BytesSent - earlier!.BytesSent) / sends) : "-", 11, ProgressLine.Size(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
+            if (loop.Running is { } running) lines.Add($"      held up by {running}");
+        }
+    }
+
+    private static string Ratio(double part, long whole, string format) => whole > 0 ? (part / whole).ToString(format, CultureInfo.InvariantCulture) : "-";
+
+    private static string Count(long number) => number.ToString("#,0", CultureInfo.InvariantCulture);
+
+    /// <summary>Texts and widths in turns; a negative width stands left, and a text that is longer takes its room from nobody.</summary>
+    private static string Row(params object[] cells)
+    {
+        StringBuilder row = new();
+        for (int i = 0; i < cells.Length; i += 2)
+        {
+            string text = (string)cells[i];
+            int width = (int)cells[i + 1];
+            row.Append(width < 0 ? text.PadRight(-width) : " " + text.PadLeft(width - 1));
+        }
+
+        return row.ToString();
+    }
+
+    /// <summary>What a server says must not command the terminal.</summary>
+    private static string Clean(string text) => text.Any(char.IsControl) ? string.Concat(text.Select(static c => char.IsControl(c) ? '?' : c)) : text;
+
+    /// <summary>The time between two snapshots of one process.</summary>
+    private readonly struct Span
+    {
+        internal readonly TopSnapshot? Before;
+        internal readonly TopSnapshot Now;
+        private readonly double _seconds;
+
+        internal Span(TopSnapshot? before, TopSnapshot now)
+        {
+            Now = now;
+            // Another process since: nothing of the first is left.
+            if (before is null || before.Pid != now.Pid || before.TimeMs >= now.TimeMs) return;
+            Before = before;
+            _seconds = (now.TimeMs - before.TimeMs) / 1000.0;
+        }
+
+        internal string Rate(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? rate.ToString(rate < 10 ? "0.#" : "#,0", CultureInfo.InvariantCulture) : "-";
+
+        internal string Bytes(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? ProgressLine.Size((long)rate) : "-";
+
+        internal string OfServers(Func<TopServer, long> number) => Rate(Before is null ? null : 0, Difference(number));
+
+        internal string BytesOfServers(Func<TopServer, long> number) => Bytes(Before is null ? null : 0, Difference(number));
+
+        /// <summary>Of the servers that were there before; what a new one did is told with the next look.</summary>
+        private long Difference(Func<TopServer, long> number)
+        {
+            long sum = 0;
+            foreach (TopServer server in Now.Servers)
+            {
+                if (Before?.Servers.FirstOrDefault(server.IsSame) is { } earlier) sum += number(server) - number(earlier);
+            }
+
+            return sum;
+        }
+
+        private double? PerSecond(long? earlier, long later) => earlier is { } number && _seconds > 0 ? Math.Max(0, later - number) / _seconds : null;
+    }
+}

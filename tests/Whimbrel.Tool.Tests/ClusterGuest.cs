@@ -1,0 +1,171 @@
+using System.Globalization;
+using System.Net.Sockets;
+using System.Text;
+using System.Text.RegularExpressions;
+
+namespace Whimbrel.Tool.Tests;
+
+// A guest of one node's chat who says numbers, and keeps what everybody said and what was said to be lost.
+internal sealed partial class ClusterGuest : IDisposable
+{
+    // The chat lets a guest say twenty lines a second, and forty at once: no more than that wait for a node that is stopped, ten seconds in deep runs.
+    private static readonly TimeSpan s_pace = TimeSpan.FromMilliseconds(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 300 : 70);
+
+    private readonly Lock _gate = new();
+    private readonly TcpClient _client = new();
+    private readonly List<string> _lines = [];
+    private readonly CancellationTokenSource _silence = new();
+    private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private Task _talking = Task.CompletedTask;
+    private StreamWriter? _writer;
+    private int _said;
+    private bool _hasEnded;
+
+    private ClusterGuest(string name, string node)
+    {
+        Name = name;
+        Node = node;
+    }
+
+    internal string Name { get; }
+
+    internal string Node { get; }
+
+    internal bool IsConnected
+    {
+        get
+        {
+            lock (_gate) return !_hasEnded;
+        }
+    }
+
+    internal static async Task<ClusterGuest> EnterAsync(RunningTool tool, string node, string name)
+    {
+        ClusterGuest guest = new(name, node);
+        await guest._client.ConnectAsync((System.Net.IPEndPoint)tool.EndPoint);
+        guest._writer = new StreamWriter(guest._client.GetStream(), new UTF8Encoding(false)) { AutoFlush = true, NewLine = "\n" };
+        _ = guest.ReadAsync();
+        await guest.SayAsync($"/name {name}");
+        await guest.UntilAsync(l => l == $"* you are {name} now.", "the name");
+        return guest;
+    }
+
+    internal Task SayAsync(string text) => _writer!.WriteLineAsync(text);
+
+    internal void StartTalking() => _talking = TalkAsync();
+
+    // It says nothing more, and all others have heard each of its lines since the first that they heard, or were told how many are lost.
+    internal async Task FallSilentAsync(IEnumerable<ClusterGuest> guests)
+    {
+        await _silence.CancelAsync();
+        await _talking;
+        foreach (ClusterGuest guest in guests)
+        {
+            if (guest != this) await guest.UntilAllAsync(lines => HeardOf(lines, this) is [var first, ..] heard && heard.Length + Told(lines, this) >= _said - first + 1, $"all of {Name} at {guest.Name}");
+        }
+    }
+
+    // A line that was said from now on.
+    internal Task HearsFreshAsync(ClusterGuest other)
+    {
+        int said = Volatile.Read(ref other._said);
+        return UntilAllAsync(lines => HeardOf(lines, other) is [.., var last] && last > said, $"{Name} hears {other.Name} behind {said}");
+    }
+
+    internal Task UntilAsync(Func<string, bool> isIt, string what) => UntilAllAsync(lines => lines.Any(isIt), what);
+
+    // Each line once and in order. That none is missing without a word is what FallSilentAsync waits for.
+    internal void Check(IEnumerable<ClusterGuest> others)
+    {
+        foreach (ClusterGuest other in others)
+        {
+            if (other == this) continue;
+            lock (_gate)
+            {
+                int[] heard = HeardOf(_lines, other);
+                TestContext.Current.TestOutputHelper!.WriteLine($"{Name} heard {heard.Length} of {other.Name}, and was told of {Told(_lines, other)} lost");
+                Assert.True(heard.SequenceEqual(heard.Distinct().Order()), $"{Name} heard {other.Name} out of order: {string.Join(' ', heard)}");
+            }
+        }
+    }
+
+    public void Dispose()
+    {
+        _client.Dispose(); // and with it all that talks and reads
+        _silence.Dispose();
+    }
+
+    private static int[] HeardOf(IEnumerable<string> lines, ClusterGuest other) =>
+        [.. lines.Select(l => Said().Match(l)).Where(m => m.Success && m.Groups["who"].Value == other.Name).Select(static m => int.Parse(m.Groups["number"].ValueSpan, CultureInfo.InvariantCulture))];
+
+    private static int Told(IEnumerable<string> lines, ClusterGuest other) =>
+        lines.Select(static l => Lost().Match(l)).Where(m => m.Success && m.Groups["node"].Value == other.Node).Sum(static m => int.Parse(m.Groups["count"].ValueSpan, CultureInfo.InvariantCulture));
+
+    private async Task TalkAsync()
+    {
+        try
+        {
+            while (true)
+            {
+                await SayAsync($"{_said + 1}");
+                Interlocked.Increment(ref _said);
+                await Task.Delay(s_pace, _silence.Token); // tidy: waits because it talks at a pace
+            }
+        }
+        catch (Exception e) when (e is OperationCanceledException or IOException or ObjectDisposedException)
+        {
+            // Silent, or gone: what it counts is what it has said.
+        }
+    }
+
+    private async Task ReadAsync()
+    {
+        try
+        {
+            using StreamReader reader = new(_client.GetStream(), Encoding.UTF8);
+            while (await reader.ReadLineAsync() is { } line) Note(() => _lines.Add(line));
+        }
+        catch (Exception e) when (e is IOException or ObjectDisposedException)
+        {
+            // The end.
+        }
+
+        Note(() => _hasEnded = true);
+    }
+
+    private void Note(Action change)
+    {
+        lock (_gate)
+        {
+            change();
+            _changed.SetResult();
+            _changed = new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+        }
+    }
+
+    private Task<bool> UntilAllAsync(Func<List<string>, bool> isSo, string what) => Deadline.Within(
+        async cancellation =>
+        {
+            while (true)
+            {
+                Task changed;
+                lock (_gate)
+                {
+                    if (isSo(_lines)) return true;
+                    changed = _changed.Task;
+                }
+
+                await changed.WaitAsync(cancellation);
+            }
+        },
+        () =>
+        {
+            lock (_gate) return $"{what}; the last lines:\n{string.Join('\n', _lines.TakeLast(30))}";
+        });
+
+    [GeneratedRegex(@"^\[\w+\] (?<who>\w+): (?<number>\d+)$")]
+    private static partial Regex Said();
+
+    [GeneratedRegex(@"^\[\w+\] \* (?<count>\d+) lines? of (?<node>\w+) (is|are) lost$")]
+    private static partial Regex Lost();
+}

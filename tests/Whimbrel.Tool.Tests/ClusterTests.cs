@@ -1,0 +1,135 @@
+using System.Globalization;
+using System.Text.RegularExpressions;
+using Whimbrel.Http.Tests.Programs;
+
+namespace Whimbrel.Tool.Tests;
+
+// Nodes as processes, with a real broker: one room of several `serve chat`.
+public sealed class ClusterTests
+{
+    private static readonly bool s_isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+
+    private static Task<RealProgram> BrokerAsync(int port) => RealProgram.ServeAsync("nats-server", port, _ => ["-a", "127.0.0.1", "-p", $"{port}"]);
+
+    private static Task<RunningTool> NodeAsync(string name, string broker) => RunningTool.Serve("chat", "--cluster", broker, "--node", name, "--loops", "2");
+
+    [Theory]
+    [InlineData("nats", "-a", "127.0.0.1", "-p")]
+    [InlineData("redis", "--save", "", "--bind", "127.0.0.1", "--port")]
+    public async Task Two_servers_are_one_room_and_each_line_says_its_node(string kind, params string[] options)
+    {
+        int port = RealProgram.FreePort();
+        using RealProgram broker = await RealProgram.ServeAsync($"{kind}-server", port, _ => [.. options, $"{port}"]);
+        string address = $"{kind}://127.0.0.1:{port}";
+        await using RunningTool a = await NodeAsync("a", address), b = await NodeAsync("b", address);
+        using ClusterGuest anna = await ClusterGuest.EnterAsync(a, "a", "anna"), bert = await ClusterGuest.EnterAsync(b, "b", "bert");
+        await anna.UntilAsync(static l => Regex.IsMatch(l, @"^\[b\] \* guest\d+ is bert now$"), "who came");
+        await anna.SayAsync("hello, ünïcode ✓");
+        await bert.UntilAsync(static l => Regex.IsMatch(l, @"^\[a\] anna: hello, ünïcode ✓$"), "what anna said");
+        await bert.SayAsync("hi");
+        await anna.UntilAsync(static l => l == "[b] bert: hi", "what bert said");
+        Assert.Contains($"cluster: healthy. {(kind == "nats" ? "NATS" : "Redis")} {address} is reached.", await a.Error.ThatContains("cluster: "), StringComparison.Ordinal);
+        await a.StopAsync();
+        await b.StopAsync();
+    }
+
+    [Fact]
+    public async Task A_broker_that_is_not_there_is_said_before_anybody_is_served()
+    {
+        int port = RealProgram.FreePort();
+        var (code, output, errors) = await RunningTool.Run(null, "serve", "chat", "--port", "0", "--cluster", $"nats://u:secret@127.0.0.1:{port}");
+        Assert.Equal(1, code);
+        Assert.Empty(output);
+        string error = Assert.Single(errors);
+        Assert.StartsWith($"whimbrel: NATS nats://127.0.0.1:{port}: Cannot connect to 127.0.0.1:{port}: connection refused", error, StringComparison.Ordinal);
+        Assert.DoesNotContain("secret", error, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("--node is the name in a cluster", "--node", "x")]
+    [InlineData("--cluster takes nats://HOST:PORT or redis://HOST:PORT", "--cluster", "127.0.0.1:4222")]
+    [InlineData("--node takes 1 to 20", "--cluster", "nats://x", "--node", "a b")]
+    public async Task Options_that_mean_nothing_are_refused(string message, params string[] options) =>
+        await RunningTool.AssertRefused(message, "whimbrel serve chat", ["serve", "chat", .. options]);
+
+    // Guests of three nodes talk all the time. Whatever is killed or stopped meanwhile, nobody is disconnected who is not on a killed node, everybody has each line of each other
+    // guest once and in order, or was told that it is lost, and within five seconds after the end of a fault all hear all again.
+    [Fact, Trait("Runs", "alone")]
+    public async Task Whatever_happens_to_broker_and_nodes_no_guest_is_disconnected_and_every_loss_is_told()
+    {
+        int port = RealProgram.FreePort();
+        string address = $"nats://127.0.0.1:{port}";
+        TimeSpan fault = TimeSpan.FromSeconds(s_isDeep ? 10 : 1.5);
+        RealProgram broker = await BrokerAsync(port);
+        RunningTool[] nodes = [await NodeAsync("a", address), await NodeAsync("b", address), await NodeAsync("c", address)];
+        List<ClusterGuest> guests = [];
+        try
+        {
+            foreach (RunningTool node in nodes) guests.Add(await ClusterGuest.EnterAsync(node, $"{(char)('a' + guests.Count)}", $"{(char)('a' + guests.Count)}"));
+            foreach (ClusterGuest guest in guests) guest.StartTalking();
+            await AllHearAllAsync(guests);
+
+            // The broker is killed, and comes back.
+            broker.Dispose();
+            await PassAsync(fault);
+            broker = await BrokerAsync(port);
+            await AllHearAllAsync(guests);
+
+            // A node is stopped for a while.
+            await nodes[2].SignalAsync("STOP");
+            await PassAsync(fault);
+            await AllHearAllAsync(guests[..2]);
+            await nodes[2].SignalAsync("CONT");
+            await AllHearAllAsync(guests);
+
+            // A node is killed, and another process takes its place. Its guest has fallen silent before, so that what it said has left.
+            await guests[1].FallSilentAsync(guests);
+            await nodes[1].DisposeAsync();
+            await AllHearAllAsync([guests[0], guests[2]]);
+            guests[1].Dispose();
+            nodes[1] = await NodeAsync("b", address);
+            ClusterGuest late = await ClusterGuest.EnterAsync(nodes[1], "b", "d");
+            guests.Add(late);
+            late.StartTalking();
+            await AllHearAllAsync([guests[0], guests[2], late]);
+
+            // The broker again, while a node is stopped.
+            await nodes[0].SignalAsync("STOP");
+            broker.Dispose();
+            await PassAsync(fault);
+            broker = await BrokerAsync(port);
+            await nodes[0].SignalAsync("CONT");
+            await AllHearAllAsync([guests[0], guests[2], late]);
+
+            ClusterGuest[] alive = [guests[0], guests[2], late];
+            foreach (ClusterGuest guest in alive) await guest.FallSilentAsync(alive);
+            foreach (ClusterGuest guest in alive) Assert.True(guest.IsConnected, $"{guest.Name} was disconnected");
+            foreach (ClusterGuest guest in alive) guest.Check(alive);
+        }
+        finally
+        {
+            foreach (ClusterGuest guest in guests) guest.Dispose();
+            foreach (RunningTool node in nodes) await node.DisposeAsync();
+            broker.Dispose();
+        }
+    }
+
+    // The promise: five seconds. On a machine that others share, the deadline of the test is ten times that, and what it took is printed.
+    private static async Task AllHearAllAsync(IReadOnlyList<ClusterGuest> guests)
+    {
+        long start = System.Diagnostics.Stopwatch.GetTimestamp();
+        foreach (ClusterGuest guest in guests)
+        {
+            foreach (ClusterGuest other in guests)
+            {
+                if (guest != other) await guest.HearsFreshAsync(other);
+            }
+        }
+
+        TimeSpan took = System.Diagnostics.Stopwatch.GetElapsedTime(start);
+        TestContext.Current.TestOutputHelper!.WriteLine(string.Create(CultureInfo.InvariantCulture, $"all hear all after {took.TotalSeconds:0.00} s"));
+        Assert.True(took < TimeSpan.FromSeconds(5), $"service after {took}");
+    }
+
+    private static Task PassAsync(TimeSpan time) => Task.Delay(time); // tidy: waits because a fault lasts
+}
