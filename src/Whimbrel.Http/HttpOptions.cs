@@ -116,6 +116,15 @@ public sealed class HttpOptions
     internal void Check()
     {
         if (_isChecked) return;
+        IReadOnlyList<string> mistakes = FindMistakes();
+        if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpOptions)}: {string.Join(' ', mistakes)}");
+        if (StrictTransport is { } strict) StrictTransportLine = Encoding.ASCII.GetBytes($"Strict-Transport-Security: max-age={(long)strict.TotalSeconds}{(StrictTransportForSubdomains ? "; includeSubDomains" : "")}\r\n");
+        _isChecked = true;
+    }
+
+    /// <summary>What a server would throw for: one sentence for each mistake, which begins with the name of the option. Empty when there is none.</summary>
+    public IReadOnlyList<string> FindMistakes()
+    {
         List<string> mistakes = [];
         Within(mistakes, nameof(RequestLineLimitBytes), RequestLineLimitBytes, 64, MaxHead);
         Within(mistakes, nameof(HeadLimitBytes), HeadLimitBytes, MinHeadBytes, MaxHead);
@@ -139,16 +148,10 @@ public sealed class HttpOptions
             if (hasPort || !HttpBytes.IsAuthority(Encoding.UTF8.GetBytes(host))) mistakes.Add($"{nameof(Hosts)} has \"{host}\": a host is a name or an address, without port.");
         }
 
-        if (StrictTransport is { } strict)
-        {
-            if (strict < TimeSpan.Zero || strict > TimeSpan.FromDays(3660)) mistakes.Add($"{nameof(StrictTransport)} is {strict}: zero up to 10 years is possible.");
-            StrictTransportLine = Encoding.ASCII.GetBytes($"Strict-Transport-Security: max-age={(long)strict.TotalSeconds}{(StrictTransportForSubdomains ? "; includeSubDomains" : "")}\r\n");
-        }
-
+        if (StrictTransport is { } strict && (strict < TimeSpan.Zero || strict > TimeSpan.FromDays(3660))) mistakes.Add($"{nameof(StrictTransport)} is {strict}: zero up to 10 years is possible.");
         Cors?.Check(mistakes);
         Compression?.Check(mistakes);
-        if (mistakes.Count > 0) throw new ArgumentException($"{nameof(HttpOptions)}: {string.Join(' ', mistakes)}");
-        _isChecked = true;
+        return mistakes;
     }
 
     internal static void Within(List<string> mistakes, string name, long value, long least, long most)

@@ -140,8 +140,9 @@ public sealed partial class HttpServer : Server
         foreach (FileSite site in _sites) site.Cache.Clear();
     }
 
-    /// <summary>The address of the core for one of HTTP.</summary>
-    internal static string AddressOf(string address)
+    /// <summary>The address of the core for one of HTTP, for <see cref="ServerOptions.Address"/>: <c>http://*</c> is <c>tcp://*:80</c>, <c>https://*</c> is <c>tls://*:443</c>; others stay as they are.</summary>
+    /// <param name="address">As for the constructor.</param>
+    public static string AddressOf(string address)
     {
         ArgumentNullException.ThrowIfNull(address);
         if (address.StartsWith("http://", StringComparison.OrdinalIgnoreCase)) return "tcp://" + WithPort(address[7..], 80);

@@ -29,14 +29,6 @@ public sealed class AllocationTests
     {
         Assert.InRange(BytesOf(typeof(Whimbrel.Connections.Connection)), 1, 488);
         Assert.InRange(BytesOf(typeof(EchoSession)), 1, 200);
-
-        static long BytesOf(Type type)
-        {
-            RuntimeHelpers.GetUninitializedObject(type);
-            long before = GC.GetAllocatedBytesForCurrentThread();
-            RuntimeHelpers.GetUninitializedObject(type);
-            return GC.GetAllocatedBytesForCurrentThread() - before;
-        }
     }
 
     [Theory]
@@ -545,6 +537,53 @@ public sealed class AllocationTests
         byte[] memory = new byte[16 * 1024];
         int count;
         while ((count = await peer.ReadAsync(memory, stop)) > 0) await peer.WriteAsync(memory.AsMemory(0, count), stop);
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_stream_that_is_disposed_and_awaited_allocates_what_a_close_does(string engine)
+    {
+        long ofStream = BytesToEnd(ConnectionStream.Serve(static (stream, _) => End(stream.DisposeAsync)));
+        long ofPipe = BytesToEnd(ConnectionPipe.Serve(static (pipe, _) => End(pipe.DisposeAsync)));
+        long wait = BytesOf(typeof(Whimbrel.Connections.EndWait));
+        TestContext.Current.TestOutputHelper!.WriteLine($"stream {ofStream}, pipe {ofPipe} bytes; the wait alone {wait}");
+        Assert.InRange(ofStream, 1, wait);
+        Assert.InRange(ofPipe, 1, wait);
+
+        long BytesToEnd(Func<SessionContext, Session> factory)
+        {
+            using Rig rig = new(engine, factory);
+            for (int i = 0; i < Rounds; i++)
+            {
+                s_leastToEnd = i == Rounds / 2 ? long.MaxValue : s_leastToEnd;
+                using Socket client = rig.Connect();
+                Assert.Equal(0, client.Receive(new byte[1]));
+                client.Shutdown(SocketShutdown.Both);
+                Assert.True(SpinWait.SpinUntil(() => rig.Server.SessionCount == 0, LoopMeter.Patience));
+            }
+
+            return Volatile.Read(ref s_leastToEnd);
+        }
+
+        // Begun on the loop, where its thread is counted.
+        static Task End(Func<ValueTask> end)
+        {
+            long before = GC.GetAllocatedBytesForCurrentThread();
+            ValueTask ended = end();
+            long bytes = GC.GetAllocatedBytesForCurrentThread() - before;
+            if (!ended.IsCompleted) s_leastToEnd = Math.Min(s_leastToEnd, bytes);
+            return ended.AsTask();
+        }
+    }
+
+    private static long s_leastToEnd;
+
+    private static long BytesOf(Type type)
+    {
+        RuntimeHelpers.GetUninitializedObject(type);
+        long before = GC.GetAllocatedBytesForCurrentThread();
+        RuntimeHelpers.GetUninitializedObject(type);
+        return GC.GetAllocatedBytesForCurrentThread() - before;
     }
 
     [Theory]

@@ -1,6 +1,6 @@
 namespace Whimbrel.Docs;
 
-// What a reader copies must compile: every C# fence of README.md and of the guide, against the assemblies of this build.
+// What a reader copies must compile: every C# fence of README.md, of the guide and of the packages' readmes, against the assemblies of this build.
 public class SnippetTests
 {
     // A page without code says why: <!-- no snippets: reason -->
@@ -10,7 +10,9 @@ public class SnippetTests
     {
         var guide = Repository.PathOf("docs/guide");
         var pages = Directory.Exists(guide) ? Directory.EnumerateFiles(guide, "*.md", SearchOption.AllDirectories).Select(p => Path.GetRelativePath(Repository.Root, p).Replace('\\', '/')).Order(StringComparer.Ordinal) : Enumerable.Empty<string>();
-        return [.. pages.Prepend("README.md")];
+        var readmes = Directory.EnumerateFiles(Repository.PathOf("src"), "PACKAGE.md", new EnumerationOptions { RecurseSubdirectories = true, MaxRecursionDepth = 1 })
+            .Where(p => File.ReadAllText(p).Contains("```csharp", StringComparison.Ordinal)).Select(p => Path.GetRelativePath(Repository.Root, p).Replace('\\', '/')).Order(StringComparer.Ordinal);
+        return [.. pages.Prepend("README.md"), .. readmes];
     }
 
     [Theory, MemberData(nameof(Pages))]

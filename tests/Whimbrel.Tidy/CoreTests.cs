@@ -153,4 +153,18 @@ public class CoreTests
     [Fact]
     public void A_package_in_the_core_is_found() => Judge.Finds("Newtonsoft.Json",
         Projects.CoreHasNoPackages("a.csproj", "<Project><ItemGroup><PackageReference Include=\"Newtonsoft.Json\" /></ItemGroup></Project>"));
+
+    [Fact]
+    public void Every_package_but_the_tool_is_for_trimming_and_ahead_of_time_compilation() => Judge.None(
+        Repository.PathsEnding(".csproj").Where(p => p.StartsWith("src/", StringComparison.Ordinal)).SelectMany(p => Projects.SaidForAll(p, Repository.Read(p), Repository.Read("src/Directory.Build.props"))));
+
+    [Fact]
+    public void A_package_that_is_not_is_found()
+    {
+        const string Common = "<Project><PropertyGroup><IsAotCompatible>true</IsAotCompatible></PropertyGroup></Project>";
+        const string Not = "<Project><PropertyGroup><IsAotCompatible>false</IsAotCompatible></PropertyGroup></Project>";
+        Judge.Finds("says IsAotCompatible", Projects.SaidForAll("src/Whimbrel.Http/Whimbrel.Http.csproj", Not, Common));
+        Judge.Finds("does not say", Projects.SaidForAll("a.csproj", "<Project />", Not));
+        Judge.None(Projects.SaidForAll("src/Whimbrel.Tool/Whimbrel.Tool.csproj", Not, Common));
+    }
 }

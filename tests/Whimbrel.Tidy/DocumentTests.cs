@@ -8,6 +8,7 @@ namespace Whimbrel.Tidy;
 public class DocumentTests
 {
     private const string CoveragePath = "docs/coverage.md";
+    private const string DefectsPath = "docs/defects.md";
 
     private static bool Exists(string path) => File.Exists(Path.Combine(Repository.Root, path));
 
@@ -54,6 +55,21 @@ public class DocumentTests
     [InlineData("| 2 | x | planned | - |", "row 1 is missing")]
     public void A_wrong_line_of_coverage_is_found(string line, string expected) =>
         Judge.Finds(expected, Documents.Coverage("c.md", line, new HashSet<string> { "A.Present" }, _ => false));
+
+    [Fact]
+    public void The_list_of_defects_is_whole_and_names_real_tests() => Judge.None(Documents.Defects(DefectsPath, Repository.Read(DefectsPath), TestNames()));
+
+    [Fact]
+    public void A_wrong_line_of_the_list_of_defects_is_found()
+    {
+        HashSet<string> tests = ["A.Present"];
+        List<string> rows = [.. Documents.DefectRows.Select(static id => $"| {id} | x | `A.Present` |")];
+        Judge.None(Documents.Defects("d.md", string.Join('\n', rows), tests));
+        Judge.Finds("N2 missing", Documents.Defects("d.md", string.Join('\n', rows.Where(static r => !r.Contains("N2 ", StringComparison.Ordinal))), tests));
+        Judge.Finds("each once", Documents.Defects("d.md", string.Join('\n', rows.Append(rows[0])), tests));
+        Judge.Finds("names A.Missing", Documents.Defects("d.md", "| N1 | x | `A.Missing` |", tests));
+        Judge.Finds("neither a test nor a reason", Documents.Defects("d.md", "| N1 | x | - |", tests));
+    }
 
     [Fact]
     public void A_full_coverage_passes_and_a_double_row_does_not()

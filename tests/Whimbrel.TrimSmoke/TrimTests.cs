@@ -4,7 +4,7 @@ using System.Text.RegularExpressions;
 
 namespace Whimbrel.TrimSmoke;
 
-// Publishes a small echo program trimmed, as one self-contained file, and runs it: what is annotated must also be true.
+// Publishes two small programs trimmed, as one self-contained file, and runs them: what is annotated must also be true.
 public sealed partial class TrimTests : IDisposable
 {
     private static readonly TimeSpan s_patience = TimeSpan.FromMinutes(8);
@@ -14,11 +14,11 @@ public sealed partial class TrimTests : IDisposable
     public void Dispose() => Directory.Delete(_folder, recursive: true);
 
     [Fact]
-    public async Task A_trimmed_single_file_program_is_published_without_warnings_and_echoes()
+    public async Task A_trimmed_single_file_program_is_published_without_warnings_echoes_and_serves_a_site()
     {
         Assert.SkipUnless(OperatingSystem.IsLinux(), "the published program is for Linux");
         string runtime = RuntimeInformation.ProcessArchitecture == Architecture.Arm64 ? "linux-arm64" : "linux-x64";
-        string project = Path.Combine(Root(), "tests", "Whimbrel.TrimSmoke", "App", "TrimmedEcho.csproj");
+        string project = Path.Combine(Root(), "tests", "Whimbrel.TrimSmoke", "App", "TrimmedPrograms.csproj");
         (int code, string output) = await RunAsync(
             "dotnet",
             "publish", project, "-c", "Release", "-r", runtime, "--self-contained", "--nologo",
@@ -30,19 +30,22 @@ public sealed partial class TrimTests : IDisposable
         string[] warnings = [.. output.Split('\n').Where(line => Warning().IsMatch(line))];
         Assert.True(warnings.Length == 0, string.Join('\n', warnings));
 
-        string program = Path.Combine(_folder, "published", "TrimmedEcho");
+        string program = Path.Combine(_folder, "published", "TrimmedPrograms");
         string[] files = [.. Directory.EnumerateFiles(Path.Combine(_folder, "published")).Select(f => Path.GetFileName(f)).Where(f => !f.EndsWith(".pdb", StringComparison.Ordinal) && !f.EndsWith(".xml", StringComparison.Ordinal))];
-        Assert.Equal(["TrimmedEcho"], files);
-        (code, output) = await RunAsync(program);
+        Assert.Equal(["TrimmedPrograms"], files);
+        (code, output) = await RunAsync(program, "echo");
         Assert.True(code == 0, output);
         Assert.Matches("^(uring|epoll|portable): whimbrel$", output.Trim());
+        (code, string site) = await RunAsync(program, "web");
+        Assert.True(code == 0, site);
+        Assert.Equal("Hello you; {\"text\":\"buy milk\"}; a file; said back; drained", site.Trim().Split('\n')[^1]);
         TestContext.Current.TestOutputHelper!.WriteLine($"{new FileInfo(program).Length / 1024.0 / 1024.0:0.0} MiB, said '{output.Trim()}'");
     }
 
     [Theory]
     [InlineData("Program.cs(3,1): warning IL2026: Using member 'X' which has 'RequiresUnreferencedCodeAttribute'", true)]
     [InlineData("ILC : Trim analysis warning IL2072: Whimbrel.Engine: value", true)]
-    [InlineData("  TrimmedEcho -> /tmp/x/published/", false)]
+    [InlineData("  TrimmedPrograms -> /tmp/x/published/", false)]
     [InlineData("  Optimizing assemblies for size. This process might take a while.", false)]
     public void A_warning_of_the_trimmer_is_found(string line, bool expected) => Assert.Equal(expected, Warning().IsMatch(line));
 

@@ -8,6 +8,10 @@ internal static partial class Documents
 {
     public const int FeatureRows = 155;
 
+    /// The rows of docs/defects.md: a letter for each library or protocol, and how many there are of it.
+    public static readonly IReadOnlyList<string> DefectRows =
+        [.. from part in ((char Letter, int Count)[])[('N', 19), ('T', 7), ('U', 7), ('H', 10), ('W', 11), ('C', 10), ('S', 6)] from number in Enumerable.Range(1, part.Count) select $"{part.Letter}{number}"];
+
     /// Relative links lead to a file of the repository, and anchors to one of its headings.
     public static IEnumerable<Finding> Links(string path, string text, Func<string, string?> read, Func<string, bool> isFolder)
     {
@@ -52,6 +56,23 @@ internal static partial class Documents
         foreach (var number in Enumerable.Range(1, FeatureRows).Except(seen)) yield return new Finding(path, 0, $"row {number} is missing");
         foreach (var number in seen.Where((n, i) => n is < 1 or > FeatureRows || seen.IndexOf(n) < i)) yield return new Finding(path, 0, $"row {number} is too much");
         if (!seen.SequenceEqual(seen.Order())) yield return new Finding(path, 0, "rows are not in order");
+    }
+
+    /// The rows of docs/defects.md: the tests that show the opposite of what went wrong elsewhere, or a word why there is none.
+    public static IEnumerable<Finding> Defects(string path, string text, IReadOnlySet<string> tests)
+    {
+        List<string> seen = [];
+        foreach (var (index, line) in text.Split('\n').Index())
+        {
+            if (DefectRow().Match(line) is not { Success: true } row) continue;
+            seen.Add(row.Groups["id"].Value);
+            var proofs = Quoted().Matches(row.Groups["proof"].Value).Select(m => m.Groups[1].Value).ToList();
+            if (proofs.Count == 0 && row.Groups["proof"].Value.Trim().Length < 20) yield return new Finding(path, index + 1, $"row {seen[^1]} has neither a test nor a reason");
+            foreach (var proof in proofs.Where(p => !tests.Contains(p))) yield return new Finding(path, index + 1, $"row {seen[^1]} names {proof}, which does not exist");
+        }
+
+        if (!seen.SequenceEqual(DefectRows))
+            yield return new Finding(path, 0, $"rows are not those of the list, each once and in order: {string.Join(", ", DefectRows.Except(seen))} missing, {string.Join(", ", seen.Except(DefectRows))} too much");
     }
 
     /// Each symptom page is named by the message that leads to it.
@@ -126,6 +147,7 @@ internal static partial class Documents
     [GeneratedRegex(@"`[^`]*`")] private static partial Regex CodeSpan();
     [GeneratedRegex(@"^#{1,6}\s+(.*?)\s*#*$")] private static partial Regex Heading();
     [GeneratedRegex(@"^\|\s*(?<number>\d+)\s*\|(?<what>[^|]+)\|\s*(?<state>done|partly|planned)\s*\|(?<proof>[^|]+)\|\s*$")] private static partial Regex CoverageRow();
+    [GeneratedRegex(@"^\|\s*(?<id>[A-Z]\d+)\s*\|(?<what>[^|]+)\|(?<proof>[^|]*)\|\s*$")] private static partial Regex DefectRow();
     [GeneratedRegex(@"^\|\s*\d")] private static partial Regex LooksLikeRow();
     [GeneratedRegex(@"`([^`]+)`")] private static partial Regex Quoted();
     [GeneratedRegex(@"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] private static partial Regex TestName();

@@ -10,18 +10,39 @@ internal static class Projects
         where element.Name.LocalName is "PackageReference" or "FrameworkReference"
         select new Finding(path, 0, $"{element.Name.LocalName} {element.Attribute("Include")?.Value}: the core has no references beyond the runtime");
 
-    public static IEnumerable<Finding> PackagesPinned(string path, string text, IReadOnlySet<string> pinned)
+    public static IEnumerable<Finding> PackagesPinned(string path, string text, IReadOnlyDictionary<string, string> pinned)
     {
+        if (path.StartsWith("templates/whimbrel-", StringComparison.Ordinal))
+        {
+            // A project that somebody else will have carries its versions itself: ours are filled in when it is packed, others are those we build with.
+            foreach (var element in XDocument.Parse(text).Descendants("PackageReference"))
+            {
+                string name = element.Attribute("Include")!.Value, wanted = name.StartsWith("Whimbrel", StringComparison.Ordinal) ? "WHIMBREL_VERSION" : pinned.GetValueOrDefault(name) ?? "one of Directory.Packages.props";
+                if (element.Attribute("Version")?.Value != wanted) yield return new Finding(path, 0, $"{name} has not version {wanted}");
+            }
+            yield break;
+        }
         foreach (var element in XDocument.Parse(text).Descendants().Where(e => e.Name.LocalName is "PackageReference"))
         {
             var name = element.Attribute("Include")?.Value ?? element.Attribute("Update")?.Value ?? "";
             if (element.Attribute("Version") is not null || element.Attribute("VersionOverride") is not null) yield return new Finding(path, 0, $"{name} carries its own version: Directory.Packages.props holds them all");
-            if (!pinned.Contains(name)) yield return new Finding(path, 0, $"{name} is not pinned in Directory.Packages.props");
+            if (!pinned.ContainsKey(name)) yield return new Finding(path, 0, $"{name} is not pinned in Directory.Packages.props");
         }
     }
 
-    public static HashSet<string> Pinned(string packagesProps) =>
-        [.. XDocument.Parse(packagesProps).Descendants().Where(e => e.Name.LocalName is "PackageVersion").Select(e => e.Attribute("Include")!.Value)];
+    public static Dictionary<string, string> Pinned(string packagesProps) =>
+        XDocument.Parse(packagesProps).Descendants().Where(e => e.Name.LocalName is "PackageVersion").ToDictionary(e => e.Attribute("Include")!.Value, e => e.Attribute("Version")!.Value);
+
+    /// What all packages have alike, and that they run trimmed and compiled ahead of time, is said once. Only the tool, a program for the JIT, says otherwise.
+    public static IEnumerable<Finding> SaidForAll(string path, string text, string common)
+    {
+        var all = XDocument.Parse(common).Descendants("PropertyGroup").Elements().ToDictionary(e => e.Name.LocalName, e => e.Value);
+        if (all.GetValueOrDefault("IsAotCompatible") != "true") yield return new Finding("src/Directory.Build.props", 0, "does not say IsAotCompatible");
+        foreach (var element in XDocument.Parse(text).Descendants("PropertyGroup").Elements().Where(e => all.ContainsKey(e.Name.LocalName)))
+        {
+            if (Path.GetFileName(path) != "Whimbrel.Tool.csproj") yield return new Finding(path, 0, $"says {element.Name.LocalName}: src/Directory.Build.props says it for all packages");
+        }
+    }
 
     /// Packages built on the core use its public API; only testing, tests and bench may look inside.
     public static IEnumerable<Finding> FriendsAreTests(SourceFile file) =>

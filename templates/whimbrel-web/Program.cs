@@ -1,0 +1,17 @@
+using Microsoft.Extensions.DependencyInjection;
+using Microsoft.Extensions.Hosting;
+using Whimbrel.Hosting;
+using Web_Server;
+
+HostApplicationBuilder builder = Host.CreateApplicationBuilder(new HostApplicationBuilderSettings { Args = args, ContentRootPath = AppContext.BaseDirectory });
+
+// The server's options are the section Web of appsettings.json; a mistake there ends the program before anything listens. For
+// https give it a certificate, "Address": "https://*" and "Tls": { "CertificatePath": "site.pem", "KeyPath": "site.key" }.
+builder.Services.AddSingleton<Notes>();
+builder.Services.AddWhimbrelHttpServer("Web", (services, web) => Site.Map(web, services.GetRequiredService<Notes>(), Path.Combine(AppContext.BaseDirectory, "wwwroot")));
+builder.Services.AddHealthChecks().AddWhimbrelServer("Web");
+
+// Ctrl-C and SIGTERM stop the host: nobody new is let in, and requests under way have so long to finish.
+builder.Services.Configure<HostOptions>(host => host.ShutdownTimeout = TimeSpan.FromSeconds(10));
+
+await builder.Build().RunAsync();

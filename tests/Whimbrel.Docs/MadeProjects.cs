@@ -1,0 +1,47 @@
+namespace Whimbrel.Docs;
+
+// A project of each template: installed from the packed feed into a hive of their own, made as a reader makes them, and built in one go.
+public sealed class MadeProjects(PackedFeed feed) : IAsyncLifetime
+{
+    private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);
+
+    private static readonly (string Template, string Name)[] _projects = [("whimbrel-echo", "MyEcho"), ("whimbrel-chat", "MyChat"), ("whimbrel-web", "My-Site")];
+
+    private string? _failure;
+
+    public string FolderOf(string name) => Path.Combine(feed.Folder, "made", name.Split('.')[0]);
+
+    public string ProgramOf(string name) => Path.Combine(FolderOf(name), name.Contains('.', StringComparison.Ordinal) ? "tests/bin/Release/net10.0" : "bin/Release/net10.0", name + ".dll");
+
+    public void Check() => Assert.True(_failure is null, _failure);
+
+    public async ValueTask InitializeAsync()
+    {
+        _failure = feed.Failure;
+        if (_failure is not null) return;
+        var folder = feed.NewFolder("made");
+        var hive = feed.NewFolder("hive");
+        var package = Directory.EnumerateFiles(feed.Feed, "Whimbrel.Templates.*.nupkg").Single();
+        await RunAsync(folder, "new", "install", package, "--debug:custom-hive", hive);
+        foreach (var (template, name) in _projects) await RunAsync(folder, "new", template, "-o", name, "--debug:custom-hive", hive, "--no-update-check");
+
+        var all = Path.Combine(folder, "all.proj");
+        await File.WriteAllTextAsync(all, """
+            <Project>
+              <ItemGroup><Made Include="*/*.csproj;*/tests/*.csproj" /></ItemGroup>
+              <Target Name="Restore"><MSBuild Projects="@(Made)" Targets="Restore" Properties="Configuration=Release" /></Target>
+              <Target Name="Build"><MSBuild Projects="@(Made)" Targets="Build" Properties="Configuration=Release;TreatWarningsAsErrors=true" BuildInParallel="true" /></Target>
+            </Project>
+            """);
+        await RunAsync(folder, "msbuild", all, "-restore", "-t:Build", "-m:2", "-nologo", "-v:quiet", "-clp:NoSummary");
+    }
+
+    public ValueTask DisposeAsync() => ValueTask.CompletedTask; // the folder is the feed's
+
+    private async Task RunAsync(string folder, params string[] arguments)
+    {
+        if (_failure is not null) return;
+        var (code, output) = await Command.RunAsync(folder, _limit, "dotnet", arguments);
+        if (code != 0) _failure = $"dotnet {string.Join(' ', arguments)}:\n{output}";
+    }
+}

@@ -1,0 +1,71 @@
+using System.Reflection;
+using Whimbrel.Docs;
+
+[assembly: AssemblyFixture(typeof(PackedFeed))]
+
+namespace Whimbrel.Docs;
+
+// Every package of this repository, packed once for all tests from what is built already, in a folder that is a package source of
+// its own. What is restored from it goes into a cache beside it: the machine's own packages are read and never added to.
+public sealed class PackedFeed : IAsyncLifetime
+{
+    private static readonly TimeSpan _limit = TimeSpan.FromMinutes(5);
+
+    public string Folder { get; } = Directory.CreateTempSubdirectory("whimbrel-feed-").FullName;
+
+    public string Feed => Path.Combine(Folder, "feed");
+
+    /// What went wrong, with the output of the failed step.
+    public string? Failure { get; private set; }
+
+    /// The configuration of this build, in which the packages are made as well.
+    public static string Configuration { get; } = Metadata("Configuration");
+
+    public async ValueTask InitializeAsync()
+    {
+        var project = Path.Combine(Folder, "all.proj");
+        await File.WriteAllTextAsync(project, $"""
+            <Project>
+              <ItemGroup><Packed Include="{Repository.PathOf("src")}/*/*.csproj;{Repository.PathOf("templates")}/*.csproj" /></ItemGroup>
+              <Target Name="Pack">
+                <MSBuild Projects="@(Packed)" Targets="Pack" BuildInParallel="true" Properties="Configuration={Configuration};NoBuild=true;PackageOutputPath={Feed}" />
+              </Target>
+            </Project>
+            """);
+        var (code, output) = await Command.RunAsync(Folder, _limit, "dotnet", "msbuild", project, "-t:Pack", "-m:2", "-nologo", "-v:quiet", "-clp:NoSummary");
+        if (code != 0) { Failure = $"The packages could not be made:\n{output}"; return; }
+        if (output.Contains("warning", StringComparison.Ordinal)) Failure = $"Packing warns:\n{output}";
+
+        // Found by every project in a folder below. The machine's cache has what the build has restored, so nothing is asked of a network.
+        await File.WriteAllTextAsync(Path.Combine(Folder, "NuGet.config"), $"""
+            <configuration>
+              <config><add key="globalPackagesFolder" value="packages" /></config>
+              <packageSources><clear /><add key="feed" value="feed" /><add key="machine" value="{Metadata("PackageRoot")}" /></packageSources>
+              <packageSourceMapping>
+                <packageSource key="feed"><package pattern="Whimbrel*" /></packageSource>
+                <packageSource key="machine"><package pattern="*" /></packageSource>
+              </packageSourceMapping>
+              <fallbackPackageFolders><clear /></fallbackPackageFolders>
+            </configuration>
+            """);
+    }
+
+    /// A new folder in which packages come from this feed.
+    public string NewFolder(string name) => Directory.CreateDirectory(Path.Combine(Folder, name)).FullName;
+
+    public ValueTask DisposeAsync()
+    {
+        try
+        {
+            Directory.Delete(Folder, recursive: true);
+        }
+        catch (IOException)
+        {
+            // A file still in use stays in the temporary folder.
+        }
+        return ValueTask.CompletedTask;
+    }
+
+    private static string Metadata(string key) =>
+        typeof(PackedFeed).Assembly.GetCustomAttributes<AssemblyMetadataAttribute>().First(a => a.Key == key).Value!;
+}
