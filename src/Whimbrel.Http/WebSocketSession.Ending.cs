@@ -2,7 +2,7 @@ using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
-// The closing handshake (RFC 6455, 7) and the heart-beat: one timer, which first beats and then waits for the peer's close frame.
+// The closing handshake (RFC 6455, 7) and the heart-beat.
 public partial class WebSocketSession
 {
     private const int DeadAfter = 2; // pings that were answered by nothing
@@ -13,6 +13,7 @@ public partial class WebSocketSession
     private const int Ends = 2; // what comes is dropped
 
     private LoopTimer? _timer;
+    private LoopTimer? _closeTimer;
     private long _sentThen;
     private long _pendingThen;
     private int _unanswered;
@@ -20,18 +21,13 @@ public partial class WebSocketSession
     private bool _peerHasClosed;
     private bool _saidClose;
     private int _closing;
-    private int _readingOn; // the thread, of the pool, that is in a callback which was given something
-    private int _isShaken; // the closing handshake is over, or will never be
-    private TaskCompletionSource? _shaking; // made by who awaits that
+    private int _isShaken; // the closing handshake is over, or will never be: a close is the connection's
 
     /// <summary>Why it was closed: what the first of both ends has said. <see cref="WebSocketStatus.Abnormal"/> before anybody has.</summary>
     public WebSocketStatus CloseStatus { get; private set; } = WebSocketStatus.Abnormal;
 
     /// <summary>The reason beside <see cref="CloseStatus"/>; empty for none.</summary>
     public string CloseText { get; private set; } = "";
-
-    /// <summary>Closes with <see cref="WebSocketStatus.Normal"/>. Any thread.</summary>
-    public new void Close() => Close(WebSocketStatus.Normal);
 
     /// <summary>
     /// Says why, behind what this thread has sent, and ends the connection when the peer has answered, or after <see cref="WebSocketOptions.CloseTimeout"/>. The first call
@@ -43,70 +39,61 @@ public partial class WebSocketSession
     public void Close(WebSocketStatus status, string reason = "")
     {
         Check(status, reason);
-        if ((Interlocked.Or(ref _closing, SendsNothing | Ends) & Ends) != 0) return;
+        if (!EndsNow()) return;
+        if (!_isInline && IsOnSessionThread)
+        {
+            // The callback may block on the end, and what is posted would run behind it.
+            SayGoodbye(status, reason);
+            Flush();
+            return;
+        }
+
         // It keeps its place behind what this thread has sent.
         bool isTold = Post(static s =>
         {
             (WebSocketSession session, WebSocketStatus status, string reason) = ((WebSocketSession, WebSocketStatus, string))s!;
-            session.BeginClose(status, reason);
+            session.SayGoodbye(status, reason);
         }, (this, status, reason));
-        if (!isTold) EndHandshake();
+        if (!isTold) EndConnection(peerFinished: false);
     }
 
-    /// <summary>As <see cref="Close()"/>: the peer has finished when it has sent its close frame, and not before.</summary>
-    /// <param name="peerFinished">Makes no difference.</param>
-    public new void Close(bool peerFinished) => Close();
-
     /// <summary>
-    /// As <see cref="Close()"/>, blocking until the connection has ended: for threads of your own, and callbacks of other sessions on the pool. One that has not ended in time is aborted. Inside a
-    /// callback of this session that was given what came, the close frame is sent, and the peer's is not waited for. On a loop it throws.
+    /// <see cref="Session.Close()"/> and its other forms close with <see cref="WebSocketStatus.Normal"/>, as <see cref="Close(WebSocketStatus, string)"/> does. Where a callback of this session on the
+    /// pool blocks in <see cref="Session.Close(TimeSpan)"/>, the close frame is sent and the peer's is not waited for: nothing of this session runs until the callback has returned.
     /// </summary>
-    /// <param name="timeout">Longest time, or <see cref="Timeout.InfiniteTimeSpan"/> for that of the options.</param>
-    /// <returns>Why it ended.</returns>
-    /// <exception cref="InvalidOperationException">This is a loop's thread.</exception>
-    public new CloseReason Close(TimeSpan timeout)
+    /// <param name="isBlocking">By <see cref="Session.Close(TimeSpan)"/>.</param>
+    protected sealed override void BeginClose(bool isBlocking)
     {
-        if (Loop.Current is not null) throw new InvalidOperationException("This would block the loop, and all its connections: await CloseAsync instead.");
-        long began = Environment.TickCount64;
-        if (_readingOn == Environment.CurrentManagedThreadId)
+        if (Volatile.Read(ref _isShaken) != 0)
         {
-            if ((Interlocked.Or(ref _closing, SendsNothing | Ends) & Ends) == 0) SayClose(WebSocketStatus.Normal, "");
-            EndHandshake();
-            return base.Close(timeout);
+            base.BeginClose(isBlocking);
+            return;
         }
 
         Close(WebSocketStatus.Normal);
-        if (!Handshake().Wait(timeout)) AbortHandshake();
-        if (timeout == Timeout.InfiniteTimeSpan) return base.Close(timeout);
-        return base.Close(TimeSpan.FromMilliseconds(Math.Max(1, timeout.TotalMilliseconds - (Environment.TickCount64 - began))));
+        if (isBlocking && IsOnSessionThread) EndConnection(peerFinished: false);
     }
-
-    /// <summary>As <see cref="Close()"/>, and completes when the connection has ended, with the reason.</summary>
-    /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
-    public new ValueTask<CloseReason> CloseAsync(CancellationToken cancellationToken = default) => CloseAsync(WebSocketStatus.Normal, "", cancellationToken);
 
     /// <summary>
     /// As <see cref="Close(WebSocketStatus, string)"/>, and completes when the connection has ended: the peer has answered, or was waited for as long as
-    /// <see cref="WebSocketOptions.CloseTimeout"/>. <see cref="CloseStatus"/> says then what the first of both has said. Any thread; a callback on the loop must not block on it.
+    /// <see cref="WebSocketOptions.CloseTimeout"/>. <see cref="CloseStatus"/> says then what the first of both has said. Any thread; a callback on the loop must not block on it, and one of this session on the pool
+    /// that does waits out that limit.
     /// </summary>
     /// <param name="status">As there.</param>
     /// <param name="reason">As there.</param>
     /// <param name="cancellationToken">Ends the patience: the connection is aborted, and the task is cancelled when it has ended.</param>
     /// <exception cref="ArgumentOutOfRangeException">The status may not be sent.</exception>
-    public async ValueTask<CloseReason> CloseAsync(WebSocketStatus status, string reason = "", CancellationToken cancellationToken = default)
+    public ValueTask<CloseReason> CloseAsync(WebSocketStatus status, string reason = "", CancellationToken cancellationToken = default)
     {
         Close(status, reason);
-        using (cancellationToken.UnsafeRegister(static s => ((WebSocketSession)s!).AbortHandshake(), this)) await Handshake().ConfigureAwait(false);
-        bool isAborted = cancellationToken.IsCancellationRequested;
-        CloseReason ended = await base.CloseAsync(cancellationToken).ConfigureAwait(false);
-        return isAborted ? throw new OperationCanceledException(cancellationToken) : ended;
+        return CloseAsync(cancellationToken);
     }
 
     /// <summary>As <see cref="FinishSending(WebSocketStatus, string)"/> with <see cref="WebSocketStatus.Normal"/>.</summary>
-    public new void FinishSending() => FinishSending(WebSocketStatus.Normal);
+    protected sealed override void BeginFinishing() => FinishSending(WebSocketStatus.Normal);
 
     /// <summary>
-    /// Says why, behind what this thread has sent, and goes on receiving until the peer has said so too, or <see cref="Close()"/> is called. Who
+    /// Says why, behind what this thread has sent, and goes on receiving until the peer has said so too, or <see cref="Session.Close()"/> is called. Who
     /// answers a close frame at once, as most do, sends nothing more. Without a limit in time. Any thread.
     /// </summary>
     /// <param name="status">As in <see cref="Close(WebSocketStatus, string)"/>.</param>
@@ -120,7 +107,7 @@ public partial class WebSocketSession
         {
             (WebSocketSession session, WebSocketStatus status, string reason) = ((WebSocketSession, WebSocketStatus, string))s!;
             session.SayClose(status, reason);
-            if (session._peerHasClosed) session.EndConnection();
+            if (session._peerHasClosed) session.EndConnection(peerFinished: true);
         }, (this, status, reason));
     }
 
@@ -141,14 +128,18 @@ public partial class WebSocketSession
     protected override void OnServerStopping()
     {
         if (_inbox is { } inbox && inbox.TryTellHandler()) return;
-        if ((Interlocked.Or(ref _closing, SendsNothing | Ends) & Ends) == 0) BeginClose(WebSocketStatus.GoingAway, "");
+        if (EndsNow()) SayGoodbye(WebSocketStatus.GoingAway, "");
     }
+
+    /// <summary>The peer has ended the connection: nobody is there for a close frame. The default closes, as for any session.</summary>
+    protected override void OnPeerFinished() => EndConnection(peerFinished: false);
 
     /// <summary>The connection has ended. An override calls this one: it gives back memory at once, which else the collector does later.</summary>
     /// <param name="reason">The first cause. What the peer has said is in <see cref="CloseStatus"/>.</param>
     protected override void OnDisconnected(CloseReason reason)
     {
         _timer?.Cancel();
+        _closeTimer?.Cancel();
         Interlocked.Or(ref _closing, SendsNothing | Ends);
         _message.Release();
         _inflated.Release();
@@ -159,7 +150,6 @@ public partial class WebSocketSession
         }
 
         _inbox?.Disconnected(_peerHasClosed ? null : new WebSocketException($"The WebSocket ended without a close frame of its peer: {reason}."));
-        EndHandshake();
     }
 
     // ------------------------------------------------------------------ closing
@@ -171,41 +161,26 @@ public partial class WebSocketSession
 
     private bool IsEnding => (Volatile.Read(ref _closing) & Ends) != 0;
 
-    private void BeginClose(WebSocketStatus status, string reason)
+    /// <summary>What comes is dropped from here on. False: it was so before.</summary>
+    private bool EndsNow() => (Interlocked.Or(ref _closing, SendsNothing | Ends) & Ends) == 0;
+
+    // The session's thread.
+    private void SayGoodbye(WebSocketStatus status, string reason)
     {
         SayClose(status, reason);
         // The peer's frame ends it, or this timer. Behind messages that nobody will read it must be seen.
         _inbox?.StopHolding();
-        if (_peerHasClosed) EndConnection();
-        else BeatIn(_options!.CloseTimeout, Loop);
+        if (_peerHasClosed) EndConnection(peerFinished: true);
+        // On the loop and not on the session's thread: a callback that blocks on the end is in its way there.
+        else _closeTimer ??= Loop.StartTimer(_options!.CloseTimeout, static s => ((WebSocketSession)s!).EndConnection(peerFinished: false), this);
     }
 
-    /// <summary>Both have said that they end.</summary>
-    private void EndConnection()
+    /// <summary>The handshake is over, or will never be. Any thread.</summary>
+    /// <param name="peerFinished">Both have said that they end.</param>
+    private void EndConnection(bool peerFinished)
     {
-        base.Close(peerFinished: true);
-        EndHandshake();
-    }
-
-    private Task Handshake()
-    {
-        TaskCompletionSource made = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        TaskCompletionSource shaking = Interlocked.CompareExchange(ref _shaking, made, null) ?? made;
-        if (Volatile.Read(ref _isShaken) != 0) shaking.TrySetResult();
-        return shaking.Task;
-    }
-
-    private void AbortHandshake()
-    {
-        Abort();
-        EndHandshake();
-    }
-
-    private void EndHandshake()
-    {
-        // A full fence: who awaits it puts his source there first, and looks then.
-        Interlocked.Exchange(ref _isShaken, 1);
-        Volatile.Read(ref _shaking)?.TrySetResult();
+        Volatile.Write(ref _isShaken, 1);
+        Close(peerFinished);
     }
 
     /// <summary>One close frame, and nothing behind it. False: there was one.</summary>
@@ -241,7 +216,7 @@ public partial class WebSocketSession
         {
             // Who pulls may still send: the answer waits for his own end.
             inbox.PeerCloses(status, reason);
-            if (_saidClose) EndConnection();
+            if (_saidClose) EndConnection(peerFinished: true);
             return;
         }
 
@@ -252,7 +227,7 @@ public partial class WebSocketSession
         }
         finally
         {
-            EndConnection();
+            EndConnection(peerFinished: true);
         }
     }
 
@@ -264,9 +239,8 @@ public partial class WebSocketSession
     private void Fail(WebSocketRule rule)
     {
         SayClose(WebSocketRules.StatusOf(rule), WebSocketRules.TextOf(rule));
-        base.Close();
+        EndConnection(peerFinished: false);
         _inbox?.End(new WebSocketException($"The peer broke a rule, and the WebSocket was closed: {WebSocketRules.TextOf(rule)}."));
-        EndHandshake();
     }
 
     // ------------------------------------------------------------------ the heart-beat
@@ -282,22 +256,12 @@ public partial class WebSocketSession
         else _timer = loop.StartTimer(due, static s => ((WebSocketSession)s!).TimerIsDue(), this);
     }
 
-    private void TimerIsDue()
-    {
-        if (!Post(static s => ((WebSocketSession)s!).Beat(), this)) EndHandshake();
-    }
+    private void TimerIsDue() => Post(static s => ((WebSocketSession)s!).Beat(), this);
 
     private void Beat()
     {
         // Half closed there is nothing to ask a peer by.
-        if (_saidClose || _peerHasClosed)
-        {
-            if (!IsEnding) return;
-            if (!_peerHasClosed) base.Close();
-            EndHandshake();
-            return;
-        }
-
+        if (_saidClose || _peerHasClosed) return;
         // A peer that takes what it is sent lives, though its pong waits behind that; so does one that is not read because nobody here asks for more.
         bool isAlive = _heard || IsReceivingPaused || (_pendingThen > 0 && BytesSent != _sentThen);
         _heard = false;

@@ -102,7 +102,6 @@ public partial class WebSocketSession : Session
     {
         if (_options is null) throw new InvalidOperationException("A WebSocket session serves a route of HttpServer.WebSocket or a WebSocketClient.");
         _heard = true;
-        if (!_isInline) _readingOn = Environment.CurrentManagedThreadId;
         Span<byte> bytes = Writable(unread);
         int taken = 0;
         bool goesOn;
@@ -114,7 +113,6 @@ public partial class WebSocketSession : Session
             // A read that was served by that may have ended the pause: nobody else offers the rest before more has come.
         }
         while (goesOn && !IsReceivingPaused);
-        _readingOn = 0;
         return taken;
     }
 
@@ -157,8 +155,7 @@ public partial class WebSocketSession : Session
         {
             SayClose(WebSocketStatus.InternalError, "");
             NoteException(e, "An override");
-            base.Close();
-            EndHandshake();
+            EndConnection(peerFinished: false);
         }
     }
 

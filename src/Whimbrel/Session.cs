@@ -42,7 +42,8 @@ namespace Whimbrel;
 /// until then, also while the connection ends under the callback. A hand-over leaves it paused.</item>
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close()"/> sends what is queued, then FIN, and waits within limits for the peer's, so that no reset destroys what the peer has not read;
-/// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. <see cref="Abort"/> discards and resets. When its server stops with a
+/// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. A class that says goodbye first (<see cref="BeginClose"/>) does so whatever
+/// type its caller knows it by. <see cref="Abort"/> discards and resets. When its server stops with a
 /// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
 /// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what still runs.</item>
 /// <item>A span given to a callback is valid during the call only, memory given to OnReceivedAsync until its task has completed. Received bytes are
@@ -500,7 +501,22 @@ public abstract partial class Session : IConnection
     // ------------------------------------------------------------------ ending
 
     /// <inheritdoc/>
-    public void Close() => CloseWith(new CloseReason(CauseOfClose));
+    public void Close() => BeginClose(isBlocking: false);
+
+    /// <summary>
+    /// What every Close and CloseAsync of this session begins with, whatever type the caller knows it by. A class whose protocol has a closing handshake says goodbye here instead,
+    /// and calls this one (of its base) when the peer has answered, or after a limit of its own: the wait of CloseAsync and <see cref="Close(TimeSpan)"/> goes on until the connection has ended.
+    /// Time limits, the stop of a server without a deadline and the like do not come here. Any thread, also more than once, and after the end.
+    /// </summary>
+    /// <param name="isBlocking">By <see cref="Close(TimeSpan)"/>. When this is the session's thread as well (<see cref="IsOnSessionThread"/>), one of its own callbacks on the pool waits for the
+    /// end: no other will run meanwhile, and so none that could tell of an answer.</param>
+    protected virtual void BeginClose(bool isBlocking) => CloseWith(new CloseReason(CauseOfClose));
+
+    /// <summary>
+    /// True where the session's callbacks run now: on its loop, or in one of its callbacks on the pool, and in what goes on behind an await of it in the session's order. What may
+    /// be done on the session's thread only may be done then. False when there is no connection any more, but for a callback on the pool that still runs.
+    /// </summary>
+    protected bool IsOnSessionThread => RunningStrand is not null || _connection is { Strand: null, Loop.IsCurrent: true };
 
     /// <summary>
     /// <see cref="Close()"/>, with what the protocol says of the peer. Where it sends nothing more, as after a request that asked for the
@@ -513,7 +529,7 @@ public abstract partial class Session : IConnection
     {
         // Control goes before data in the mailbox; one that comes late all the same only costs the wait.
         if (peerFinished) OnConnectionLoop(static c => c.NotePeerSaidAll());
-        Close();
+        BeginClose(isBlocking: false);
     }
 
     /// <summary>What a close by the user counts as.</summary>
@@ -564,7 +580,7 @@ public abstract partial class Session : IConnection
     private bool TryClose(EndWait wait)
     {
         if (!TryAwaitEnd(wait)) return false;
-        Close();
+        BeginClose(isBlocking: false);
         wait.Watch();
         return true;
     }
@@ -606,7 +622,7 @@ public abstract partial class Session : IConnection
         if (_loop is not { } loop) return default;
         EndWait wait = new(this, default);
         if (!TryAwaitEnd(wait)) return _endReason;
-        Close();
+        BeginClose(isBlocking: true);
         if (wait.SignalWhenCompleted() is { } signal && !loop.Engine.Block(signal, timeout))
         {
             Abort();
@@ -645,7 +661,10 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>Ends this half: what is queued is sent, then FIN; receiving goes on until the peer finishes. Later sends give <see cref="SendResult.Closed"/>.</summary>
-    public void FinishSending()
+    public void FinishSending() => BeginFinishing();
+
+    /// <summary>What <see cref="FinishSending"/> does: the counterpart of <see cref="BeginClose"/>, for a protocol that has something to say at the end of a half. Any thread.</summary>
+    protected virtual void BeginFinishing()
     {
         if (_connection is not { } connection) return;
         if (connection.Loop.IsCurrent)

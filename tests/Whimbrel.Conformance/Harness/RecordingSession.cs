@@ -34,10 +34,33 @@ public sealed class RecordingSession : Session
         rig.Add(this);
     }
 
+    /// <summary>What its own class knows of the thread.</summary>
+    public bool IsHere => IsOnSessionThread;
+
+    public void CloseNow() => base.BeginClose(isBlocking: false);
+
+    protected override void BeginClose(bool isBlocking)
+    {
+        if (AtClose is { } hook) hook(this, isBlocking);
+        else base.BeginClose(isBlocking);
+    }
+
+    protected override void BeginFinishing()
+    {
+        if (AtFinishing is { } hook) hook(this);
+        else base.BeginFinishing();
+    }
+
     // ------------------------------------------------------------------ hooks
 
     /// <summary>Takes a connection over from another session: then its life has no OnConnecting (contract 15).</summary>
     public bool IsSuccessor { get; init; }
+
+    /// <summary>In place of the close of the base, which <see cref="CloseNow"/> is; with whether the caller blocks. No event.</summary>
+    public Action<RecordingSession, bool>? AtClose { get; set; }
+
+    /// <summary>In place of the end of this half.</summary>
+    public Action<RecordingSession>? AtFinishing { get; set; }
 
     public Action<RecordingSession>? AtConnecting { get; set; }
 

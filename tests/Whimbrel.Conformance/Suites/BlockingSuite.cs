@@ -43,6 +43,41 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
         Assert.Equal("third", peer.ReadText(5));
     });
 
+    [Fact, Contract(12, 14)]
+    public void A_class_that_says_goodbye_is_told_when_one_of_its_own_callbacks_blocks_on_the_end() => Run(rig =>
+    {
+        List<(bool IsBlocking, bool IsHere)> told = [];
+        CloseReason ended = default;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtClose = (x, isBlocking) =>
+            {
+                told.Add((isBlocking, x.IsHere));
+                if (x.IsHere) x.CloseNow();
+                else x.Post(x.CloseNow);
+            };
+            s.AtReceived = (x, data) =>
+            {
+                if (data[0] == 'b') ended = x.Close(s_patience);
+            };
+        });
+        for (int i = 0; i < 2; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write(i == 0 ? "b" : "x");
+            RecordingSession session = server.Session(i);
+            session.UntilReceived(1);
+            Task closing = i == 1 ? Task.Run(() => ended = session.Close(s_patience)) : Task.CompletedTask;
+            Assert.Empty(peer.ReadToEnd());
+            peer.FinishSending();
+            Assert.True(closing.Wait(s_patience), "it blocks for ever");
+            Assert.Equal(CloseCause.LocalClose, session.End());
+            Assert.Equal(CloseCause.LocalClose, ended.Cause);
+        }
+
+        Assert.Equal([(true, true), (true, false)], told);
+    });
+
     [Fact, Contract(14)]
     public void What_a_callback_sent_leaves_while_it_blocks() => Run(rig =>
     {

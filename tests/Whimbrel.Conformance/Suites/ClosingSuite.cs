@@ -45,6 +45,78 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     public void Draining_has_a_total_limit_also_without_the_option(int timeout, int limit, int expected) =>
         Assert.Equal(TimeSpan.FromSeconds(expected), new ServerOptions { DrainTimeout = TimeSpan.FromSeconds(timeout), DrainLimit = TimeSpan.FromSeconds(limit) }.DrainLimitOrDefault);
 
+    // ------------------------------------------------------------------ a protocol that says goodbye (12)
+
+    [Fact, Contract(12)]
+    public void A_class_that_says_goodbye_does_so_in_every_form_of_a_close_and_ends_when_it_likes() => Run(rig =>
+    {
+        Task<CloseReason>? awaited = null;
+        Action<Session>[] forms = [static s => s.Close(), static s => s.Close(peerFinished: true), s => awaited = s.CloseAsync().AsTask()];
+        foreach (Action<Session> form in forms)
+        {
+            RecordingServer server = rig.Serve(s =>
+            {
+                s.AtClose = static (x, isBlocking) => x.Send(isBlocking ? "wrong" : x.IsHere ? "bye" : "far");
+                s.AtReceived = (x, data) =>
+                {
+                    if (data[0] == 'c') form(x);
+                    else x.CloseNow();
+                };
+            });
+            Peer peer = rig.Dial(server.EndPoint!);
+            peer.Write("c");
+            Assert.Equal("bye", peer.ReadText(3));
+            RecordingSession session = server.Session();
+            Assert.False(session.IsOver);
+            Assert.Equal(SendResult.Queued, session.Send("more"u8)); // it decides itself what is refused
+            Assert.Equal("more", peer.ReadText(4));
+            peer.Write("e");
+            Assert.Empty(peer.ReadToEnd());
+            peer.FinishSending();
+            Assert.Equal(CloseCause.LocalClose, session.End());
+        }
+
+        rig.Until(() => awaited!.IsCompleted, "the awaited close");
+        Assert.Equal(CloseCause.LocalClose, awaited!.Result.Cause);
+    });
+
+    [Fact, Contract(12)]
+    public void A_class_that_says_goodbye_does_so_at_the_end_of_its_half_too() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s =>
+        {
+            s.AtFinishing = static x => x.Send("bye");
+            s.AtReceived = static (x, data) =>
+            {
+                if (data[0] == 'f') ((Session)x).FinishSending();
+                else x.CloseNow();
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("f");
+        Assert.Equal("bye", peer.ReadText(3));
+        peer.Write("e");
+        Assert.Empty(peer.ReadToEnd());
+        peer.FinishSending();
+        Assert.Equal(CloseCause.LocalClose, server.Session().End());
+    });
+
+    [Fact, Contract(12)]
+    public void The_end_of_the_patience_of_an_awaited_close_ends_a_goodbye_that_nobody_answers() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static s => s.AtClose = static (_, _) => { });
+        rig.Dial(server.EndPoint!).Write("x");
+        RecordingSession session = server.Session();
+        session.UntilReceived(1);
+        using CancellationTokenSource stop = new();
+        Task<CloseReason> closing = session.CloseAsync(stop.Token).AsTask();
+        Assert.False(closing.IsCompleted);
+        stop.Cancel();
+        rig.Until(() => closing.IsCompleted, "the awaited close");
+        Assert.True(closing.IsCanceled);
+        Assert.Equal(CloseCause.LocalAbort, session.End());
+    });
+
     // ------------------------------------------------------------------ the peer finishes (11)
 
     [Fact, Contract(11)]
