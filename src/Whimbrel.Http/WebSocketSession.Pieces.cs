@@ -17,6 +17,8 @@ public partial class WebSocketSession
     private const int InBinary = 2;
     private const int Busy = 3; // a piece is under way
 
+    private const int HoldSteps = 3; // before the first piece
+
     private int _piece;
     private int _sendsElsewhere; // whole messages that other threads are about to send
     private volatile bool _isInPieces;
@@ -47,7 +49,10 @@ public partial class WebSocketSession
             if (before == NoMessage)
             {
                 if (isLast) return await SendMessageAsync(OpcodeOf(isText), piece, cancellationToken).ConfigureAwait(false);
-                if (!await HoldOthersAsync().ConfigureAwait(false)) return SendResult.Closed;
+                for (int step = HoldSteps; step > 0; step = NextOf(step))
+                {
+                    if (!await PostStepAsync(step).ConfigureAwait(false)) return SendResult.Closed;
+                }
             }
 
             SendResult result = await SendFrameOfPieceAsync(before == NoMessage ? OpcodeOf(isText) : WebSocketOpcode.Continuation, isLast, piece, cancellationToken).ConfigureAwait(false);
@@ -75,6 +80,7 @@ public partial class WebSocketSession
     /// <returns><see cref="SendResult.Refused"/>, with nothing read, when a message in pieces is under way.</returns>
     public ValueTask<SendResult> SendBinaryAsync(Stream data, CancellationToken cancellationToken = default) => SendStreamAsync(data, isText: false, cancellationToken);
 
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]
     private async ValueTask<SendResult> SendStreamAsync(Stream source, bool isText, CancellationToken cancellationToken)
     {
         ArgumentNullException.ThrowIfNull(source);
@@ -83,7 +89,11 @@ public partial class WebSocketSession
         bool hasBegun = false, isWhole = false;
         try
         {
-            if (!await HoldOthersAsync().ConfigureAwait(false)) return SendResult.Closed;
+            for (int step = HoldSteps; step > 0; step = NextOf(step))
+            {
+                if (!await PostStepAsync(step).ConfigureAwait(false)) return SendResult.Closed;
+            }
+
             while (true)
             {
                 int count = await source.ReadAsync(buffer.AsMemory(0, PieceBytes), cancellationToken).ConfigureAwait(false);
@@ -109,17 +119,13 @@ public partial class WebSocketSession
 
     private static WebSocketOpcode OpcodeOf(bool isText) => isText ? WebSocketOpcode.Text : WebSocketOpcode.Binary;
 
-    private async ValueTask<bool> HoldOthersAsync()
-    {
-        if (!await PostAsync(HoldOthers).ConfigureAwait(false)) return false;
-        // Once all who had looked before have sent, a second action stands behind what they sent.
-        do
-        {
-            if (!await PostAsync(static () => { }).ConfigureAwait(false)) return false;
-        }
-        while (Volatile.Read(ref _sendsElsewhere) > 0);
-        return await PostAsync(static () => { }).ConfigureAwait(false);
-    }
+    // The steps that keep others out stand in those who await them, and not in a method of their own: its state would be one more to find in the caches of the runtime, which know
+    // of threads and not of sessions.
+    private ValueTask<bool> PostStepAsync(int step) =>
+        step == HoldSteps ? PostAsync(static s => ((WebSocketSession)s!).HoldOthers(), this) : PostAsync(static _ => { }, null);
+
+    // The second is taken again until all who had looked before have sent; the third stands behind what they sent.
+    private int NextOf(int step) => step == HoldSteps - 1 && Volatile.Read(ref _sendsElsewhere) > 0 ? step : step - 1;
 
     private void HoldOthers()
     {
@@ -129,12 +135,11 @@ public partial class WebSocketSession
         Interlocked.MemoryBarrier();
     }
 
-    private async ValueTask LetOthersAsync()
+    private ValueTask<bool> LetOthersAsync() => PostAsync(static s => ((WebSocketSession)s!).LetOthers(), this);
+
+    private void LetOthers()
     {
-        await PostAsync(() =>
-        {
-            _isInPieces = false;
-            BroadcastGate = _gateThen;
-        }).ConfigureAwait(false);
+        _isInPieces = false;
+        BroadcastGate = _gateThen;
     }
 }

@@ -207,10 +207,13 @@ public partial class WebSocketSession : Session
         bool forgets = _role == WebSocketRole.Server ? terms.ClientForgets : terms.ServerForgets;
         _inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
         int before = _inflated.Length;
-        switch (_inflater.Add(piece, isLast, ref _inflated, _options!.MessageLimitBytes))
+        switch (_inflater.Add(piece, isLast, ref _inflated, _options!.MessageLimitBytes, _reader.Left, _options.Deflate!.RatioLimit))
         {
             case Inflater.Outcome.TooLarge:
                 Fail(WebSocketRule.MessageTooLarge);
+                return;
+            case Inflater.Outcome.TooDense:
+                Fail(WebSocketRule.TooDense);
                 return;
             case Inflater.Outcome.Malformed:
                 Fail(WebSocketRule.BadDeflate);

@@ -57,14 +57,18 @@ public abstract partial class Session
         return PostAwaited(action);
     }
 
-    /// <summary>As <see cref="PostAsync(Action)"/>, without a closure of the caller's.</summary>
+    /// <summary>As <see cref="PostAsync(Action)"/>, with an argument and so without a closure: allocates nothing.</summary>
     /// <param name="action">What to run. What it throws goes to who awaits.</param>
     /// <param name="state">Its argument.</param>
     public ValueTask<bool> PostAsync(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
-        // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
-        return PostAsync(() => action(state));
+        if (_loop is not { } loop) return new(false);
+        PostedCall call = PostedCall.Take(loop.Engine, action, state);
+        ValueTask<bool> task = call.Task;
+        if (PostCall(PostedCall.Run, call)) return task;
+        call.GiveUp();
+        return new(false);
     }
 
     /// <summary>

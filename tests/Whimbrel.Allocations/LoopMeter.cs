@@ -7,6 +7,7 @@ internal sealed class LoopMeter(Loop loop)
 {
     private const int Attempts = 10;
     private readonly ManualResetEventSlim _read = new();
+    private const long LeastObject = 24; // bytes
     private long _bytes;
 
     internal static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
@@ -47,4 +48,29 @@ internal sealed class LoopMeter(Loop loop)
         TestContext.Current.TestOutputHelper!.WriteLine(line);
         Assert.True(bytes == 0, line);
     }
+
+    // The same, and on all other threads of the process but this one, whose sockets allocate: what the pool does for a session. On average fewer than so many objects a round.
+    internal void ExpectNoneAnywhere(string what, int rounds, Action round, int fewerThan = 1)
+    {
+        for (int i = 0; i < rounds; i++) round();
+        long loop = long.MaxValue, all = long.MaxValue;
+        // A round that allocates costs an object. What is less are threads of the pool that come in the middle, and states of async methods that were taken on one of them and given back on another,
+        // where the runtime's cache had one already.
+        long most = LeastObject * fewerThan * rounds;
+        for (int attempt = 0; attempt < Attempts && (loop > 0 || all >= most); attempt++)
+        {
+            long loopBefore = Read(), allBefore = OfOthers();
+            for (int i = 0; i < rounds; i++) round();
+            all = Math.Min(all, OfOthers() - allBefore);
+            loop = Math.Min(loop, Read() - loopBefore);
+        }
+
+        string line = string.Create(
+            CultureInfo.InvariantCulture,
+            $"{what}: {(double)loop / rounds:0.###} bytes allocated per round on the loop's thread, {(double)all / rounds:0.###} in the whole process ({rounds} rounds after as many to warm up)");
+        TestContext.Current.TestOutputHelper!.WriteLine(line);
+        Assert.True(loop == 0 && all < most, line);
+    }
+
+    private static long OfOthers() => GC.GetTotalAllocatedBytes(precise: true) - GC.GetAllocatedBytesForCurrentThread();
 }

@@ -223,6 +223,9 @@ public class Engine : IAsyncDisposable
 
     internal Resolver Resolver { get; }
 
+    /// <summary>Of posts that were awaited. Any thread.</summary>
+    internal System.Collections.Concurrent.ConcurrentQueue<PostedCall> SparePosts { get; } = new();
+
     internal NoticePaces ExceptionNotices { get; } = new();
 
     /// <summary>Finds the addresses of a host name, off the loops; ends in one <see cref="HostLookup.Complete"/>, on any thread.</summary>

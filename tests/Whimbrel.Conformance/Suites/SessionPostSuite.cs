@@ -215,6 +215,10 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         Assert.Equal(1, value);
         Assert.True(rig.Await(session.PostAsync(s => value = (int)s!, 2)));
         Assert.Equal(2, value);
+        InvalidOperationException own = Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(static s => throw new InvalidOperationException((string)s!), "with its argument")));
+        Assert.Equal("with its argument", own.Message);
+        Assert.True(rig.Await(session.PostAsync(s => value = (int)s!, 20)));
+        Assert.Equal(20, value);
         InvalidOperationException thrown = Assert.Throws<InvalidOperationException>(() => rig.Await(session.PostAsync(Fails)));
         Assert.Equal("for the awaiter", thrown.Message);
         Assert.True(session.IsConnected);
@@ -234,6 +238,27 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         static Task FailsLater() => Task.FromException(new InvalidOperationException("for the awaiter"));
     });
 
+    [Fact, Contract(18)]
+    public void Awaited_posts_of_many_threads_each_run_once_with_their_own_argument_also_while_the_session_ends() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "One thread is everybody there.");
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        Task<int>[] callers = [.. Enumerable.Range(0, 4).Select(_ => Task.Run(async () =>
+        {
+            int[] ran = [0];
+            int taken = 0;
+            while (await session.PostAsync(static s => ((int[])s!)[0]++, ran)) Assert.Equal(++taken, ran[0]);
+            Assert.Equal(taken, ran[0]);
+            return taken;
+        }))];
+        for (int i = 0; i < 50; i++) Assert.True(rig.Await(session.PostAsync(static _ => { }, null)));
+        peer.Close();
+        session.End();
+        Assert.True(Task.WaitAll(callers, TimeSpan.FromSeconds(30)), "a post was forgotten");
+    });
+
     [Fact, Contract(18, 1)]
     public void Before_OnConnected_and_without_a_connection_nothing_is_taken() => Run(rig =>
     {
@@ -250,6 +275,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         RecordingSession unused = new(rig);
         Assert.False(unused.Post(static () => { }));
         Assert.False(rig.Await(unused.PostAsync(static () => { })));
+        Assert.False(rig.Await(unused.PostAsync(static _ => { }, null)));
         Assert.Throws<ArgumentNullException>(() => session.Post(null!));
         peer.Close();
         session.End();

@@ -1,6 +1,7 @@
 using System.Text;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.Tests.WebSockets.Cases;
+using Whimbrel.Http.WebSockets;
 using Whimbrel.Tests;
 
 namespace Whimbrel.Http.Tests.WebSockets;
@@ -58,6 +59,56 @@ public sealed class AttackTests
             Send(link, role, 0xC2, Bomb(Limit + 1));
             Assert.Equal("Close 1009", Events(link, role)[^1]);
             Assert.Equal(1, link.Session.Messages);
+        }
+    }
+
+    [Fact]
+    public void A_message_that_becomes_too_many_times_as_long_as_it_was_sent_is_refused_before_more_is_inflated()
+    {
+        foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
+        {
+            foreach (int fragment in (int[])[int.MaxValue, 3])
+            {
+                WebSocketOptions options = new() { MessageLimitBytes = 1 << 30, Deflate = new WebSocketDeflate { RatioLimit = 20 } };
+                using CaseLink link = Open(role, options);
+                SendPacked(link, role, Bomb(Inflater.FreeBytes), fragment); // whatever its ratio
+                Assert.Equal(1, link.Session.Messages);
+                SendPacked(link, role, Bomb(30_000_000)[..50_000], fragment);
+                Assert.Equal("Close 1009", Events(link, role)[^1]);
+                Assert.Equal(1, link.Session.Messages);
+                Assert.Equal("A compressed message becomes too many times as long as it was sent", link.Session.CloseText);
+            }
+        }
+    }
+
+    private static void SendPacked(CaseLink link, WebSocketRole role, byte[] packed, int fragment)
+    {
+        for (int at = 0; at < packed.Length && !link.Peer.IsSessionFinished; at += Math.Min(fragment, packed.Length - at))
+        {
+            byte[] part = packed[at..Math.Min(packed.Length, (int)Math.Min(int.MaxValue, (long)at + fragment))];
+            Send(link, role, (at + part.Length == packed.Length ? 0x80 : 0) | (at == 0 ? 0x42 : 0), part);
+        }
+    }
+
+    [Fact]
+    public void A_message_with_a_dense_beginning_is_taken_wherever_its_frame_is_cut_and_the_limit_is_exact()
+    {
+        byte[] message = new byte[100_000];
+        new Random(1).NextBytes(message.AsSpan(95_000)); // an empty sky
+        byte[] packed = new PlainDeflate(15, forgets: true).Pack(message);
+        int ratio = (message.Length + packed.Length - 1) / packed.Length;
+        Assert.InRange(ratio, 11, 30);
+        foreach ((int limit, bool fits) in ((int, bool)[])[(ratio, true), (ratio - 1, false)])
+        {
+            foreach (int cut in (int[])[packed.Length, 400, 1])
+            {
+                using CaseLink link = Open(WebSocketRole.Server, new WebSocketOptions { Deflate = new WebSocketDeflate { RatioLimit = limit } });
+                byte[] frame = new CaseFrame(0xC2, packed).Bytes(WebSocketRole.Server, 7);
+                link.Send(frame[..cut]);
+                link.Send(frame[cut..]);
+                Assert.Equal(fits ? 1 : 0, link.Session.Messages);
+                Assert.Equal(fits, link.Peer.IsConnected && !link.Peer.IsSessionFinished);
+            }
         }
     }
 
@@ -168,6 +219,57 @@ public sealed class AttackTests
             Send(link, role, 0x02, [1]);
             for (int i = 0; i <= Fragments && !link.Peer.IsSessionFinished; i += AtOnce) link.Send(many);
             Assert.Equal("Close 1009", Events(link, role)[^1]);
+        }
+    }
+
+    private sealed class Choosy : WebSocketSession
+    {
+        internal bool Refuses { get; set; }
+
+        protected override bool OnSending(long bytes) => !Refuses;
+    }
+
+    [Fact]
+    public void A_message_that_was_refused_leaves_nothing_in_the_context_of_the_next_ones()
+    {
+        byte[] secret = new byte[3000], common = new byte[3000];
+        Random random = new(7);
+        random.NextBytes(secret);
+        random.NextBytes(common);
+        foreach (bool isAsync in (bool[])[false, true])
+        {
+            using Serving.Web web = new();
+            Choosy? session = null;
+            web.Server.WebSocket("/ws", () => session = new Choosy(), new WebSocketOptions { Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false, WindowBits = 15 } });
+            Whimbrel.Testing.TestPeer peer = web.Connect();
+            peer.Send(Opening.Request("permessage-deflate"));
+            peer.Receive();
+            List<byte[]> sent = [];
+            List<byte> received = [];
+            foreach (byte[] message in (byte[][])[common, secret, secret, common, [.. secret, .. common], secret])
+            {
+                session!.Refuses = sent.Count == 1 && !session.Refuses; // the first secret
+                peer.OnLoop(() =>
+                {
+                    ValueTask<SendResult> sending = isAsync ? session.SendBinaryAsync(message) : new(session.SendBinary(message));
+                    Assert.Equal(session.Refuses ? SendResult.Refused : SendResult.Queued, sending.Result);
+                });
+                if (!session.Refuses) sent.Add(message);
+                received.AddRange(peer.Receive());
+            }
+
+            // A plain reader that was given what was sent, and nothing else, understands all of it: nothing points at bytes that never left.
+            PlainInflate inflate = new(15, forgets: false);
+            List<string> frames = PlainFrames.Read([.. received], isServer: false, long.MaxValue, mayCompress: true);
+            Assert.Equal(5, sent.Count);
+            Assert.Equal(sent.Count, frames.Count);
+            for (int i = 0; i < sent.Count; i++)
+            {
+                Assert.StartsWith("Binary* ", frames[i], StringComparison.Ordinal);
+                Assert.True(sent[i].AsSpan().SequenceEqual(inflate.Unpack(Encoding.Latin1.GetBytes(frames[i]["Binary* ".Length..]))), $"message {i}");
+            }
+
+            Assert.InRange(frames[^1].Length, 1, 500); // and there is a context again
         }
     }
 

@@ -229,12 +229,13 @@ public sealed class WsPullTests
     public async Task A_handler_that_throws_closes_with_1011_and_one_is_told_of_a_stop()
     {
         await using WsSite site = new(EngineKind.Portable);
-        TaskCompletionSource told = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        TaskCompletionSource stays = new(TaskCreationOptions.RunContinuationsAsynchronously), told = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await site.ServeAsync(async (socket, stop) =>
         {
             if ((await socket.ReceiveMessageAsync(stop))!.Value.Text == "throw") throw new InvalidDataException("mine");
             try
             {
+                stays.SetResult();
                 await socket.ReceiveMessageAsync(stop);
             }
             finally
@@ -249,7 +250,7 @@ public sealed class WsPullTests
         Assert.Equal(WebSocketStatus.InternalError, first.CloseStatus);
         first.Close(); // else the stop waits as long as CloseTimeout for it
         second.SendText("stay");
-        second.SendPing();
+        await stays.Task.WaitAsync(limit.Token);
         Task stopping = site.Server.StopAsync(WsSite.Patience).AsTask();
         Assert.Null(await second.ReceiveMessageAsync(limit.Token));
         Assert.Equal(WebSocketStatus.GoingAway, second.CloseStatus);

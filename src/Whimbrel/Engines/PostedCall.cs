@@ -1,0 +1,58 @@
+using System.Collections.Concurrent;
+
+namespace Whimbrel.Engines;
+
+/// <summary>
+/// An action that was posted to a session and is awaited. Taken from its engine, and put back by its awaiter: a post that is awaited allocates nothing. One that nobody
+/// awaits is the collector's.
+/// </summary>
+internal sealed class PostedCall : Completion<bool>
+{
+    /// <summary>What is posted, with the call as its argument.</summary>
+    internal static readonly Action<object?> Run = static call => ((PostedCall)call!).RunHere();
+
+    private const int MostSpare = 256; // of an engine
+
+    private Action<object?>? _action;
+    private object? _state;
+
+    private PostedCall(Engine engine)
+        : base(engine)
+    {
+    }
+
+    internal static PostedCall Take(Engine engine, Action<object?> action, object? state)
+    {
+        if (!engine.SparePosts.TryDequeue(out PostedCall? call)) call = new PostedCall(engine);
+        call._action = action;
+        call._state = state;
+        return call;
+    }
+
+    /// <summary>It was not taken, and nobody has its task.</summary>
+    internal void GiveUp() => Consumed();
+
+    private void RunHere()
+    {
+        try
+        {
+            _action!(_state);
+        }
+        catch (Exception e)
+        {
+            SetException(e);
+            return;
+        }
+
+        SetResult(true);
+    }
+
+    private protected override void Consumed()
+    {
+        _action = null;
+        _state = null;
+        Reset();
+        ConcurrentQueue<PostedCall> spare = Engine.SparePosts;
+        if (spare.Count < MostSpare) spare.Enqueue(this);
+    }
+}
