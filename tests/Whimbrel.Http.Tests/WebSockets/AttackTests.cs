@@ -100,7 +100,7 @@ public sealed class AttackTests
         Assert.InRange(ratio, 11, 30);
         foreach ((int limit, bool fits) in ((int, bool)[])[(ratio, true), (ratio - 1, false)])
         {
-            foreach (int cut in (int[])[packed.Length, 400, 1])
+            foreach (int cut in (int[])[packed.Length, 700, 1])
             {
                 using CaseLink link = Open(WebSocketRole.Server, new WebSocketOptions { Deflate = new WebSocketDeflate { RatioLimit = limit } });
                 byte[] frame = new CaseFrame(0xC2, packed).Bytes(WebSocketRole.Server, 7);
