@@ -462,7 +462,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             late = rig.Dial(server.EndPoint!);
             late.Write("later");
             Assert.Equal("later", late.ReadText(5));
-            rig.Await(server.StopAsync());
+            rig.Await(server.StopAsync(TimeSpan.Zero));
         }
     });
 

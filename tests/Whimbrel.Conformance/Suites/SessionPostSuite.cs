@@ -111,6 +111,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         });
         rig.Join();
         byte[] seen = peer.ReadToEnd();
+        peer.FinishSending(); // or the close waits for it
         Assert.Equal(CloseCause.LocalClose, session.End());
         Assert.True(ran);
         if (!rig.IsPool) Assert.Equal("12", Text(seen));
