@@ -26,7 +26,7 @@ namespace Whimbrel.Clusters;
 /// </list>
 /// Everything about the bus happens on one loop, the first of the server's engine; an <see cref="Outbox"/> is the way there for other threads.
 /// </remarks>
-public sealed class Cluster : IGroupBusListener, IAsyncDisposable
+public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 {
     private const int MostInBatch = 256;
     private const int MostPresenceBytes = 16 * 1024; // of an envelope
@@ -134,8 +134,7 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
     /// <exception cref="ArgumentException">Too long.</exception>
     public ClusterGroup Group(string name)
     {
-        ArgumentNullException.ThrowIfNull(name);
-        if (Encoding.UTF8.GetByteCount(name) > Envelope.MostGroupBytes) throw new ArgumentException($"A group's name has at most {Envelope.MostGroupBytes} bytes of UTF-8.", nameof(name));
+        CheckName(name);
         return new ClusterGroup(this, name);
     }
 
@@ -172,9 +171,14 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         return state;
     }
 
-    internal SendResult Broadcast(string name, ReadOnlySpan<byte> data, Session? except)
+    internal void CheckPayload(ReadOnlySpan<byte> data)
     {
         if (data.Length > _options.MaxPayloadBytes) throw new ArgumentException($"{data.Length} bytes are more than {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxPayloadBytes)} ({_options.MaxPayloadBytes}).", nameof(data));
+    }
+
+    internal SendResult Broadcast(string name, ReadOnlySpan<byte> data, Session? except)
+    {
+        CheckPayload(data);
         if (data.IsEmpty) return SendResult.Queued;
         GroupState state = Use(name);
         SendResult result = Deliver(state, data, except);
@@ -193,6 +197,12 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
     }
 
     internal void Occupied(GroupState state) => _loop.Post(s => JudgeOccupied((GroupState)s!), state);
+
+    private static void CheckName(string name)
+    {
+        ArgumentNullException.ThrowIfNull(name);
+        if (Encoding.UTF8.GetByteCount(name) > Envelope.MostGroupBytes) throw new ArgumentException($"A group's name has at most {Envelope.MostGroupBytes} bytes of UTF-8.", nameof(name));
+    }
 
     private static string MakeNodeId()
     {
@@ -319,7 +329,9 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
             if (!state.IsSubscribed && state.Count == 0 && state.ToldCount == 0 && Volatile.Read(ref state.UsedAtMs) < forgetBefore) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
         }
 
-        if (_isConnected) Flush();
+        if (!_isConnected) return;
+        Flush();
+        Look();
     }
 
     /// <summary>Where the bus is behind, nothing is added to what waits: what has changed is said with the next beat.</summary>
@@ -415,6 +427,7 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
         _isConnected = false;
         _timer?.Cancel();
         _presenceTimer?.Cancel();
+        foreach (RecoverableGroup group in _recoverable.Values) group.Close();
     }
 
     void IGroupBusListener.OnConnected()
@@ -434,8 +447,10 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
             AskPresence(0);
         }
 
+        foreach (RecoverableGroup group in _recoverable.Values) _bus.Subscribe(group.Subject);
         SetState(ClusterState.Healthy, $"{_bus.Description} is reached.");
         Flush();
+        Look();
     }
 
     void IGroupBusListener.OnLost(string reason)
@@ -448,7 +463,9 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 
     void IGroupBusListener.OnRoom()
     {
-        if (!_isDisposed) Flush();
+        if (_isDisposed) return;
+        Flush();
+        Look();
     }
 
     void IGroupBusListener.OnEnvelope(ReadOnlySpan<byte> envelope)
@@ -489,6 +506,13 @@ public sealed class Cluster : IGroupBusListener, IAsyncDisposable
 
         Span<char> name = stackalloc char[Envelope.MostGroupBytes];
         name = name[..Encoding.UTF8.GetChars(envelope.Group, name)];
+        if (envelope.Kind is EnvelopeKind.News or EnvelopeKind.Entry)
+        {
+            // An entry is heard out of its stream alone.
+            if (envelope.Kind == EnvelopeKind.News && _recoverable.TryGetValue(name.ToString(), out RecoverableGroup? recoverable)) recoverable.Look();
+            return;
+        }
+
         if (!_groupsBySpan.TryGetValue(name, out GroupState? state)) return;
         if (envelope.Kind == EnvelopeKind.Query)
         {

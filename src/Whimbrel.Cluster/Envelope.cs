@@ -75,7 +75,7 @@ internal readonly ref struct Envelope
         int group = BinaryPrimitives.ReadUInt16LittleEndian(bytes[23..]);
         int payloadAt = HeadBytes + node + group;
         int end = bytes.Length - (isSigned ? MacBytes : 0);
-        if ((flags & ~(KindMask | IsSigned)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.PresenceQuery) return EnvelopeResult.Refused;
+        if ((flags & ~(KindMask | IsSigned)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.News) return EnvelopeResult.Refused;
         if (node is 0 or > MostNodeBytes || group > MostGroupBytes || payloadAt > end) return EnvelopeResult.Refused;
         if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.Refused;
         envelope = new Envelope

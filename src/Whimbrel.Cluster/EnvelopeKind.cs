@@ -17,4 +17,10 @@ internal enum EnvelopeKind : byte
 
     /// <summary>A node, or each, is asked to say all of that.</summary>
     PresenceQuery,
+
+    /// <summary>A message of a recoverable group, in its stream.</summary>
+    Entry,
+
+    /// <summary>A recoverable group has new entries.</summary>
+    News,
 }

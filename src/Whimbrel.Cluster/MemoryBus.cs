@@ -6,8 +6,11 @@ namespace Whimbrel.Clusters;
 /// </summary>
 public sealed class MemoryBus
 {
+    private const int MostHistories = 65_536;
+
     private readonly Lock _gate = new();
     private readonly List<MemoryBusLink> _links = [];
+    private readonly Dictionary<string, MemoryHistory> _histories = new(StringComparer.Ordinal);
     private readonly Random _random;
 
     /// <summary>Makes a bus without faults.</summary>
@@ -51,6 +54,37 @@ public sealed class MemoryBus
                 }
             }
         }
+    }
+
+    /// <summary>Null when there are too many streams.</summary>
+    internal HistoryPage? Read(string subject, HistoryLimits limits, ulong after, int most, long nowMs)
+    {
+        lock (_gate) return HistoryOf(subject)?.Read(after, most, limits, nowMs);
+    }
+
+    internal bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, long nowMs)
+    {
+        lock (_gate)
+        {
+            if (HistoryOf(subject) is not { } history) return false;
+            history.Append(envelopes, limits, nowMs);
+            return true;
+        }
+    }
+
+    /// <summary>Forgets all that was kept, as a broker that was set up anew. Streams begin again in other epochs.</summary>
+    public void ForgetHistory()
+    {
+        lock (_gate) _histories.Clear();
+    }
+
+    private MemoryHistory? HistoryOf(string subject)
+    {
+        if (_histories.TryGetValue(subject, out MemoryHistory? history)) return history;
+        if (_histories.Count >= MostHistories) return null;
+        history = new MemoryHistory((ulong)_random.NextInt64(1, long.MaxValue));
+        _histories.Add(subject, history);
+        return history;
     }
 
     private bool Strikes(double part) => part > 0 && _random.NextDouble() < part;

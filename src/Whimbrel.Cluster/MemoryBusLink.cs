@@ -3,7 +3,7 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>A node's end of a <see cref="MemoryBus"/>. Made by <see cref="MemoryBus.Connect"/>.</summary>
-public sealed class MemoryBusLink : IGroupBus
+public sealed class MemoryBusLink : IGroupBus, IGroupHistory
 {
     private readonly Lock _gate = new();
     private readonly MemoryBus _bus;
@@ -15,6 +15,7 @@ public sealed class MemoryBusLink : IGroupBus
     private LoopTimer? _timer;
     private long _lastDueMs;
     private bool _isCut;
+    private int _cuts; // so many times; on the loop it says whether an answer would still have come
 
     internal MemoryBusLink(MemoryBus bus) => _bus = bus;
 
@@ -38,6 +39,7 @@ public sealed class MemoryBusLink : IGroupBus
             {
                 if (_isCut == value) return;
                 _isCut = value;
+                _cuts++;
                 _subjects.Clear();
                 _arriving.Clear();
             }
@@ -78,6 +80,24 @@ public sealed class MemoryBusLink : IGroupBus
     }
 
     /// <inheritdoc/>
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    {
+        if (IsCut) return false;
+        bool isIn = _bus.Append(subject, limits, envelopes, _loop!.TimeMs);
+        Answer(isHeard => done(isHeard && isIn));
+        return true;
+    }
+
+    /// <inheritdoc/>
+    public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
+    {
+        if (IsCut) return false;
+        HistoryPage? page = _bus.Read(subject, limits, after, most, _loop!.TimeMs);
+        Answer(isHeard => done(isHeard ? page : null));
+        return true;
+    }
+
+    /// <inheritdoc/>
     public ValueTask DisposeAsync()
     {
         _bus.Remove(this);
@@ -108,6 +128,21 @@ public sealed class MemoryBusLink : IGroupBus
         }
 
         if (isFirst) _loop!.Post(static l => ((MemoryBusLink)l!).Take(), this);
+    }
+
+    // A link that was cut in between does not know what became of it.
+    private void Answer(Action<bool> answer)
+    {
+        int cuts = Cuts;
+        _loop!.Post(a => ((Action<bool>)a!)(cuts == Cuts), answer);
+    }
+
+    private int Cuts
+    {
+        get
+        {
+            lock (_gate) return _cuts;
+        }
     }
 
     private void TellState()

@@ -10,9 +10,14 @@ internal static class Subjects
     /// <summary>Where nodes ask each other what they have published.</summary>
     internal static string OfNodes(string application) => $"{application}.nodes";
 
-    internal static string OfGroup(string application, string group)
+    internal static string OfGroup(string application, string group) => Make(application, "group", group);
+
+    /// <summary>The stream of a recoverable group, and where news of it is told.</summary>
+    internal static string OfHistory(string application, string group) => Make(application, "history", group);
+
+    private static string Make(string application, string part, string group)
     {
-        StringBuilder subject = new($"{application}.group.", application.Length + 7 + (2 * group.Length));
+        StringBuilder subject = new($"{application}.{part}.", application.Length + 9 + (2 * group.Length));
         foreach (byte b in Encoding.UTF8.GetBytes(group))
         {
             if (char.IsAsciiLetterOrDigit((char)b) || b is (byte)'-' or (byte)'_') subject.Append((char)b);

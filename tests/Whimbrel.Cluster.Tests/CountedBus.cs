@@ -4,7 +4,7 @@ using Whimbrel.Engines;
 namespace Whimbrel.Tests;
 
 // A link that counts what its node asks of it, and may answer as a bus that is full.
-internal sealed class CountedBus(MemoryBusLink link) : IGroupBus
+internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 {
     internal MemoryBusLink Link { get; } = link;
 
@@ -43,6 +43,10 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus
         Subjects.Remove(subject);
         Link.Unsubscribe(subject);
     }
+
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done) => Link.Append(subject, limits, envelopes, done);
+
+    public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) => Link.Read(subject, limits, after, most, done);
 
     public ValueTask DisposeAsync() => Link.DisposeAsync();
 }

@@ -47,12 +47,18 @@ internal sealed class TestNode
 
     internal Member Connect(string group)
     {
+        Member member = Connect();
+        Cluster.Group(group).Join(member);
+        return member;
+    }
+
+    internal Member Connect()
+    {
         MemoryPeer peer = _engine.Dial(_here);
         int before = Server.Sessions.Count;
         _engine.RunUntil(() => Server.Sessions.Count == before + 1);
         Member member = _sessions[^1];
         member.Peer = peer;
-        Cluster.Group(group).Join(member);
         return member;
     }
 

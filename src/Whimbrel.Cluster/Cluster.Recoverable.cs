@@ -1,0 +1,91 @@
+using System.Collections.Concurrent;
+
+namespace Whimbrel.Clusters;
+
+// The node's part in its recoverable groups: it makes their envelopes, tells others that there is news, and counts.
+public sealed partial class Cluster
+{
+    private readonly ConcurrentDictionary<string, RecoverableGroup> _recoverable = new(StringComparer.Ordinal);
+
+    /// <summary>The group of that name whose last messages are kept, so that clients can resume. This node follows it from the first call on until it leaves the cluster.</summary>
+    /// <param name="name">At most 256 bytes of UTF-8; any characters. Other groups than those of <see cref="Group"/>.</param>
+    /// <param name="options">Those of the first call hold.</param>
+    /// <exception cref="ArgumentException">Too long, or an option is out of its range.</exception>
+    /// <exception cref="NotSupportedException">The bus keeps no history.</exception>
+    public RecoverableGroup RecoverableGroup(string name, RecoverableOptions options)
+    {
+        CheckName(name);
+        ArgumentNullException.ThrowIfNull(options);
+        options.Check();
+        if (_recoverable.TryGetValue(name, out RecoverableGroup? known)) return known;
+        if (_bus is not IGroupHistory history) throw new NotSupportedException($"{_bus.Description} keeps no history: a recoverable group needs a bus that is an {nameof(IGroupHistory)}.");
+        RecoverableGroup made = new(this, history, _loop, name, options);
+        RecoverableGroup group = _recoverable.GetOrAdd(name, made);
+        if (ReferenceEquals(group, made)) _loop.Post(g => Open((RecoverableGroup)g!), made);
+        return group;
+    }
+
+    internal bool IsReached => _isConnected;
+
+    internal int EnvelopeLength(int group, int payload) => Envelope.Length(_nodeBytes.Length, group, payload, _key.Length > 0);
+
+    /// <summary>An envelope for a stream.</summary>
+    internal byte[] Seal(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload)
+    {
+        byte[] envelope = new byte[EnvelopeLength(group.Length, payload.Length)];
+        Envelope.Write(envelope, EnvelopeKind.Entry, _instance, 0, _nodeBytes, group, payload, _key.Length > 0);
+        Envelope.Seal(envelope, sequence, _key);
+        return envelope;
+    }
+
+    // ------------------------------------------------------------------ on the node's loop
+
+    internal void CountMissed(long count) => Interlocked.Add(ref _missed, count);
+
+    /// <summary>The bus has answered what was to be kept. Others are told that there is news; when that is lost they find it with their next tick.</summary>
+    internal void Appended(RecoverableGroup group, int count, bool isIn)
+    {
+        if (!isIn)
+        {
+            TellNotAppended(group.Name, count);
+            return;
+        }
+
+        Interlocked.Add(ref _published, count);
+        if (!_isDisposed && _outbox.AddControl(Form(EnvelopeKind.News, 0, group.NameBytes, group.Subject, default) with { Sequence = 1 })) Schedule();
+    }
+
+    internal void TellNotAppended(string group, int count)
+    {
+        Interlocked.Add(ref _dropped, count);
+        TellGap(NodeId, group, count);
+    }
+
+    /// <summary>What stands in a stream may be of anybody who can write there.</summary>
+    internal bool TryReadEntry(ReadOnlySpan<byte> bytes, ReadOnlySpan<byte> group, out ReadOnlySpan<byte> payload)
+    {
+        payload = default;
+        bool isRead = bytes.Length <= _options.MaxPayloadBytes + Envelope.MostOverheadBytes
+            && Envelope.TryRead(bytes, _key, out Envelope envelope) == EnvelopeResult.Read && envelope.Kind == EnvelopeKind.Entry && envelope.Group.SequenceEqual(group)
+            && !(payload = envelope.Payload).IsEmpty;
+        Interlocked.Increment(ref isRead ? ref _received : ref _refused);
+        return isRead;
+    }
+
+    private void Open(RecoverableGroup group)
+    {
+        if (_isDisposed)
+        {
+            group.Close();
+            return;
+        }
+
+        if (_isConnected) _bus.Subscribe(group.Subject);
+        group.Look();
+    }
+
+    private void Look()
+    {
+        foreach (RecoverableGroup group in _recoverable.Values) group.Look();
+    }
+}

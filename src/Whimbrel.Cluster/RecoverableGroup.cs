@@ -1,0 +1,376 @@
+using System.Text;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// A group of a <see cref="Cluster"/> whose last messages are kept by the bus: a session that was away resumes behind the last message its client got. Any thread. Made by
+/// <see cref="Cluster.RecoverableGroup"/>, and lives as long as its cluster.
+/// </summary>
+/// <remarks>
+/// The contract, by number; each number has a test:
+/// <list type="number">
+/// <item>The stream decides: members on all nodes, also those of the node that published, get messages out of it alone, in its order, each once. So they wait for the broker.</item>
+/// <item>Resuming gives all behind the position, each once and in order, and then what comes, without a gap or a duplicate between; or says that it cannot, and the session is no member.</item>
+/// <item>A history that was trimmed behind the position, or another stream, is told as such, to those who resume and to members alike.</item>
+/// <item>While the broker is away broadcasts wait within their limit, then are refused. What may be lost with the broker is told by <see cref="ClusterOptions.OnGap"/> and not sent twice.</item>
+/// <item>What is in the stream and cannot be read, is not signed, or is of another group is left out and counted.</item>
+/// </list>
+/// A node reads the stream when another says that there is news, and each <see cref="ClusterOptions.MarkInterval"/> in case that was lost. All of it is on the node's loop.
+/// </remarks>
+public sealed class RecoverableGroup
+{
+    private const int MostInBatch = 256;
+    private const int MostInPage = 256;
+    private const int MostRunning = 16;
+    private const int MostResuming = 65_536;
+    private static readonly TimeSpan s_retry = TimeSpan.FromMilliseconds(20);
+
+    private readonly Lock _gate = new();
+    private readonly Queue<byte[]> _queue = []; // under the gate, with the four below
+    private int _queuedBytes;
+    private ulong _sequence;
+    private bool _isClosed;
+    private int _resuming;
+
+    private readonly Cluster _cluster;
+    private readonly IGroupHistory _history;
+    private readonly Loop _loop;
+    private readonly SessionGroup _members;
+    private readonly byte[] _nameBytes;
+    private readonly List<Resumption> _waiting = []; // for the node to be placed, or to get as far as they are
+    private readonly Queue<Resumption> _next = [];
+    private readonly List<Resumption> _running = [];
+    private GroupPosition? _place; // all up to here was given to members
+    private bool _isAppending;
+    private bool _isReading;
+    private bool _isNews;
+
+    internal RecoverableGroup(Cluster cluster, IGroupHistory history, Loop loop, string name, RecoverableOptions options)
+    {
+        (_cluster, _history, _loop, Options) = (cluster, history, loop, options);
+        _members = new SessionGroup(name);
+        _nameBytes = Encoding.UTF8.GetBytes(name);
+        Subject = Subjects.OfHistory(cluster.Application, name);
+    }
+
+    /// <summary>Compared exactly, on all nodes. Not a name of <see cref="Cluster.Group"/>, which has other groups.</summary>
+    public string Name => _members.Name;
+
+    /// <summary>Members on this node. A moment old.</summary>
+    public int LocalCount => _members.Count;
+
+    internal RecoverableOptions Options { get; }
+
+    internal string Subject { get; }
+
+    internal ReadOnlySpan<byte> NameBytes => _nameBytes;
+
+    /// <summary>Adds a session that wants what comes from now on. To load its state, do that when this has completed: nothing behind the position is missed then.</summary>
+    /// <param name="session">Connected, and no member.</param>
+    /// <returns><see cref="ResumeOutcome.Recovered"/> with nothing sent, <see cref="ResumeOutcome.Unavailable"/> or <see cref="ResumeOutcome.Ended"/>. Completes on the thread pool.</returns>
+    public Task<ResumeResult> JoinAsync(Session session) => EnterAsync(session, null);
+
+    /// <summary>Sends a session all behind a position and makes it a member.</summary>
+    /// <param name="session">Connected, and no member.</param>
+    /// <param name="position">Of the last message its client got, or of the result of an earlier join. From the client: it may be anything.</param>
+    /// <returns>Whether that could be done. Completes on the thread pool.</returns>
+    public Task<ResumeResult> ResumeAsync(Session session, GroupPosition position) => EnterAsync(session, position);
+
+    /// <summary>Removes a session, also one that resumes. It leaves by itself when it ends.</summary>
+    /// <param name="session">The session.</param>
+    public void Leave(Session session)
+    {
+        ArgumentNullException.ThrowIfNull(session);
+        _loop.Post(s => LeaveHere((Session)s!), session);
+    }
+
+    /// <summary>Appends the bytes to the group; members on all nodes, this one too, get them out of the stream. Never waits. What one caller sends is in order.</summary>
+    /// <param name="data">At most <see cref="ClusterOptions.MaxPayloadBytes"/>. Free to be reused at once.</param>
+    /// <returns><see cref="SendResult.Full"/> when too much waits for the broker, or the node has left: nobody gets it.</returns>
+    /// <exception cref="ArgumentException">Too large.</exception>
+    public SendResult Broadcast(ReadOnlySpan<byte> data)
+    {
+        _cluster.CheckPayload(data);
+        if (data.IsEmpty) return SendResult.Queued;
+        lock (_gate)
+        {
+            int length = _cluster.EnvelopeLength(_nameBytes.Length, data.Length);
+            if (_isClosed || _queuedBytes + length > Options.QueueLimitBytes) return SendResult.Full;
+            _queue.Enqueue(_cluster.Seal(_nameBytes, ++_sequence, data));
+            _queuedBytes += length;
+            if (_queue.Count > 1) return SendResult.Queued; // the loop has been told, or will see it when the bus answers
+        }
+
+        _loop.Post(static g => ((RecoverableGroup)g!).Append(), this);
+        return SendResult.Queued;
+    }
+
+    /// <summary>Sends the text as UTF-8; in all else the same.</summary>
+    /// <param name="text">What to send.</param>
+    public SendResult Broadcast(string text) => Broadcast(Encoding.UTF8.GetBytes(text));
+
+    /// <summary>The name.</summary>
+    public override string ToString() => Name;
+
+    private Task<ResumeResult> EnterAsync(Session session, GroupPosition? from)
+    {
+        ArgumentNullException.ThrowIfNull(session);
+        Resumption one = new(session, from);
+        if (Interlocked.Increment(ref _resuming) > MostResuming) End(one, ResumeOutcome.Unavailable);
+        else _loop.Post(o => Enter((Resumption)o!), one);
+        return one.Task;
+    }
+
+    // ------------------------------------------------------------------ on the node's loop
+
+    /// <summary>The broker is there, or something may have come: with each tick, when it is reached, and when it says so.</summary>
+    internal void Look()
+    {
+        Append();
+        Follow();
+    }
+
+    internal void Close()
+    {
+        int left;
+        lock (_gate)
+        {
+            _isClosed = true;
+            left = _isAppending ? 0 : _queue.Count; // what is with the bus is told when it answers
+            if (left > 0) _queue.Clear();
+        }
+
+        if (left > 0) _cluster.TellNotAppended(Name, left);
+        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.Unavailable);
+        _waiting.Clear();
+        _next.Clear();
+        _running.Clear();
+    }
+
+    private void Append()
+    {
+        if (_isAppending || !_cluster.IsReached) return;
+        List<ReadOnlyMemory<byte>> batch = [];
+        lock (_gate)
+        {
+            foreach (byte[] envelope in _queue.Take(MostInBatch)) batch.Add(envelope);
+        }
+
+        if (batch.Count == 0) return;
+        _isAppending = _history.Append(Subject, Options.History, batch, isIn => Appended(batch.Count, isIn));
+    }
+
+    private void Appended(int count, bool isIn)
+    {
+        _isAppending = false;
+        lock (_gate)
+        {
+            for (int i = 0; i < count; i++) _queuedBytes -= _queue.Dequeue().Length;
+        }
+
+        _cluster.Appended(this, count, isIn);
+        if (_isClosed) Close();
+        else Look();
+    }
+
+    private void Follow()
+    {
+        _isNews = true;
+        if (_isReading || _isClosed || !_cluster.IsReached) return;
+        _isNews = false;
+        _isReading = _history.Read(Subject, Options.History, _place?.Offset ?? ulong.MaxValue, MostInPage, Followed);
+    }
+
+    private void Followed(HistoryPage? page)
+    {
+        _isReading = false;
+        if (_isClosed) return;
+        if (page is null)
+        {
+            foreach (Resumption one in _waiting) End(one, ResumeOutcome.Unavailable);
+            _waiting.Clear();
+            return;
+        }
+
+        bool isAll = Give(page);
+        if (isAll && _isNews) Follow();
+        else if (!isAll) _loop.StartTimer(s_retry, static g => ((RecoverableGroup)g!).Follow(), this);
+        if (_place is not { } place) return;
+        foreach (Resumption one in _waiting.ToArray())
+        {
+            if (!one.IsFromNow && one.At.Epoch == place.Epoch && one.At.Offset > place.Offset) continue;
+            _waiting.Remove(one);
+            Enter(one);
+        }
+    }
+
+    /// <summary>Gives members what they have not had.</summary>
+    /// <returns>False when a loop was full: the rest comes later.</returns>
+    private bool Give(HistoryPage page)
+    {
+        if (_place is not { } place)
+        {
+            _place = new GroupPosition(page.Epoch, page.Last);
+            return true;
+        }
+
+        bool isOther = page.Epoch != place.Epoch || page.Last < place.Offset;
+        if (isOther || page.First > place.Offset + 1)
+        {
+            GroupPosition goesOn = new(page.Epoch, page.First - 1);
+            if (!isOther) _cluster.CountMissed((long)(goesOn.Offset - place.Offset));
+            _place = place = goesOn;
+            _cluster.Guard(() => Options.OnBroken?.Invoke(_members, goesOn, isOther ? ResumeOutcome.Replaced : ResumeOutcome.Trimmed));
+        }
+
+        foreach (HistoryEntry entry in page.Entries)
+        {
+            if (entry.Offset != place.Offset + 1) continue; // of a stream that was another when it was asked for
+            GroupPosition at = place with { Offset = entry.Offset };
+            if (!Deliver(_members, at, entry, out _)) return false;
+            _place = place = at;
+        }
+
+        if (place.Offset < page.Last) _isNews = true;
+        return true;
+    }
+
+    private bool Deliver(SessionGroup to, GroupPosition at, in HistoryEntry entry, out bool isRead)
+    {
+        isRead = _cluster.TryReadEntry(entry.Envelope.Span, _nameBytes, out ReadOnlySpan<byte> payload);
+        if (!isRead) return true;
+        try
+        {
+            return Options.Deliver(to, at, payload) != SendResult.Full;
+        }
+        catch (Exception e)
+        {
+            _cluster.Guard(() => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(e));
+            return true;
+        }
+    }
+
+    private void Enter(Resumption one)
+    {
+        if (_isClosed || !_cluster.IsReached)
+        {
+            End(one, ResumeOutcome.Unavailable);
+        }
+        else if (_place is not { } place)
+        {
+            _waiting.Add(one);
+            Follow();
+        }
+        else if (one.IsFromNow)
+        {
+            one.At = place;
+            Admit(one);
+        }
+        else
+        {
+            _next.Enqueue(one);
+            StartNext();
+        }
+    }
+
+    private void StartNext()
+    {
+        while (_running.Count < MostRunning && _next.TryDequeue(out Resumption? one))
+        {
+            _running.Add(one);
+            ReadFor(one);
+        }
+    }
+
+    private void ReadFor(Resumption one)
+    {
+        if (one.HasLeft || !one.Session.IsConnected) Ended(one, ResumeOutcome.Ended);
+        else if (_isClosed || !_history.Read(Subject, Options.History, one.At.Offset, MostInPage, page => Resume(one, page))) Ended(one, ResumeOutcome.Unavailable);
+    }
+
+    private void Resume(Resumption one, HistoryPage? page)
+    {
+        if (_isClosed || page is null || _place is not { } place)
+        {
+            Ended(one, ResumeOutcome.Unavailable);
+        }
+        else if (page.Epoch != one.At.Epoch || one.At.Offset > page.Last)
+        {
+            Ended(one, ResumeOutcome.Replaced);
+        }
+        else if (page.First > one.At.Offset + 1)
+        {
+            Ended(one, ResumeOutcome.Trimmed);
+        }
+        else if (place.Epoch != one.At.Epoch || one.At.Offset > place.Offset)
+        {
+            // The client got further on another node than this one has read.
+            _running.Remove(one);
+            _waiting.Add(one);
+            Follow();
+            StartNext();
+        }
+        else
+        {
+            Catch(one, place, page);
+        }
+    }
+
+    /// <summary>Up to the members' place and no further: what is behind it comes to all of them.</summary>
+    private void Catch(Resumption one, GroupPosition place, HistoryPage page)
+    {
+        foreach (HistoryEntry entry in page.Entries)
+        {
+            if (entry.Offset > place.Offset) break;
+            GroupPosition at = place with { Offset = entry.Offset };
+            if (!Deliver(one.Alone, at, entry, out bool isRead))
+            {
+                _loop.StartTimer(s_retry, _ => ReadFor(one), null);
+                return;
+            }
+
+            one.At = at;
+            if (isRead) one.Count++;
+        }
+
+        if (one.At != place)
+        {
+            ReadFor(one);
+            return;
+        }
+
+        _running.Remove(one);
+        Admit(one);
+        StartNext();
+    }
+
+    private void Admit(Resumption one)
+    {
+        bool isThere = !one.HasLeft && one.Session.IsConnected;
+        if (isThere) _members.Join(one.Session);
+        End(one, isThere ? ResumeOutcome.Recovered : ResumeOutcome.Ended);
+    }
+
+    private void Ended(Resumption one, ResumeOutcome outcome)
+    {
+        if (_running.Remove(one)) End(one, outcome);
+        StartNext();
+    }
+
+    private void End(Resumption one, ResumeOutcome outcome)
+    {
+        Interlocked.Decrement(ref _resuming);
+        one.End(outcome);
+    }
+
+    private void LeaveHere(Session session)
+    {
+        foreach (Resumption one in _waiting.Concat(_next).Concat(_running))
+        {
+            if (ReferenceEquals(one.Session, session)) one.HasLeft = true;
+        }
+
+        _members.Leave(session);
+    }
+}

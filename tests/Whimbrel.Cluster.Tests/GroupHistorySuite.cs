@@ -1,0 +1,109 @@
+using System.Text;
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Tests;
+
+// The contract of IGroupHistory. One class for each bus that is one.
+public abstract class GroupHistorySuite : IAsyncLifetime
+{
+    private static readonly HistoryLimits s_limits = new() { MaxCount = 100 };
+
+    private readonly Engine _engine = new(new EngineOptions { Loops = 1 });
+    private readonly List<BusNode> _nodes = [];
+    private TestBroker? _broker;
+
+    protected abstract ValueTask<TestBroker> StartBrokerAsync();
+
+    public async ValueTask InitializeAsync()
+    {
+        await _engine.StartAsync();
+        _broker = await StartBrokerAsync();
+        for (int i = 0; i < 2; i++)
+        {
+            _nodes.Add(new BusNode(_broker.Connect(), _engine.GetLoop(0)));
+            await _nodes[i].StartAsync();
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        GC.SuppressFinalize(this);
+        foreach (BusNode node in _nodes) await node.Bus.DisposeAsync();
+        if (_broker is not null) await _broker.DisposeAsync();
+        await _engine.DisposeAsync();
+    }
+
+    // Null: not taken.
+    private async Task<T?> AskAsync<T>(Func<Action<T>, bool> ask)
+    {
+        TaskCompletionSource<T> answer = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        bool isTaken = await _engine.GetLoop(0).PostAsync(() => ask(a =>
+        {
+            Assert.True(_engine.GetLoop(0).IsCurrent);
+            answer.SetResult(a);
+        }));
+        return isTaken ? await answer.Task.WaitAsync(BusNode.Patience) : default;
+    }
+
+    private Task<bool> AppendAsync(int node, string subject, params string[] texts) =>
+        AskAsync<bool>(done => ((IGroupHistory)_nodes[node].Bus).Append(subject, s_limits, [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], done));
+
+    private Task<HistoryPage?> ReadAsync(int node, string subject, ulong after, int most = 1000) =>
+        AskAsync<HistoryPage?>(done => ((IGroupHistory)_nodes[node].Bus).Read(subject, s_limits, after, most, done));
+
+    private static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
+
+    [Fact]
+    public async Task A_stream_begins_with_its_first_reader_and_counts_from_1_for_all_nodes()
+    {
+        HistoryPage? empty = await ReadAsync(0, "t.one", 0);
+        Assert.Equal("1 0: ", Shown(empty));
+        Assert.NotEqual(0ul, empty!.Epoch);
+        Assert.True(await AppendAsync(0, "t.one", "a", "b"));
+        Assert.True(await AppendAsync(1, "t.one", "c"));
+        HistoryPage? page = await ReadAsync(1, "t.one", 0);
+        Assert.Equal("1 3: 1=a 2=b 3=c", Shown(page));
+        Assert.Equal(empty.Epoch, page!.Epoch);
+        Assert.Equal("1 3: 2=b", Shown(await ReadAsync(0, "t.one", 1, 1)));
+        Assert.Equal("1 3: ", Shown(await ReadAsync(0, "t.one", 3)));
+        Assert.Equal("1 3: ", Shown(await ReadAsync(0, "t.one", ulong.MaxValue)));
+        HistoryPage? other = await ReadAsync(0, "t.two", 0);
+        Assert.Equal("1 0: ", Shown(other));
+        Assert.NotEqual(empty.Epoch, other!.Epoch);
+    }
+
+    [Fact]
+    public async Task Beyond_the_limit_the_oldest_goes_and_offsets_go_on()
+    {
+        for (int i = 0; i < 5; i++) Assert.True(await AppendAsync(i % 2, "t.one", [.. Enumerable.Range((i * 50) + 1, 50).Select(static n => $"{n}")]));
+        HistoryPage? page = await ReadAsync(0, "t.one", 10);
+        Assert.Equal((151ul, 250ul, 100), (page!.First, page.Last, page.Entries.Count));
+        Assert.All(page.Entries, static e => Assert.Equal($"{e.Offset}", Encoding.UTF8.GetString(e.Envelope.Span)));
+    }
+
+    [Fact]
+    public async Task Nodes_that_append_at_once_share_one_order_in_which_each_batch_is_whole()
+    {
+        await Task.WhenAll(Enumerable.Range(0, 40).Select(i => AppendAsync(i % 2, "t.one", $"{i}a", $"{i}b")));
+        HistoryPage? page = await ReadAsync(0, "t.one", 0);
+        string[] all = [.. page!.Entries.Select(static e => Encoding.UTF8.GetString(e.Envelope.Span))];
+        Assert.Equal(80, all.Length);
+        for (int i = 0; i < all.Length; i += 2) Assert.Equal(all[i][..^1] + "b", all[i + 1]);
+    }
+
+    [Fact]
+    public async Task While_the_broker_is_away_nothing_is_taken_and_when_it_is_back_a_stream_goes_on_or_has_another_epoch()
+    {
+        Assert.True(await AppendAsync(0, "t.one", "a"));
+        HistoryPage? before = await ReadAsync(0, "t.one", 0);
+        await _broker!.LoseAsync();
+        foreach (BusNode node in _nodes) await node.UntilStateAsync(static s => s.Count >= 2);
+        Assert.False(await AppendAsync(0, "t.one", "away"));
+        Assert.Null(await ReadAsync(1, "t.one", 0));
+        await _broker.RestoreAsync();
+        foreach (BusNode node in _nodes) await node.UntilStateAsync(static s => s is [_, _, .., "connected"]);
+        Assert.True(await AppendAsync(0, "t.one", "b"));
+        HistoryPage? after = await ReadAsync(1, "t.one", 0);
+        Assert.Equal(after!.Epoch == before!.Epoch ? "1 2: 1=a 2=b" : "1 1: 1=b", Shown(after));
+    }
+}

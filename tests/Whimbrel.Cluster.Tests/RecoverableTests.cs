@@ -1,0 +1,339 @@
+using System.Text;
+using Whimbrel.Clusters;
+using Whimbrel.Testing;
+
+namespace Whimbrel.Tests;
+
+// The contract at the head of RecoverableGroup, by number, in virtual time. Members hear "offset:text ".
+public sealed class RecoverableTests : IDisposable
+{
+    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
+    private readonly MemoryBus _bus = new();
+    private readonly List<TestNode> _nodes = [];
+    private readonly List<(GroupPosition At, ResumeOutcome Why)> _broken = [];
+
+    public void Dispose()
+    {
+        foreach (TestNode node in _nodes) node.End();
+        _engine.Run(_engine.DisposeAsync());
+    }
+
+    private TestNode Node(string name, Func<ClusterOptions, ClusterOptions>? change = null)
+    {
+        TestNode node = new(_engine, _bus, name, change);
+        _nodes.Add(node);
+        return node;
+    }
+
+    private RecoverableGroup Group(TestNode node, HistoryLimits? limits = null, int queueLimitBytes = 4 << 20) => node.Cluster.RecoverableGroup("g", new RecoverableOptions
+    {
+        History = limits ?? new HistoryLimits(),
+        QueueLimitBytes = queueLimitBytes,
+        Deliver = static (members, at, payload) => members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)} "),
+        OnBroken = (_, at, why) => _broken.Add((at, why)),
+    });
+
+    private void Pass(double seconds = 0.1) => _engine.RunFor(TimeSpan.FromSeconds(seconds));
+
+    private ResumeResult Await(Task<ResumeResult> result)
+    {
+        _engine.RunUntil(() => result.IsCompleted);
+        return result.GetAwaiter().GetResult();
+    }
+
+    private TestNode.Member Joined(TestNode node, RecoverableGroup group, out GroupPosition at)
+    {
+        TestNode.Member member = node.Connect();
+        ResumeResult result = Await(group.JoinAsync(member));
+        Assert.Equal(ResumeOutcome.Recovered, result.Outcome);
+        at = result.Position;
+        return member;
+    }
+
+    private static void Say(RecoverableGroup group, params string[] texts)
+    {
+        foreach (string text in texts) Assert.Equal(SendResult.Queued, group.Broadcast(text));
+    }
+
+    [Fact] // 1
+    public void Members_of_all_nodes_get_the_same_messages_in_the_order_of_the_stream()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        RecoverableGroup atOne = Group(one), atTwo = Group(two);
+        TestNode.Member a = Joined(one, atOne, out _), b = Joined(two, atTwo, out _);
+        for (int i = 0; i < 300; i++)
+        {
+            Say(atOne, $"a{i}");
+            Say(atTwo, $"b{i}");
+            if (i % 50 == 0) Pass(0.01);
+        }
+
+        Pass();
+        Assert.Equal(a.Heard, b.Heard);
+        string[] heard = a.Heard.Split(' ', StringSplitOptions.RemoveEmptyEntries);
+        Assert.Equal(Enumerable.Range(1, 600), heard.Select(static h => int.Parse(h.Split(':')[0], System.Globalization.CultureInfo.InvariantCulture)));
+        foreach (char of in "ab") Assert.Equal(Enumerable.Range(0, 300).Select(i => $"{of}{i}"), heard.Select(static h => h.Split(':')[1]).Where(h => h[0] == of));
+    }
+
+    [Fact] // 1
+    public void News_that_is_lost_is_found_with_the_next_tick()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        RecoverableGroup atOne = Group(one), atTwo = Group(two);
+        TestNode.Member b = Joined(two, atTwo, out _);
+        _bus.Loss = 1;
+        Say(atOne, "x");
+        Pass(1.5);
+        Assert.Equal("1:x ", b.Heard);
+    }
+
+    [Fact] // 2
+    public void Whoever_was_away_gets_what_it_missed_on_any_node_and_then_what_comes()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        RecoverableGroup atOne = Group(one), atTwo = Group(two);
+        TestNode.Member a = Joined(one, atOne, out GroupPosition start);
+        Say(atOne, "x", "y");
+        Pass();
+        atOne.Leave(a);
+        Say(atOne, "z");
+        Pass();
+        Assert.Equal("1:x 2:y ", a.Heard);
+        TestNode.Member again = two.Connect();
+        ResumeResult result = Await(atTwo.ResumeAsync(again, start with { Offset = 2 }));
+        Assert.Equal(new ResumeResult(ResumeOutcome.Recovered, 1, start with { Offset = 3 }), result);
+        Say(atOne, "w");
+        Pass();
+        Assert.Equal("3:z 4:w ", again.Heard);
+        Assert.Equal(1, atTwo.LocalCount);
+    }
+
+    [Fact] // 2: the seam, at every position, while others publish at every moment
+    public void Resuming_while_others_publish_leaves_no_gap_and_no_duplicate()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        RecoverableGroup atOne = Group(one), atTwo = Group(two);
+        _ = Joined(one, atOne, out GroupPosition start);
+        Random random = new(7);
+        List<(TestNode.Member Member, int From, Task<ResumeResult> Result)> all = [];
+        int said = 0;
+        for (int step = 0; step < 150; step++)
+        {
+            RecoverableGroup by = random.Next(2) == 0 ? atOne : atTwo;
+            for (int i = random.Next(12); i > 0; i--) Say(by, $"{++said}");
+            TestNode node = _nodes[random.Next(2)];
+            if (step > 20 && step % 3 == 0)
+            {
+                TestNode.Member member = node.Connect();
+                int from = random.Next(said / 2);
+                all.Add((member, from, Group(node).ResumeAsync(member, start with { Offset = (ulong)from })));
+            }
+
+            if (random.Next(3) == 0) Pass(random.Next(3) * 0.001);
+        }
+
+        Pass(2);
+        foreach ((TestNode.Member member, int from, Task<ResumeResult> result) in all)
+        {
+            Assert.Equal(ResumeOutcome.Recovered, Await(result).Outcome);
+            Assert.Equal(Enumerable.Range(from + 1, said - from).Select(static i => $"{i}"), member.Heard.Split(' ', StringSplitOptions.RemoveEmptyEntries).Select(static h => h.Split(':')[0]));
+        }
+    }
+
+    [Theory] // 3: at the limit and just past it
+    [InlineData(4, ResumeOutcome.Trimmed, "")]
+    [InlineData(5, ResumeOutcome.Recovered, "6:m6 7:m7 8:m8 ")]
+    [InlineData(8, ResumeOutcome.Recovered, "")]
+    [InlineData(9, ResumeOutcome.Replaced, "")]
+    public void A_position_is_recovered_when_all_behind_it_is_kept(int from, ResumeOutcome outcome, string heard)
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one, new HistoryLimits { MaxCount = 3 });
+        _ = Joined(one, group, out GroupPosition start);
+        for (int i = 1; i <= 8; i++) Say(group, $"m{i}");
+        Pass();
+        TestNode.Member member = one.Connect();
+        Assert.Equal(outcome, Await(group.ResumeAsync(member, start with { Offset = (ulong)from })).Outcome);
+        Say(group, "live");
+        Pass();
+        Assert.Equal(outcome == ResumeOutcome.Recovered ? heard + "9:live " : "", member.Heard);
+        Assert.Equal(ResumeOutcome.Replaced, Await(group.ResumeAsync(one.Connect(), new GroupPosition(start.Epoch + 1, 1))).Outcome);
+    }
+
+    [Fact] // 3
+    public void Bytes_and_age_trim_too()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one, new HistoryLimits { MaxBytes = 3000, MaxAge = TimeSpan.FromSeconds(10) });
+        _ = Joined(one, group, out GroupPosition start);
+        for (int i = 0; i < 4; i++) Say(group, new string('x', 900));
+        Pass();
+        Assert.Equal(ResumeOutcome.Trimmed, Await(group.ResumeAsync(one.Connect(), start)).Outcome);
+        Assert.Equal(3, Await(group.ResumeAsync(one.Connect(), start with { Offset = 1 })).Count);
+        Pass(11);
+        Assert.Equal(ResumeOutcome.Trimmed, Await(group.ResumeAsync(one.Connect(), start with { Offset = 3 })).Outcome);
+        Assert.Equal(ResumeOutcome.Recovered, Await(group.ResumeAsync(one.Connect(), start with { Offset = 4 })).Outcome);
+    }
+
+    [Fact] // 3
+    public void Members_are_told_when_the_stream_is_another_or_was_trimmed_before_their_node_read_it()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        HistoryLimits limits = new() { MaxCount = 2 };
+        RecoverableGroup atOne = Group(one, limits), atTwo = Group(two, limits);
+        TestNode.Member b = Joined(two, atTwo, out GroupPosition start);
+        two.Link.Link.IsCut = true;
+        foreach (string text in "a b c d e".Split(' '))
+        {
+            Say(atOne, text);
+            Pass(); // the node that publishes reads each of them before it goes
+        }
+
+        two.Link.Link.IsCut = false;
+        Pass();
+        Assert.Equal([(start with { Offset = 3 }, ResumeOutcome.Trimmed)], _broken);
+        Assert.Equal("4:d 5:e ", b.Heard);
+        Assert.Equal(3, two.Cluster.ReadCounters().Missed);
+        _bus.ForgetHistory();
+        Say(atOne, "new");
+        Pass(1.5);
+        Assert.Contains(_broken, b => b.Why == ResumeOutcome.Replaced && b.At.Epoch != start.Epoch && b.At.Offset == 0);
+        Assert.Equal("4:d 5:e 1:new ", b.Heard);
+        Assert.Equal(ResumeOutcome.Replaced, Await(atTwo.ResumeAsync(two.Connect(), start with { Offset = 5 })).Outcome);
+    }
+
+    [Fact] // 4
+    public void While_the_broker_is_away_broadcasts_wait_up_to_the_limit_and_come_in_order_when_it_is_back()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one, null, 1024);
+        TestNode.Member a = Joined(one, group, out GroupPosition start);
+        one.Link.Link.IsCut = true;
+        Pass();
+        int taken = 0;
+        while (group.Broadcast($"{taken}") == SendResult.Queued) taken++;
+        Assert.InRange(taken, 10, 50);
+        Assert.Equal("", a.Heard);
+        Assert.Equal(ResumeOutcome.Unavailable, Await(group.ResumeAsync(one.Connect(), start)).Outcome);
+        one.Link.Link.IsCut = false;
+        Pass();
+        Assert.Equal(string.Concat(Enumerable.Range(0, taken).Select(static i => $"{i + 1}:{i} ")), a.Heard);
+        Assert.Empty(one.Gaps);
+        Assert.True(a.IsConnected);
+    }
+
+    [Fact] // 4: the answer was lost with the broker
+    public void What_may_be_lost_with_the_broker_is_told_and_not_sent_twice()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        RecoverableGroup atOne = Group(one), atTwo = Group(two);
+        TestNode.Member b = Joined(two, atTwo, out _);
+        Pass();
+        Task asked = one.Server.Engine.GetLoop(0).PostAsync(() =>
+        {
+            Say(atOne, "x");
+            one.Server.Engine.GetLoop(0).Post(() => one.Link.Link.IsCut = true); // behind the append, before its answer
+        }).AsTask();
+        _engine.RunUntil(() => asked.IsCompleted);
+        Pass();
+        one.Link.Link.IsCut = false;
+        Pass(1.5);
+        Assert.Equal([new ClusterGap("one", "g", 1)], one.Gaps);
+        Assert.Equal("1:x ", b.Heard);
+        Say(atOne, "y");
+        Pass();
+        Assert.Equal("1:x 2:y ", b.Heard);
+    }
+
+    [Fact] // 5
+    public void Entries_that_are_not_signed_or_of_another_group_are_left_out()
+    {
+        byte[] key = new byte[16];
+        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key, OnGap = o.OnGap });
+        RecoverableGroup group = Group(one);
+        TestNode.Member a = Joined(one, group, out GroupPosition start);
+        byte[] Made(string name, byte[] sign)
+        {
+            byte[] bytes = new byte[Envelope.Length(1, name.Length, 1, true)];
+            Envelope.Write(bytes, EnvelopeKind.Entry, 1, 0, "n"u8, Encoding.ASCII.GetBytes(name), "!"u8, true);
+            Envelope.Seal(bytes, 1, sign);
+            return bytes;
+        }
+
+        ReadOnlyMemory<byte>[] bad = ["junk"u8.ToArray(), Array.Empty<byte>(), Made("g", [.. key.Select(static _ => (byte)1)]), Made("other", key), Made("g", key)];
+        Assert.True(_bus.Append(Subjects.OfHistory("test", "g"), new HistoryLimits(), bad, 0));
+        Say(group, "x");
+        Pass();
+        Assert.Equal("5:! 6:x ", a.Heard);
+        Assert.Equal(4, one.Cluster.ReadCounters().Refused);
+        TestNode.Member b = one.Connect();
+        Assert.Equal(2, Await(group.ResumeAsync(b, start)).Count);
+        Pass();
+        Assert.Equal("5:! 6:x ", b.Heard);
+    }
+
+    [Fact]
+    public void A_session_that_leaves_or_ends_while_it_resumes_is_no_member()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one);
+        _ = Joined(one, group, out GroupPosition start);
+        Say(group, "x");
+        Pass();
+        TestNode.Member leaving = one.Connect(), ending = one.Connect();
+        Task<ResumeResult> left = group.ResumeAsync(leaving, start);
+        group.Leave(leaving);
+        ending.Abort();
+        Pass();
+        Task<ResumeResult> ended = group.ResumeAsync(ending, start);
+        Assert.Equal(ResumeOutcome.Ended, Await(ended).Outcome);
+        Assert.Equal(ResumeOutcome.Ended, Await(left).Outcome);
+        Assert.Equal(1, group.LocalCount);
+    }
+
+    [Fact]
+    public void A_node_that_leaves_refuses_and_answers_all_who_wait()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one);
+        TestNode.Member a = Joined(one, group, out GroupPosition start);
+        one.Link.Link.IsCut = true;
+        Pass();
+        Say(group, "x", "y");
+        _engine.Run(one.Cluster.DisposeAsync());
+        Assert.Equal([new ClusterGap("one", "g", 2)], one.Gaps);
+        Assert.Equal(SendResult.Full, group.Broadcast("z"));
+        Assert.Equal(ResumeOutcome.Unavailable, Await(group.ResumeAsync(one.Connect(), start)).Outcome);
+        Assert.True(a.IsConnected);
+    }
+
+    [Theory]
+    [InlineData("0-0", true)]
+    [InlineData("ffffffffffffffff-18446744073709551615", true)]
+    [InlineData("10000000000000000-1", false)]
+    [InlineData("1-18446744073709551616", false)]
+    [InlineData("1", false)]
+    [InlineData("-", false)]
+    [InlineData("1--1", false)]
+    [InlineData("+1-1", false)]
+    [InlineData(" 1-1", false)]
+    [InlineData("1- 1", false)]
+    public void Positions_are_read_as_they_are_written_and_nothing_else_is(string text, bool isOne)
+    {
+        Assert.Equal(isOne, GroupPosition.TryParse(text, out GroupPosition position));
+        if (isOne) Assert.Equal(text, position.ToString());
+    }
+
+    [Fact]
+    public void Options_out_of_range_are_refused()
+    {
+        TestNode one = Node("one");
+        foreach (HistoryLimits limits in new HistoryLimits[] { new() { MaxCount = 0 }, new() { MaxCount = 1_000_001 }, new() { MaxBytes = 1023 }, new() { MaxAge = TimeSpan.FromMilliseconds(999) }, new() { MaxAge = TimeSpan.FromDays(8) } })
+        {
+            Assert.Throws<ArgumentException>(() => Group(one, limits));
+        }
+
+        Assert.Throws<ArgumentException>(() => Group(one, null, 1023));
+        Assert.Throws<ArgumentException>(() => Group(one).Broadcast(new byte[(1 << 20) + 1]));
+    }
+}
