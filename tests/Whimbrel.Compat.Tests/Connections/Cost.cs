@@ -54,6 +54,16 @@ internal static class Cost
     /// <summary>Bytes of the heap that a connection holds, with the Socket object of this side. It was in use, and is idle again.</summary>
     internal static long OfIdleConnection(int port)
     {
+        byte[] message = new byte[100];
+        return OfIdleConnection(() => Connect(port), socket =>
+        {
+            socket.Send(message);
+            Read(socket, message);
+        });
+    }
+
+    internal static long OfIdleConnection(Func<Socket> connect, Action<Socket> use)
+    {
         List<Socket> sockets = new(Connections + 100);
         try
         {
@@ -69,13 +79,11 @@ internal static class Cost
 
         void Open(int count)
         {
-            byte[] message = new byte[100];
             for (int i = 0; i < count; i++)
             {
-                Socket socket = Connect(port);
+                Socket socket = connect();
                 sockets.Add(socket);
-                socket.Send(message);
-                Read(socket, message);
+                use(socket);
             }
         }
     }

@@ -12,9 +12,9 @@ namespace Whimbrel.Compat.Tests.Connections;
 public sealed class SslTests
 {
     // As the samples of the library have it: a certificate of the own is taken, whatever the system says.
-    private static readonly RemoteCertificateValidationCallback s_own = static (_, certificate, _, _) => certificate?.GetCertHashString() == s_certificate!.GetCertHashString();
+    internal static readonly RemoteCertificateValidationCallback Own = static (_, certificate, _, _) => certificate?.GetCertHashString() == Certificate!.GetCertHashString();
 
-    private static readonly X509Certificate2 s_certificate = MakeCertificate();
+    internal static readonly X509Certificate2 Certificate = MakeCertificate();
 
     [Theory]
     [InlineData(SslProtocols.Tls12)]
@@ -22,9 +22,9 @@ public sealed class SslTests
     public void Events_come_in_their_order(SslProtocols protocols)
     {
         Log log = new(), clientLog = new();
-        using Server server = new(new SslContext(protocols, s_certificate), log);
+        using Server server = new(new SslContext(protocols, Certificate), log);
         Assert.True(server.Start());
-        using Client client = new(new SslContext(protocols, s_own), server.Chosen, clientLog);
+        using Client client = new(new SslContext(protocols, Own), server.Chosen, clientLog);
         Assert.True(client.ConnectAsync());
         clientLog.Until("handshaked True");
         Assert.True(client.SendAsync("hello"));
@@ -46,11 +46,11 @@ public sealed class SslTests
     public void A_session_that_wants_OnEmpty_gets_all_else_as_well()
     {
         Log log = new();
-        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), log, tells: true);
+        using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), log, tells: true);
         Assert.True(server.Start());
         for (int i = 1; i <= 3; i++)
         {
-            using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+            using Client client = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, new Log());
             Assert.True(client.Connect());
             Assert.True(client.SendAsync("hello"));
             log.Until("received hello", i);
@@ -68,9 +68,9 @@ public sealed class SslTests
     [Fact]
     public void A_connect_that_waits_waits_for_the_handshake()
     {
-        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), new Log());
+        using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());
         server.Start();
-        using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+        using Client client = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, new Log());
         Assert.True(client.Connect());
         Assert.True(client.IsHandshaked);
         Assert.Equal(4, client.Send("ping"));
@@ -81,7 +81,7 @@ public sealed class SslTests
     public void A_foreign_certificate_is_refused_and_told()
     {
         Log log = new(), clientLog = new();
-        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), log);
+        using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), log);
         server.Start();
         using Client client = new(new SslContext(SslProtocols.Tls13), server.Chosen, clientLog);
         Assert.False(client.Connect());
@@ -94,7 +94,7 @@ public sealed class SslTests
     [Fact]
     public void The_callback_sees_certificate_and_errors_and_decides()
     {
-        using Server server = new(new SslContext(SslProtocols.Tls13, s_certificate), new Log());
+        using Server server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());
         server.Start();
         (string? Subject, SslPolicyErrors Errors) seen = default;
         using Client client = new(
@@ -114,7 +114,7 @@ public sealed class SslTests
     public void A_client_that_must_show_a_certificate_does()
     {
         int shown = 0;
-        SslContext context = new(SslProtocols.Tls13, s_certificate, (_, certificate, _, _) =>
+        SslContext context = new(SslProtocols.Tls13, Certificate, (_, certificate, _, _) =>
         {
             if (certificate is not null) Interlocked.Increment(ref shown);
             return certificate is not null;
@@ -122,12 +122,12 @@ public sealed class SslTests
         { ClientCertificateRequired = true };
         using Server server = new(context, new Log());
         server.Start();
-        using Client with = new(new SslContext(SslProtocols.Tls13, s_certificate, s_own), server.Chosen, new Log());
+        using Client with = new(new SslContext(SslProtocols.Tls13, Certificate, Own), server.Chosen, new Log());
         Assert.True(with.Connect());
         Assert.Equal("x", with.Send("x") == 1 ? with.Receive(1) : "");
         Assert.Equal(1, shown);
         Log log = new();
-        using Client without = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, log);
+        using Client without = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, log);
         without.ConnectAsync();
         log.Until("disconnected");
     }
@@ -141,7 +141,7 @@ public sealed class SslTests
         for (int i = 0; i < 10; i++)
         {
             Log log = new();
-            using Client client = new(new SslContext(SslProtocols.Tls13, s_own), ((IPEndPoint)silent.LocalEndpoint).Port, log);
+            using Client client = new(new SslContext(SslProtocols.Tls13, Own), ((IPEndPoint)silent.LocalEndpoint).Port, log);
             Assert.True(client.ConnectAsync());
             if (i % 2 == 1) log.Until("handshaking");
             client.Disconnect();
@@ -159,11 +159,11 @@ public sealed class SslTests
     [InlineData(SslProtocols.Tls13, SslProtocols.Tls12)]
     public void T4_the_versions_of_a_context_are_kept(SslProtocols ofServer, SslProtocols ofClient)
     {
-        using Server server = new(new SslContext(ofServer, s_certificate), new Log());
+        using Server server = new(new SslContext(ofServer, Certificate), new Log());
         server.Start();
-        using Client other = new(new SslContext(ofClient, s_own), server.Chosen, new Log());
+        using Client other = new(new SslContext(ofClient, Own), server.Chosen, new Log());
         Assert.False(other.Connect());
-        using Client same = new(new SslContext(ofServer, s_own), server.Chosen, new Log());
+        using Client same = new(new SslContext(ofServer, Own), server.Chosen, new Log());
         Assert.True(same.Connect());
     }
 
@@ -171,9 +171,9 @@ public sealed class SslTests
     [Fact]
     public void T5_a_server_takes_its_certificate_from_a_collection()
     {
-        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection(s_certificate)), new Log());
+        using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection(Certificate)), new Log());
         Assert.True(server.Start());
-        using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+        using Client client = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, new Log());
         Assert.True(client.Connect());
     }
 
@@ -187,13 +187,13 @@ public sealed class SslTests
         Log log = new();
         using Chain server = new(log);
         server.Start();
-        using Client client = new(new SslContext(SslProtocols.Tls13, s_own), server.Chosen, new Log());
+        using Client client = new(new SslContext(SslProtocols.Tls13, Own), server.Chosen, new Log());
         client.ConnectAsync();
         log.Until("all sent");
         Assert.Equal(0, log.Count("inside"));
     }
 
-    private sealed class Chain(Log log) : Server(new SslContext(SslProtocols.Tls13, s_certificate), log)
+    private sealed class Chain(Log log) : Server(new SslContext(SslProtocols.Tls13, Certificate), log)
     {
         protected override SslSession CreateSession() => new Next(this, Log);
 
@@ -222,7 +222,7 @@ public sealed class SslTests
         using Server server = new(context, new Log());
         Assert.Contains("no certificate", Assert.Throws<InvalidOperationException>(() => server.Start()).Message, StringComparison.Ordinal);
         Assert.False(server.IsStarted);
-        context.Certificate = s_certificate;
+        context.Certificate = Certificate;
         Assert.True(server.Start());
     }
 
