@@ -9,6 +9,9 @@ namespace Whimbrel.Http.Tests.Programs;
 // WebSocket as others speak it: a browser, Node, the package ws, Python, and nginx and HAProxy in between.
 public sealed class WebSocketTests
 {
+    // The programs send long messages of one letter, which become more than 250 times as long as they were sent.
+    private static readonly WebSocketDeflate s_deflate = new() { RatioLimit = 2000 };
+
     private const string Python = "/usr/bin/python3";
 
     private static string Script(string name) => Path.Combine(AppContext.BaseDirectory, "Programs", name);
@@ -28,7 +31,7 @@ public sealed class WebSocketTests
     private static async Task<(HttpServer Web, int Port)> ServeAsync(bool deflates)
     {
         HttpServer web = new(new ServerOptions { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), AllowLargeMessages = true });
-        WebSocketOptions options = new() { MessageLimitBytes = 4_000_000, SubProtocols = ["b", "c"], Deflate = deflates ? new WebSocketDeflate() : null };
+        WebSocketOptions options = new() { MessageLimitBytes = 4_000_000, SubProtocols = ["b", "c"], Deflate = deflates ? s_deflate : null };
         web.WebSocket("/echo", static () => new EchoingSession(), options);
         web.WebSocket("/close/{status}", static request => new Closing((WebSocketStatus)int.Parse(request.Route["status"], CultureInfo.InvariantCulture)), options);
         web.WebSocket("/refused", static _ => null, options);
@@ -197,7 +200,7 @@ public sealed class WebSocketTests
     {
         Uri uri = new(address);
         ClientOptions options = new() { EndPoint = new IPEndPoint(IPAddress.Loopback, uri.Port), AllowLargeMessages = true };
-        return new WebSocketClient(address, options, static () => new Talking(), new WebSocketOptions { MessageLimitBytes = 4_000_000, SubProtocols = ["b"], Deflate = deflates ? new WebSocketDeflate() : null });
+        return new WebSocketClient(address, options, static () => new Talking(), new WebSocketOptions { MessageLimitBytes = 4_000_000, SubProtocols = ["b"], Deflate = deflates ? s_deflate : null });
     }
 
     // ------------------------------------------------------------------ proxies
