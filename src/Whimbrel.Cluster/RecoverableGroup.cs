@@ -42,6 +42,7 @@ public sealed class RecoverableGroup
     private readonly Queue<Resumption> _next = [];
     private readonly List<Resumption> _running = [];
     private GroupPosition? _place; // all up to here was given to members
+    private LoopTimer? _retry; // members had no room: until then nothing is asked for
     private bool _isAppending;
     private bool _isReading;
     private bool _isNews;
@@ -141,6 +142,7 @@ public sealed class RecoverableGroup
             if (left > 0) _queue.Clear();
         }
 
+        _retry?.Cancel();
         if (left > 0) _cluster.TellNotAppended(Name, left);
         foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.Unavailable);
         _waiting.Clear();
@@ -177,7 +179,7 @@ public sealed class RecoverableGroup
     private void Follow()
     {
         _isNews = true;
-        if (_isReading || _isClosed || !_cluster.IsReached) return;
+        if (_isReading || _isClosed || _retry is { IsActive: true } || !_cluster.IsReached) return;
         _isNews = false;
         _isReading = _history.Read(Subject, Options.History, _place?.Offset ?? ulong.MaxValue, MostInPage, Followed);
     }
@@ -195,7 +197,7 @@ public sealed class RecoverableGroup
 
         bool isAll = Give(page);
         if (isAll && _isNews) Follow();
-        else if (!isAll) _loop.StartTimer(s_retry, static g => ((RecoverableGroup)g!).Follow(), this);
+        else if (!isAll) _retry = _loop.StartTimer(s_retry, static g => ((RecoverableGroup)g!).Follow(), this);
         if (_place is not { } place) return;
         foreach (Resumption one in _waiting.ToArray())
         {

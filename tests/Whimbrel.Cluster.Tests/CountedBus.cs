@@ -14,6 +14,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     internal int Room { get; set; } = int.MaxValue;
 
+    internal int Reads { get; private set; }
+
     internal IGroupBusListener? Listener { get; private set; }
 
     public string Description => Link.Description;
@@ -46,7 +48,11 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done) => Link.Append(subject, limits, envelopes, done);
 
-    public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) => Link.Read(subject, limits, after, most, done);
+    public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
+    {
+        Reads++;
+        return Link.Read(subject, limits, after, most, done);
+    }
 
     public ValueTask DisposeAsync() => Link.DisposeAsync();
 }

@@ -272,6 +272,32 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal("5:! 6:x ", b.Heard);
     }
 
+    [Fact] // 1: the news of each message finds the one try that is due, and begins none of its own
+    public void While_members_have_no_room_the_stream_is_asked_once_a_retry_however_many_messages_come()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        bool isFull = true;
+        RecoverableGroup atOne = Group(one), atTwo = two.Cluster.RecoverableGroup("g", new RecoverableOptions
+        {
+            Deliver = (members, at, payload) => isFull ? SendResult.Full : members.Broadcast($"{at.Offset}:{Encoding.UTF8.GetString(payload)} "),
+        });
+        TestNode.Member b = Joined(two, atTwo, out _);
+        for (int i = 0; i < 50; i++)
+        {
+            Say(atOne, "x");
+            Pass(0.007);
+        }
+
+        Pass();
+        int before = two.Link.Reads;
+        Pass(1);
+        Assert.InRange(two.Link.Reads - before, 40, 60); // one in 20 ms, and those of the ticks
+        Assert.Equal("", b.Heard);
+        isFull = false;
+        Pass();
+        Assert.Equal(string.Concat(Enumerable.Range(1, 50).Select(static i => $"{i}:x ")), b.Heard);
+    }
+
     [Fact]
     public void A_session_that_leaves_or_ends_while_it_resumes_is_no_member()
     {
