@@ -205,7 +205,7 @@ internal static class CommandLine
             ? new PushSettings(parsed.GetValue(s_rate) ?? 0, parsed.GetValue(s_size) ?? PushMessage.MinSize, parsed.GetValue(s_batch) ?? 1)
             : default;
         TimeSpan? duration = parsed.GetValue(s_for) is { } seconds ? TimeSpan.FromSeconds(seconds) : null;
-        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push, kind == ServeKind.Http ? parsed.GetValue(s_files) : null) 
+        return new ServeSettings(kind, AddressOf(parsed), parsed.GetValue(s_engine) ?? EngineKind.Auto, parsed.GetValue(s_loops) ?? 0, parsed.GetValue(s_accept) ?? AcceptScheme.Auto, parsed.GetValue(s_scheduling) ?? Scheduling.Inline, parsed.GetValue(s_stats), duration, tls, push, kind == ServeKind.Http ? parsed.GetValue(s_files) : null)
         {
             Deflates = kind == ServeKind.Ws && parsed.GetValue(s_deflate),
             StatusPath = parsed.GetValue(s_status),
