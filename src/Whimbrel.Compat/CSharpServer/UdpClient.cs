@@ -596,7 +596,7 @@ public class UdpClient : IDisposable, IUdpOwner
 
     private DatagramOptions Options(bool hasResolver, CancellationToken cancelled)
     {
-        EndPoint target = UdpAddress.Of(Resolving.EndPointOf(Address, Scheme.Length == 0 ? Port : Resolving.PortOf(Scheme), hasResolver), cancelled);
+        EndPoint target = Resolving.LookUp(Resolving.EndPointOf(Address, Scheme.Length == 0 ? Port : Resolving.PortOf(Scheme), hasResolver), cancelled);
         _target = target;
         return Options(OptionMulticast ? target : UdpAddress.AnyOf(target));
     }

@@ -3,7 +3,7 @@ using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>What a resolver of CSharpServer is: who dials or looks up by it at this moment, to be given up. Any thread.</summary>
+/// <summary>What a resolver of CSharpServer is: who dials or looks up by it at this moment, to be given up; and how names are looked up. Any thread.</summary>
 internal sealed class Resolving
 {
     private readonly Lock _gate = new();
@@ -52,6 +52,24 @@ internal sealed class Resolving
     {
         if (IPAddress.TryParse(address, out IPAddress? digits)) return new IPEndPoint(digits, port);
         return hasResolver ? new DnsEndPoint(address, port) : throw new SocketException((int)SocketError.InvalidArgument);
+    }
+
+    /// <summary>With a name looked up. Blocks. Throws <see cref="SocketException"/> when there is none, or when it is cancelled.</summary>
+    internal static EndPoint LookUp(EndPoint endPoint, CancellationToken cancelled = default)
+    {
+        if (endPoint is not DnsEndPoint name) return endPoint;
+        IPAddress[] found;
+        try
+        {
+            found = Wait.For(Dns.GetHostAddressesAsync(name.Host, name.AddressFamily, cancelled));
+        }
+        catch (OperationCanceledException)
+        {
+            throw new SocketException((int)SocketError.OperationAborted);
+        }
+
+        if (found.Length == 0) throw new SocketException((int)SocketError.HostNotFound);
+        return new IPEndPoint(found[0], name.Port);
     }
 
     /// <summary>The port of a scheme: a number, or a name of those that programs dial.</summary>

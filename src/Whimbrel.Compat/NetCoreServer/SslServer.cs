@@ -4,7 +4,6 @@ using System.Net.Sockets;
 using System.Text;
 using Whimbrel;
 using Whimbrel.Compat;
-using Whimbrel.Compat.Datagrams;
 using Whimbrel.Compat.Links;
 
 namespace NetCoreServer;
@@ -158,7 +157,7 @@ public class SslServer : IDisposable, ILinkedServer
     private ServerOptions MakeOptions()
     {
         bool hasOwnSocket = ((Func<Socket>)CreateSocket).Method.DeclaringType != typeof(SslServer);
-        Endpoint = UdpAddress.Of(Endpoint); // a name is looked up
+        Endpoint = Resolving.LookUp(Endpoint);
         return new ServerOptions
         {
             Engine = CompatOptions.Engine,

@@ -4,7 +4,6 @@ using System.Net.Sockets;
 using System.Text;
 using Whimbrel;
 using Whimbrel.Compat;
-using Whimbrel.Compat.Datagrams;
 using Whimbrel.Compat.Links;
 
 namespace NetCoreServer;
@@ -149,7 +148,7 @@ public class TcpServer : IDisposable, ILinkedServer
     private ServerOptions MakeOptions()
     {
         bool hasOwnSocket = ((Func<Socket>)CreateSocket).Method.DeclaringType != typeof(TcpServer);
-        Endpoint = UdpAddress.Of(Endpoint); // a name is looked up
+        Endpoint = Resolving.LookUp(Endpoint);
         return new ServerOptions
         {
             Engine = CompatOptions.Engine,

@@ -498,7 +498,7 @@ public class UdpClient : IDisposable, IDatagramOwner
 
     private void Open(EndPoint? local)
     {
-        Target = UdpAddress.Of(Endpoint);
+        Target = Resolving.LookUp(Endpoint);
         _link.Open(Options(local is null ? UdpAddress.AnyOf(Target) : Target));
         IsSocketDisposed = false;
     }

@@ -516,7 +516,7 @@ public class UdpServer : IDisposable, IDatagramOwner
 
     private void Open(EndPoint local)
     {
-        local = UdpAddress.Of(local);
+        local = Resolving.LookUp(local);
         _link.Open(Options(local));
         if (_link.EndPoint is { } bound) Endpoint = bound;
         IsSocketDisposed = false;

@@ -173,9 +173,9 @@ public sealed class UdpLifeTests : IUdpOwner
         resolving.Cancel();
         Assert.True(token.IsCancellationRequested);
         Assert.False(resolving.LookUps.IsCancellationRequested);
-        SocketException given = Assert.Throws<SocketException>(() => UdpAddress.Of(new DnsEndPoint("localhost", 1), token));
+        SocketException given = Assert.Throws<SocketException>(() => Resolving.LookUp(new DnsEndPoint("localhost", 1), token));
         Assert.Equal(SocketError.OperationAborted, given.SocketErrorCode);
-        Assert.IsType<IPEndPoint>(UdpAddress.Of(new DnsEndPoint("localhost", 1), resolving.LookUps));
+        Assert.IsType<IPEndPoint>(Resolving.LookUp(new DnsEndPoint("localhost", 1), resolving.LookUps));
     }
 
     void IDatagramOwner.TellReceived(EndPoint peer, byte[] buffer, int size) => _log.Add("received");

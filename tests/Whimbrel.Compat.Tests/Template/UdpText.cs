@@ -382,7 +382,7 @@ internal static class UdpText
             ? """
                 private void Open(EndPoint local)
                 {
-                    local = UdpAddress.Of(local);
+                    local = Resolving.LookUp(local);
                     _link.Open(Options(local));
                     if (_link.EndPoint is { } bound) Endpoint = bound;
                     IsSocketDisposed = false;
@@ -393,7 +393,7 @@ internal static class UdpText
 
                 private void Open(EndPoint? local)
                 {
-                    Target = UdpAddress.Of(Endpoint);
+                    Target = Resolving.LookUp(Endpoint);
                     _link.Open(Options(local is null ? UdpAddress.AnyOf(Target) : Target));
                     IsSocketDisposed = false;
                 }
