@@ -35,4 +35,25 @@ public abstract class TroubleTests : IAsyncLifetime
         Assert.DoesNotContain("secret", e.Message, StringComparison.Ordinal);
         Assert.Empty(node.States);
     }
+
+    // A node whose loop stands still while more is published than the broker keeps for it. The quick one waits until all has left the broker.
+    private protected async Task StallAsync(ProgramBroker broker, BusNode quick, Func<Task> allHasLeft)
+    {
+        await using Engine stalling = new(new EngineOptions { Loops = 1 });
+        await stalling.StartAsync();
+        BusNode slow = new(Keep(broker.Connect()), stalling.GetLoop(0));
+        await slow.StartAsync();
+        await slow.SubscribeAsync("t.one");
+        await quick.StartAsync();
+        using ManualResetEventSlim goOn = new();
+        stalling.GetLoop(0).Post(() => goOn.Wait(BusNode.Patience));
+        await quick.PublishAsync("t.one", Enumerable.Repeat(new string('x', 100_000), 300));
+        await allHasLeft();
+        goOn.Set();
+        await slow.UntilStateAsync(static s => s is [_, _, "connected", ..]);
+        Assert.StartsWith("lost: ", slow.States[1], StringComparison.Ordinal);
+        Assert.True(slow.Heard.Count < 300);
+        await slow.SubscribeAsync("t.one");
+        await slow.Bus.DisposeAsync();
+    }
 }
