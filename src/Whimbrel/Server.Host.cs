@@ -593,7 +593,7 @@ public partial class Server
         /// <summary>Whoever awaits the stop is told by its result; who does not look at that, by this.</summary>
         internal void NoteOverdue(StopReport report) => NoteSession(new Notice(
             NoticeKind.StopOverdue,
-            $"The server has not ended at the deadline of its stop: {report}. What is left ends by itself when that returns.",
+            $"The server has not ended at the deadline of its stop: {report}. {(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns.")}",
             "stop-overdue.md"));
 
         /// <summary>An accepted socket on its way to another loop.</summary>

@@ -24,5 +24,12 @@ public readonly record struct StopReport(int Drained, int Aborted)
     public bool IsComplete => Left == 0;
 
     /// <summary>One line, as in messages.</summary>
-    public override string ToString() => IsComplete ? $"{Drained} drained, {Aborted} aborted" : $"{Drained} drained, {Aborted} aborted, {Left} left: {string.Join(", ", Unfinished)}";
+    public override string ToString() =>
+        (IsComplete, Unfinished.Count) switch
+        {
+            (true, _) => $"{Drained} drained, {Aborted} aborted",
+            // No call of the user's is in progress: what is left waits for its turn on a busy machine or pool.
+            (false, 0) => $"{Drained} drained, {Aborted} aborted, {Left} left, waiting for a turn on a loop or the pool",
+            _ => $"{Drained} drained, {Aborted} aborted, {Left} left: {string.Join(", ", Unfinished)}",
+        };
 }

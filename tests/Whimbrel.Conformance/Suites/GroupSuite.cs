@@ -389,7 +389,17 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
         int filled = 0;
         using ManualResetEventSlim goOn = new();
         // Real loops stand still meanwhile, virtual ones are not run.
-        for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++) rig.Engine.GetLoop(i).Post(goOn.Wait);
+        int standing = 0;
+        for (int i = 0; i < rig.Engine.LoopCount && !rig.IsVirtual; i++)
+        {
+            rig.Engine.GetLoop(i).Post(() =>
+            {
+                Interlocked.Increment(ref standing);
+                goOn.Wait();
+            });
+        }
+
+        if (!rig.IsVirtual) rig.Until(() => Volatile.Read(ref standing) == rig.Engine.LoopCount, "the loops to stand still");
         long refused = rig.Engine.ReadCounters().BroadcastsRefused;
         Task<BroadcastResult>? timed = null;
         rig.Elsewhere(() =>
