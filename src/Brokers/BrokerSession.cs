@@ -57,6 +57,10 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
         if (Send(command) == SendResult.Full) Fail("it takes none of what is subscribed");
     }
 
+    /// <summary>Queues what the broker is asked for.</summary>
+    /// <returns>False when there is no room.</returns>
+    internal bool TryCommand(ReadOnlySpan<byte> command) => IsOpen && Send(command) == SendResult.Queued;
+
     internal void Note(string refused) => NoteException(new NetworkException(new NetworkError(0, ErrorCategory.Option, refused)), protocol.Server);
 
     /// <summary>The greeting is done.</summary>

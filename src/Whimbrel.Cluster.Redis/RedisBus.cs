@@ -4,10 +4,10 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// The bus over a Redis server, 6 or later, by publish and subscribe: at most once. It dials again by itself when the server is lost. Users with passwords, and TLS. One connection, in
+/// The bus over a Redis server, 6 or later, by publish and subscribe: at most once; and by its streams for recoverable groups. It dials again by itself when the server is lost. Users with passwords, and TLS. One connection, in
 /// RESP3, on the loop of its node.
 /// </summary>
-public sealed class RedisBus : IGroupBus
+public sealed class RedisBus : IGroupBus, IGroupHistory
 {
     /// <inheritdoc cref="BrokerLink.MostEnvelopeBytes"/>
     internal const int MostEnvelopeBytes = BrokerLink.MostEnvelopeBytes;
@@ -45,7 +45,8 @@ public sealed class RedisBus : IGroupBus
             OnTrouble = options.OnTrouble,
             MostAroundEnvelope = 2 * RespReader.MostAroundBulk,
         };
-        Link = new BrokerLink(settings, () => new RedisProtocol(this), _subscriptions.Clear);
+        History = new RedisHistory(this);
+        Link = new BrokerLink(settings, () => new RedisProtocol(this), Forget);
         _prefix = Encoding.ASCII.GetBytes(Prefix);
         _subscriptionsBySpan = _subscriptions.GetAlternateLookup<ReadOnlySpan<char>>();
     }
@@ -65,6 +66,8 @@ public sealed class RedisBus : IGroupBus
     public int MaxEnvelopeBytes => MostEnvelopeBytes;
 
     internal BrokerLink Link { get; }
+
+    internal RedisHistory History { get; }
 
     /// <summary>Before the name of each channel.</summary>
     internal string Prefix { get; }
@@ -97,7 +100,29 @@ public sealed class RedisBus : IGroupBus
     }
 
     /// <inheritdoc/>
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    {
+        ArgumentNullException.ThrowIfNull(limits);
+        ArgumentNullException.ThrowIfNull(done);
+        return History.Ask(subject, limits, 0, 0, envelopes, page => done(page is not null));
+    }
+
+    /// <inheritdoc/>
+    public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
+    {
+        ArgumentNullException.ThrowIfNull(limits);
+        ArgumentNullException.ThrowIfNull(done);
+        return History.Ask(subject, limits, after, most, [], done);
+    }
+
+    /// <inheritdoc/>
     public ValueTask DisposeAsync() => Link.DisposeAsync();
+
+    private void Forget()
+    {
+        _subscriptions.Clear();
+        History.Forget();
+    }
 
     /// <summary>A push: <c>message</c>, channel, payload; or what a subscription came to, with a count.</summary>
     internal void Received(in RespItem push)

@@ -1,4 +1,3 @@
-using System.Buffers;
 using System.Buffers.Text;
 using System.Text;
 
@@ -34,17 +33,9 @@ internal static class RedisCommands
     /// <summary>Any command.</summary>
     internal static byte[] Write(params ReadOnlySpan<string> words)
     {
-        ArrayBufferWriter<byte> bytes = new();
-        bytes.Write(Encoding.ASCII.GetBytes($"*{words.Length}\r\n"));
-        foreach (string word in words)
-        {
-            byte[] utf8 = Encoding.UTF8.GetBytes(word);
-            bytes.Write(Encoding.ASCII.GetBytes($"${utf8.Length}\r\n"));
-            bytes.Write(utf8);
-            bytes.Write("\r\n"u8);
-        }
-
-        return bytes.WrittenSpan.ToArray();
+        RedisCommandWriter command = new RedisCommandWriter().Begin(words.Length);
+        foreach (string word in words) command.Word(word);
+        return command.Written.ToArray();
     }
 
     private static int WriteLength(Span<byte> target, int length)

@@ -47,6 +47,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     {
         if (item.Kind == RespKind.Push) bus.Received(item);
         else if (item.Kind == RespKind.Error) TellRefused(BrokerSession.Shown(item.Body));
+        else bus.History.Heard(item);
     }
 
     private void Greet(in RespItem item)
@@ -94,7 +95,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     });
 
     private void TellRefused(string error) =>
-        bus.Link.Refused($"{error}.{(error.StartsWith("NOPERM", StringComparison.Ordinal) ? " The user needs +@pubsub +ping and its channels (&whimbrel:*)." : "")}");
+        bus.Link.Refused($"{error}.{(error.StartsWith("NOPERM", StringComparison.Ordinal) ? " The user needs +@pubsub +ping and its channels (&whimbrel:*); for recoverable groups +eval +info +time +del +pexpire +@hash +@stream and their keys (~whimbrel:*) as well." : "")}");
 
     public string? GuessEnd(CloseReason reason) =>
         !_session.IsOpen && bus.Link.Settings.Tls is null ? $"it ended the connection before it answered ({reason}). If it wants TLS: rediss:// or RedisOptions.Tls" : null;

@@ -5,6 +5,7 @@ namespace Whimbrel.Clusters;
 // The node's part in its recoverable groups: it makes their envelopes, tells others that there is news, and counts.
 public sealed partial class Cluster
 {
+    private readonly Lock _recoverableGate = new();
     private readonly ConcurrentDictionary<string, RecoverableGroup> _recoverable = new(StringComparer.Ordinal);
 
     /// <summary>The group of that name whose last messages are kept, so that clients can resume. This node follows it from the first call on until it leaves the cluster.</summary>
@@ -12,6 +13,7 @@ public sealed partial class Cluster
     /// <param name="options">Those of the first call hold.</param>
     /// <exception cref="ArgumentException">Too long, or an option is out of its range.</exception>
     /// <exception cref="NotSupportedException">The bus keeps no history.</exception>
+    /// <exception cref="InvalidOperationException">The node has opened <see cref="ClusterOptions.MaxRecoverableGroups"/>.</exception>
     public RecoverableGroup RecoverableGroup(string name, RecoverableOptions options)
     {
         CheckName(name);
@@ -19,13 +21,21 @@ public sealed partial class Cluster
         options.Check();
         if (_recoverable.TryGetValue(name, out RecoverableGroup? known)) return known;
         if (_bus is not IGroupHistory history) throw new NotSupportedException($"{_bus.Description} keeps no history: a recoverable group needs a bus that is an {nameof(IGroupHistory)}.");
-        RecoverableGroup made = new(this, history, _loop, name, options);
-        RecoverableGroup group = _recoverable.GetOrAdd(name, made);
-        if (ReferenceEquals(group, made)) _loop.Post(g => Open((RecoverableGroup)g!), made);
-        return group;
+        RecoverableGroup made;
+        lock (_recoverableGate)
+        {
+            if (_recoverable.TryGetValue(name, out known)) return known;
+            if (_recoverable.Count >= _options.MaxRecoverableGroups) throw new InvalidOperationException($"This node has opened {_recoverable.Count} recoverable groups, all that {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxRecoverableGroups)} lets it.");
+            _recoverable[name] = made = new RecoverableGroup(this, history, _loop, name, options);
+        }
+
+        _loop.Post(g => Open((RecoverableGroup)g!), made);
+        return made;
     }
 
     internal bool IsReached => _isConnected;
+
+    internal int MostEnvelopeBytes => _bus.MaxEnvelopeBytes;
 
     internal int EnvelopeLength(int group, int payload) => Envelope.Length(_nodeBytes.Length, group, payload, _key.Length > 0);
 

@@ -46,6 +46,9 @@ public sealed class ClusterOptions
     /// <summary>After so long without a word the members of a node are not counted any more. At least two intervals. Null (the default): three.</summary>
     public TimeSpan? PresenceLease { get; init; }
 
+    /// <summary>Most recoverable groups that this node opens, each of which it follows until it leaves: default 65,536, at least 1. <see cref="Cluster.RecoverableGroup"/> throws above it.</summary>
+    public int MaxRecoverableGroups { get; init; } = 65_536;
+
     /// <summary>How members here get a broadcast. Null (the default): its bytes.</summary>
     public GroupDelivery? Deliver { get; init; }
 
@@ -70,6 +73,7 @@ public sealed class ClusterOptions
         if (PresenceInterval != TimeSpan.Zero && PresenceInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(PresenceInterval), "zero or at least 10 ms");
         if (PresenceLease < 2 * PresenceInterval) Refuse(nameof(PresenceLease), "at least two of PresenceInterval");
         if (PresenceInterval > TimeSpan.Zero && MaxPayloadBytes < LeastPresenceBytes) Refuse(nameof(MaxPayloadBytes), "at least 1 KiB where there is a PresenceInterval");
+        if (MaxRecoverableGroups < 1) Refuse(nameof(MaxRecoverableGroups), "at least 1");
         if (MarkInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(MarkInterval), "at least 10 ms");
     }
 

@@ -21,6 +21,7 @@ namespace Whimbrel.Clusters;
 public sealed class RecoverableGroup
 {
     private const int MostInBatch = 256;
+    private const int MostBatchBytes = 1 << 20; // or one
     private const int MostInPage = 256;
     private const int MostRunning = 16;
     private const int MostResuming = 65_536;
@@ -154,11 +155,21 @@ public sealed class RecoverableGroup
     {
         if (_isAppending || !_cluster.IsReached) return;
         List<ReadOnlyMemory<byte>> batch = [];
+        int tooLarge = 0;
         lock (_gate)
         {
-            foreach (byte[] envelope in _queue.Take(MostInBatch)) batch.Add(envelope);
+            for (; _queue.TryPeek(out byte[]? first) && first.Length > _cluster.MostEnvelopeBytes; tooLarge++) _queuedBytes -= _queue.Dequeue().Length;
+            int bytes = 0;
+            foreach (byte[] envelope in _queue)
+            {
+                bytes += envelope.Length;
+                if (batch.Count == MostInBatch || envelope.Length > _cluster.MostEnvelopeBytes || (bytes > MostBatchBytes && batch.Count > 0)) break;
+                batch.Add(envelope);
+            }
         }
 
+        // The broker would never take them, and what is behind them would wait for ever.
+        if (tooLarge > 0) _cluster.TellNotAppended(Name, tooLarge);
         if (batch.Count == 0) return;
         _isAppending = _history.Append(Subject, Options.History, batch, isIn => Appended(batch.Count, isIn));
     }

@@ -16,6 +16,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     internal int Reads { get; private set; }
 
+    internal int Appends { get; private set; }
+
     internal IGroupBusListener? Listener { get; private set; }
 
     public string Description => Link.Description;
@@ -46,7 +48,11 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
         Link.Unsubscribe(subject);
     }
 
-    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done) => Link.Append(subject, limits, envelopes, done);
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    {
+        Appends++;
+        return Link.Append(subject, limits, envelopes, done);
+    }
 
     public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
     {

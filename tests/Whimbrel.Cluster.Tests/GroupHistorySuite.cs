@@ -1,3 +1,5 @@
+using System.Diagnostics;
+using System.Globalization;
 using System.Text;
 using Whimbrel.Clusters;
 
@@ -11,6 +13,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     private readonly Engine _engine = new(new EngineOptions { Loops = 1 });
     private readonly List<BusNode> _nodes = [];
     private TestBroker? _broker;
+
+    private protected TestBroker Broker => _broker!;
 
     protected abstract ValueTask<TestBroker> StartBrokerAsync();
 
@@ -45,13 +49,15 @@ public abstract class GroupHistorySuite : IAsyncLifetime
         return isTaken ? await answer.Task.WaitAsync(BusNode.Patience) : default;
     }
 
-    private Task<bool> AppendAsync(int node, string subject, params string[] texts) =>
-        AskAsync<bool>(done => ((IGroupHistory)_nodes[node].Bus).Append(subject, s_limits, [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], done));
+    protected Task<bool> AppendAsync(int node, string subject, params string[] texts) => AppendAsync(node, subject, s_limits, texts);
 
-    private Task<HistoryPage?> ReadAsync(int node, string subject, ulong after, int most = 1000) =>
-        AskAsync<HistoryPage?>(done => ((IGroupHistory)_nodes[node].Bus).Read(subject, s_limits, after, most, done));
+    protected Task<bool> AppendAsync(int node, string subject, HistoryLimits limits, params string[] texts) =>
+        AskAsync<bool>(done => ((IGroupHistory)_nodes[node].Bus).Append(subject, limits, [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], done));
 
-    private static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
+    protected Task<HistoryPage?> ReadAsync(int node, string subject, ulong after, int most = 1000, HistoryLimits? limits = null) =>
+        AskAsync<HistoryPage?>(done => ((IGroupHistory)_nodes[node].Bus).Read(subject, limits ?? s_limits, after, most, done));
+
+    protected static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
 
     [Fact]
     public async Task A_stream_begins_with_its_first_reader_and_counts_from_1_for_all_nodes()
@@ -89,6 +95,71 @@ public abstract class GroupHistorySuite : IAsyncLifetime
         string[] all = [.. page!.Entries.Select(static e => Encoding.UTF8.GetString(e.Envelope.Span))];
         Assert.Equal(80, all.Length);
         for (int i = 0; i < all.Length; i += 2) Assert.Equal(all[i][..^1] + "b", all[i + 1]);
+    }
+
+    [Fact]
+    public async Task Bytes_and_age_trim_too_and_the_newest_is_kept_however_large()
+    {
+        HistoryLimits limits = new() { MaxBytes = 3000, MaxAge = TimeSpan.FromSeconds(2) };
+        for (int i = 1; i <= 4; i++) Assert.True(await AppendAsync(0, "t.one", limits, new string((char)('0' + i), 900)));
+        HistoryPage? page = await ReadAsync(1, "t.one", 0, limits: limits);
+        Assert.Equal((2ul, 4ul, 3), (page!.First, page.Last, page.Entries.Count));
+        Assert.True(await AppendAsync(0, "t.one", limits, new string('5', 5000)));
+        page = await ReadAsync(1, "t.one", 0, limits: limits);
+        Assert.Equal((5ul, 5ul, 5000), (page!.First, page.Last, page.Entries.Single().Envelope.Length));
+        long start = Stopwatch.GetTimestamp();
+        HistoryPage? later;
+        while ((later = await ReadAsync(1, "t.one", 0, limits: limits))!.Entries.Count > 0) Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, "it ages");
+        Assert.Equal((page.Epoch, 6ul, 5ul), (later.Epoch, later.First, later.Last));
+        Assert.True(await AppendAsync(0, "t.one", limits, "6"));
+        Assert.Equal("6 6: 6=6", Shown(await ReadAsync(0, "t.one", 0, limits: limits)));
+    }
+
+    [Fact]
+    public async Task What_is_larger_than_a_page_is_read_on_from_where_it_ended()
+    {
+        HistoryLimits limits = new() { MaxBytes = 64 << 20 };
+        string[] texts = [.. Enumerable.Range(1, 12).Select(static n => new string((char)('a' + n), n == 7 ? 3_000_000 : 100_000))];
+        foreach (string[] batch in texts.Chunk(5)) Assert.True(await AppendAsync(0, "t.one", limits, batch));
+        List<string> read = [];
+        while (read.Count < texts.Length)
+        {
+            HistoryPage? page = await ReadAsync(1, "t.one", (ulong)read.Count, 256, limits);
+            Assert.Equal((1ul, 12ul), (page!.First, page.Last));
+            Assert.NotEmpty(page.Entries);
+            Assert.Equal((ulong)read.Count + 1, page.Entries[0].Offset);
+            read.AddRange(page.Entries.Select(static e => Encoding.UTF8.GetString(e.Envelope.Span)));
+        }
+
+        Assert.Equal(texts, read);
+    }
+
+    [Fact]
+    public async Task Groups_of_two_nodes_give_one_order_and_who_was_away_resumes_on_the_other()
+    {
+        await using RecoverableNode a = await RecoverableNode.StartAsync(_broker!.Connect(), "a"), b = await RecoverableNode.StartAsync(_broker.Connect(), "b");
+        (RecoverableNode.Guest atA, GroupPosition start) = await a.JoinAsync();
+        (RecoverableNode.Guest atB, _) = await b.JoinAsync();
+        for (int i = 0; i < 300; i++)
+        {
+            a.Say($"a{i}");
+            b.Say($"b{i}");
+            if (i == 100) await atA.UntilAsync(50);
+        }
+
+        await atA.UntilAsync(600);
+        await atB.UntilAsync(600);
+        Assert.Equal(atA.Heard, atB.Heard);
+        Assert.Equal(Enumerable.Range(1, 600), atA.Heard.Select(static h => int.Parse(h.Split(':')[0], CultureInfo.InvariantCulture)));
+        foreach (char of in "ab") Assert.Equal(Enumerable.Range(0, 300).Select(i => $"{of}{i}"), atA.Heard.Select(static h => h.Split(':')[1]).Where(h => h[0] == of));
+        (RecoverableNode.Guest again, ResumeResult result) = await b.ResumeAsync(start with { Offset = 250 });
+        Assert.Equal(new ResumeResult(ResumeOutcome.Recovered, 350, start with { Offset = 600 }), result);
+        a.Say("last");
+        await again.UntilAsync(351);
+        await atA.UntilAsync(601);
+        Assert.Equal(atA.Heard.Skip(250), again.Heard);
+        (_, ResumeResult wrong) = await a.ResumeAsync(start with { Epoch = start.Epoch ^ 1 });
+        Assert.Equal(ResumeOutcome.Replaced, wrong.Outcome);
     }
 
     [Fact]

@@ -245,6 +245,56 @@ public sealed class RecoverableTests : IDisposable
         Assert.Equal("1:x 2:y ", b.Heard);
     }
 
+    [Fact] // 4: what is behind it does not wait for it
+    public void What_is_larger_than_the_broker_takes_is_told_and_the_rest_comes()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one);
+        TestNode.Member a = Joined(one, group, out _);
+        int most = one.Cluster.EnvelopeLength(1, 100);
+        one.Link.MaxEnvelopeBytes = most;
+        string right = new('r', 100), wrong = new('w', 101);
+        Say(group, wrong, "x", wrong, wrong, right, "y", wrong);
+        Pass();
+        Assert.Equal($"1:x 2:{right} 3:y ", a.Heard);
+        Assert.All(one.Gaps, static g => Assert.Equal(("one", "g"), (g.Node, g.Group)));
+        Assert.Equal(4, one.Gaps.Sum(static g => g.Missed));
+        Assert.Equal(4, one.Cluster.ReadCounters().Dropped);
+    }
+
+    [Fact] // 1: a batch has a limit of bytes, too
+    public void Large_messages_are_appended_in_several_parts_and_come_in_order()
+    {
+        TestNode one = Node("one");
+        List<string> given = [];
+        RecoverableGroup group = one.Cluster.RecoverableGroup("g", new RecoverableOptions
+        {
+            History = new HistoryLimits { MaxBytes = 16 << 20 },
+            Deliver = (_, at, payload) =>
+            {
+                given.Add($"{at.Offset}:{(char)payload[0]}");
+                return SendResult.Queued;
+            },
+        });
+        _ = Joined(one, group, out _);
+        int before = one.Link.Appends;
+        for (int i = 0; i < 10; i++) Say(group, new string((char)('a' + i), 300_000));
+        Pass(1);
+        Assert.Equal(Enumerable.Range(0, 10).Select(static i => $"{i + 1}:{(char)('a' + i)}"), given);
+        Assert.InRange(one.Link.Appends - before, 4, 10);
+    }
+
+    [Fact]
+    public void A_node_opens_so_many_groups_and_no_more()
+    {
+        TestNode one = Node("one", static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, MaxRecoverableGroups = 2 });
+        RecoverableOptions options = new() { Deliver = static (members, _, payload) => members.Broadcast(payload) };
+        RecoverableGroup a = one.Cluster.RecoverableGroup("a", options);
+        one.Cluster.RecoverableGroup("b", options);
+        Assert.Same(a, one.Cluster.RecoverableGroup("a", options));
+        Assert.Contains("MaxRecoverableGroups", Assert.Throws<InvalidOperationException>(() => one.Cluster.RecoverableGroup("c", options)).Message, StringComparison.Ordinal);
+    }
+
     [Fact] // 5
     public void Entries_that_are_not_signed_or_of_another_group_are_left_out()
     {

@@ -129,6 +129,59 @@ public sealed class RedisTroubleTests : TroubleTests
         static string Push(string what, string third) => $">3\r\n${what.Length}\r\n{what}\r\n$10\r\nwhimbrel:a\r\n{third}";
     }
 
+    // What a server kept over its restart may lack what it had taken, and its offsets would be used again.
+    [Fact]
+    public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()
+    {
+        DirectoryInfo kept = Directory.CreateTempSubdirectory("whimbrel-redis");
+        try
+        {
+            RedisBroker broker = await BrokerAsync($"dir {kept.FullName}\nappendonly yes\nappendfsync always");
+            BusNode node = NodeOf(broker.Connect());
+            await node.StartAsync();
+            HistoryPage? before = await HistoryAsync(node, "x");
+            Assert.Equal((1ul, 1ul), (before!.First, before.Last));
+            await broker.LoseAsync();
+            await node.UntilStateAsync(static s => s.Count >= 2);
+            await broker.RestoreAsync();
+            await node.UntilStateAsync(static s => s is [_, _, .., "connected"]);
+            HistoryPage? after = await HistoryAsync(node);
+            Assert.Equal((1ul, 0ul), (after!.First, after.Last));
+            Assert.NotEqual(before.Epoch, after.Epoch);
+        }
+        finally
+        {
+            kept.Delete(true);
+        }
+    }
+
+    [Fact]
+    public async Task Recoverable_groups_need_rights_which_the_refusal_names()
+    {
+        RedisBroker broker = await BrokerAsync("user a on >b &whimbrel:* +@pubsub +ping +hello\nuser c on >d &whimbrel:* +@pubsub +ping +hello +eval +info +time +del +pexpire +@hash +@stream ~whimbrel:*");
+        TaskCompletionSource<string> refused = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        BusNode without = Node($"redis://a:b@127.0.0.1:{broker.Port}", new RedisOptions { OnTrouble = text => refused.TrySetResult(text) });
+        await without.StartAsync();
+        Assert.Null(await HistoryAsync(without));
+        Assert.Contains("for recoverable groups +eval +info +time +del +pexpire +@hash +@stream and their keys (~whimbrel:*)", await refused.Task.WaitAsync(BusNode.Patience), StringComparison.Ordinal);
+        BusNode with = Node($"redis://c:d@127.0.0.1:{broker.Port}");
+        await with.StartAsync();
+        Assert.Equal(1ul, (await HistoryAsync(with, "x"))!.Last);
+    }
+
+    // Appends what there is to append, and reads.
+    private async Task<HistoryPage?> HistoryAsync(BusNode node, params string[] texts)
+    {
+        IGroupHistory history = (IGroupHistory)node.Bus;
+        TaskCompletionSource<HistoryPage?> read = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await Engine.GetLoop(0).PostAsync(() =>
+        {
+            if (texts.Length > 0) Assert.True(history.Append("t.one", new HistoryLimits(), [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], Assert.True));
+            Assert.True(history.Read("t.one", new HistoryLimits(), 0, 100, read.SetResult));
+        });
+        return await read.Task.WaitAsync(BusNode.Patience);
+    }
+
     [Fact]
     public async Task What_the_user_may_not_do_is_told_and_the_rest_goes_on()
     {

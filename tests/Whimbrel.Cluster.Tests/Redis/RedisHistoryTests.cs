@@ -1,0 +1,69 @@
+using System.Net.Sockets;
+using System.Text;
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Tests.Redis;
+
+public sealed class RedisHistoryTests : GroupHistorySuite
+{
+    private const string Known = "whimbrel:{t.one}:known", Entries = "whimbrel:{t.one}:entries";
+
+    protected override async ValueTask<TestBroker> StartBrokerAsync() => await RedisBroker.StartAsync();
+
+    private async Task<string> CommandAsync(string command)
+    {
+        using TcpClient client = new();
+        await client.ConnectAsync("127.0.0.1", ((RedisBroker)Broker).Port);
+        await client.GetStream().WriteAsync(Encoding.ASCII.GetBytes($"{command}\r\n"));
+        using StreamReader reader = new(client.GetStream());
+        return (await reader.ReadLineAsync())!;
+    }
+
+    [Fact]
+    public async Task What_others_do_to_its_keys_is_a_stream_that_was_trimmed_or_another_one()
+    {
+        Assert.True(await AppendAsync(0, "t.one", "a", "b", "c"));
+        HistoryPage? first = await ReadAsync(0, "t.one", 0);
+
+        // Evicted alone: the entries are lost, and the numbers go on.
+        Assert.Equal(":1", await CommandAsync($"DEL {Entries}"));
+        Assert.True(await AppendAsync(0, "t.one", "d"));
+        HistoryPage? page = await ReadAsync(0, "t.one", 0);
+        Assert.Equal(("4 4: 4=d", first!.Epoch), (Shown(page), page!.Epoch));
+
+        // What was known is lost: nobody can tell what the entries are.
+        Assert.Equal(":1", await CommandAsync($"DEL {Known}"));
+        page = await ReadAsync(1, "t.one", 0);
+        Assert.Equal("1 0: ", Shown(page));
+        Assert.NotEqual(first.Epoch, page!.Epoch);
+
+        // An entry is missing among the others.
+        Assert.True(await AppendAsync(0, "t.one", "a", "b", "c"));
+        Assert.Equal(":1", await CommandAsync($"XDEL {Entries} 2-0"));
+        Assert.Null(await ReadAsync(1, "t.one", 0));
+        HistoryPage? anew = await ReadAsync(1, "t.one", 0);
+        Assert.Equal("1 0: ", Shown(anew));
+        Assert.NotEqual(page.Epoch, anew!.Epoch);
+
+        // Something else has the name.
+        Assert.Equal("+OK", await CommandAsync($"SET {Entries} x"));
+        Assert.False(await AppendAsync(0, "t.one", "a"));
+        Assert.Equal(":1", await CommandAsync($"DEL {Entries}"));
+        Assert.True(await AppendAsync(0, "t.one", "a"));
+        Assert.Equal("1 1: 1=a", Shown(await ReadAsync(0, "t.one", 0)));
+    }
+
+    [Fact]
+    public async Task A_stream_that_nobody_reads_goes_an_hour_after_its_entries()
+    {
+        Assert.True(await AppendAsync(0, "t.one", new HistoryLimits { MaxAge = TimeSpan.FromSeconds(10) }, "a"));
+        foreach (string key in (string[])[Known, Entries]) Assert.InRange(int.Parse((await CommandAsync($"TTL {key}"))[1..], System.Globalization.CultureInfo.InvariantCulture), 3000, 3610);
+    }
+
+    [Fact]
+    public async Task Limits_that_became_smaller_hold_for_what_is_there()
+    {
+        Assert.True(await AppendAsync(0, "t.one", [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]));
+        Assert.Equal("49 50: 49=49 50=50", Shown(await ReadAsync(0, "t.one", 0, limits: new HistoryLimits { MaxCount = 2 })));
+    }
+}
