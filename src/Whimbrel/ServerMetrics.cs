@@ -1,7 +1,10 @@
 using System.Collections.Concurrent;
+using System.Diagnostics;
 using System.Diagnostics.Metrics;
 using System.Net;
 using System.Net.Sockets;
+using System.Security.Authentication;
+using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
@@ -53,12 +56,43 @@ internal static class ServerMetrics
         }
     }
 
+    /// <summary>A time of the stopwatch when a listener wants to know how long the handshake takes that begins now, zero otherwise.</summary>
+    internal static long HandshakeBegins(Engine engine) =>
+        Volatile.Read(ref s_instruments) is { HandshakeDuration.Enabled: true } && engine.HasWatchdog ? Stopwatch.GetTimestamp() : 0;
+
+    /// <summary>On the loop of a connection whose handshake is done (<paramref name="info"/> says how), or has failed. A listener may throw: that harms no session.</summary>
+    internal static void HandshakeEnded(ConnectionHost host, long since, TlsInfo? info, string? failure)
+    {
+        try
+        {
+            if (Volatile.Read(ref s_instruments) is not { } instruments || host is not Server.Host server) return;
+            if (!s_servers.TryGetValue(server, out KeyValuePair<string, object?>[]? labels)) labels = [];
+            TagList all = new(labels);
+            all.Add("whimbrel.tls.outcome", info is null ? "failed" : info.IsResumed ? "resumed" : "full");
+            if (info is not null) all.Add("tls.protocol.version", VersionOf(info.Protocol));
+            if (failure is not null) all.Add("error.type", failure);
+            instruments.HandshakeDuration.Record(Stopwatch.GetElapsedTime(since).TotalSeconds, all);
+        }
+        catch (Exception e)
+        {
+            host.Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+        }
+    }
+
+    private static string VersionOf(SslProtocols protocol) => protocol switch
+    {
+        SslProtocols.Tls13 => "1.3",
+        SslProtocols.Tls12 => "1.2",
+        _ => protocol.ToString(),
+    };
+
     private static bool IsRegular(CloseCause cause) => cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
 
     /// <summary>All there is. Not static in the class around it: nothing of the meter is loaded before it is made.</summary>
     private sealed class Instruments
     {
         internal readonly Histogram<double> ConnectionDuration;
+        internal readonly Histogram<double> HandshakeDuration;
 
         internal Instruments()
         {
@@ -93,6 +127,12 @@ internal static class ServerMetrics
                 "TLS handshakes that have ended.");
             meter.CreateObservableUpDownCounter("whimbrel.server.active_tls_handshakes", static () => OfServers(static c => c.TlsShaking), "{handshake}", "TLS handshakes that run.");
             meter.CreateObservableCounter("whimbrel.server.user_exceptions", static () => OfServers(static c => c.UserExceptions), "{exception}", "Exceptions of the program's code that were caught.");
+            HandshakeDuration = meter.CreateHistogram(
+                "whimbrel.server.tls_handshake.duration",
+                "s",
+                "Time from the moment that a TLS handshake may begin, the wait for the peer's first bytes included, until it is done or has failed; error.type is the failure.",
+                tags: null,
+                new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10] });
             ConnectionDuration = meter.CreateHistogram(
                 "whimbrel.server.connection.duration",
                 "s",

@@ -1,7 +1,9 @@
 using System.Collections.Concurrent;
 using System.Diagnostics.Metrics;
 using System.Net;
+using System.Net.Security;
 using System.Net.Sockets;
+using System.Security.Cryptography.X509Certificates;
 
 namespace Whimbrel.Conformance;
 
@@ -178,6 +180,62 @@ public sealed class MetersTests : IAsyncLifetime
         await two.SendAsync("x"u8.ToArray(), TestContext.Current.CancellationToken);
         (_, labels) = await DurationAsync(1);
         Assert.Equal("LocalAbort", labels["error.type"]);
+    }
+
+    [Fact]
+    public async Task The_time_of_a_handshake_is_told_once_with_its_outcome_if_somebody_listened_when_it_began()
+    {
+        await _server.DisposeAsync();
+        TlsOptions tls = new() { Certificate = TlsCertificate.From(TestCertificates.Server) };
+        _server = new Server(new ServerOptions { Engine = _engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = tls }, static () => new Echo());
+        await _server.StartAsync(TestContext.Current.CancellationToken);
+
+        // Began before anybody listened: nobody has looked at a clock for it.
+        using Socket early = await ConnectAsync();
+        await UntilAsync(() => _server.ReadCounters().TlsShaking == 1);
+        await ListenAsync();
+        await ShakeAsync(early);
+        Assert.Equal(1, Of("whimbrel.server.tls_handshakes", "whimbrel.tls.outcome", "full"));
+        _seen.Clear();
+
+        using Socket timed = await ConnectAsync();
+        await ShakeAsync(timed);
+        using Socket foreign = await ConnectAsync();
+        await foreign.SendAsync("x, and this is no TLS"u8.ToArray(), TestContext.Current.CancellationToken);
+        await UntilAsync(() => TimesOfHandshakes().Length == 2);
+        Socket reset = await ConnectAsync();
+        await UntilAsync(() => _server.ReadCounters().TlsShaking == 1);
+        reset.LingerState = new LingerOption(true, 0);
+        reset.Dispose();
+        await UntilAsync(() => TimesOfHandshakes().Length == 3);
+        timed.Dispose();
+        early.Dispose();
+        await UntilAsync(() => _server.ReadCounters().Sessions == 0);
+
+        var times = TimesOfHandshakes();
+        Assert.Equal(3, times.Length);
+        Assert.All(times, each => Assert.InRange(each.Value, 1e-7, s_deadline.TotalSeconds));
+        Assert.Equal(("full", "1.3", null), OutcomeOf(times[0].Labels));
+        Assert.Equal(("failed", null, "NotTls"), OutcomeOf(times[1].Labels));
+        Assert.Equal(("failed", null, "PeerReset"), OutcomeOf(times[2].Labels));
+        Assert.Equal("tcp", times[0].Labels["network.transport"]);
+    }
+
+    private static (object? Outcome, object? Version, object? Error) OutcomeOf(Dictionary<string, object?> labels) =>
+        (labels["whimbrel.tls.outcome"], labels.GetValueOrDefault("tls.protocol.version"), labels.GetValueOrDefault("error.type"));
+
+    private (double Value, Dictionary<string, object?> Labels)[] TimesOfHandshakes() =>
+        [.. _seen.Where(m => m.Name == "whimbrel.server.tls_handshake.duration" && Equals(m.Labels.GetValueOrDefault("server.port"), Port)).Select(m => (m.Value, m.Labels))];
+
+    /// <summary>A handshake and an echo, which comes after the server has told of the handshake.</summary>
+    private static async Task ShakeAsync(Socket socket)
+    {
+        SslStream stream = new(new NetworkStream(socket), leaveInnerStreamOpen: false);
+        X509ChainPolicy policy = new() { TrustMode = X509ChainTrustMode.CustomRootTrust, RevocationMode = X509RevocationMode.NoCheck };
+        policy.CustomTrustStore.AddRange(TestCertificates.Roots);
+        await stream.AuthenticateAsClientAsync(new SslClientAuthenticationOptions { TargetHost = "chat.test", CertificateChainPolicy = policy, AllowTlsResume = false }, TestContext.Current.CancellationToken);
+        await stream.WriteAsync("echo"u8.ToArray(), TestContext.Current.CancellationToken);
+        await stream.ReadExactlyAsync(new byte[4], TestContext.Current.CancellationToken);
     }
 
     [Fact]

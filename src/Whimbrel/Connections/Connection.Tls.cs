@@ -67,6 +67,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!IsAlive(tls)) return;
         tls.HasBegun = true;
+        if (tls.Profile.IsServer && Shard.Host.IsAccepting) tls.TimedFrom = ServerMetrics.HandshakeBegins(Loop.Engine);
         StartDeadline(tls.Profile.Options.HandshakeTimeout);
         if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
         else if (!tls.IsUpgrade) StartSilence();
@@ -387,6 +388,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         Shard.Handshakes++;
         TlsInfo info = tls.Layer!.Info;
         if (info.IsResumed) Shard.HandshakesResumed++;
+        if (tls.TimedFrom != 0) TellTime(tls, info, null);
         Session.SetTls(info);
         if (_deadline is not null) Loop.Timers.Remove(_deadline);
         bool isNew = IsNewcomer;
@@ -641,6 +643,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         {
             LeaveHandshake(tls);
             Shard.HandshakesFailed++;
+            if (tls.TimedFrom != 0) TellTime(tls, null, fault.Cause.ToString());
             Shard.Host.NoteHandshake(reason, SymptomPage);
         }
 
@@ -672,6 +675,14 @@ internal sealed unsafe partial class Connection : IPlainSink
         Loop.Schedule(this);
     }
 
+    /// <summary>Once for a handshake that somebody wanted the time of.</summary>
+    private void TellTime(TlsLink tls, TlsInfo? info, string? failure)
+    {
+        long since = tls.TimedFrom;
+        tls.TimedFrom = 0;
+        ServerMetrics.HandshakeEnded(Shard.Host, since, info, failure);
+    }
+
     private CloseReason ReasonOf(TlsFault fault, bool isHandshake)
     {
         CloseCause cause = isHandshake ? CloseCause.TlsHandshake : fault.Cause == TlsFailure.Truncated ? CloseCause.TlsTruncated : CloseCause.TlsBroken;
@@ -683,6 +694,8 @@ internal sealed unsafe partial class Connection : IPlainSink
     private void FreeTls()
     {
         if (_tenancy.Tls is not { } tls) return;
+        // Its connection ended in the middle of it: by the peer's reset, by a stop.
+        if (tls.TimedFrom != 0) TellTime(tls, null, Reason.Cause.ToString());
         LeaveHandshake(tls);
         tls.Held.Clear();
         DiscardWire(tls);

@@ -61,6 +61,9 @@ internal sealed class TlsLink(TlsProfile profile, string? name, bool isUpgrade)
     /// <summary>The handshake may run: an upgrade waits for the end of the callback that asked for it, and OnHandshaking has returned.</summary>
     internal bool HasBegun;
 
+    /// <summary>When the handshake began, by the stopwatch, while it runs and a listener of the meter wants its time; zero otherwise.</summary>
+    internal long TimedFrom;
+
     /// <summary>The layer runs now, on this thread: nothing else may call it.</summary>
     internal bool IsInCall;
 
