@@ -418,6 +418,10 @@ public partial class Server
             if (_leftOut.IsEmpty || !_leftOut.TryRemove(session, out _)) LetGo();
         }
 
+        internal override long HandshakeBegins() => ServerMetrics.HandshakeBegins(Engine);
+
+        internal override void HandshakeEnded(long since, TlsInfo? info, string? failure) => ServerMetrics.HandshakeEnded(this, since, info, failure);
+
         private void BeginDuration(long id)
         {
             ConcurrentDictionary<long, long>? since = Volatile.Read(ref _since);

@@ -4,7 +4,6 @@ using System.Diagnostics.Metrics;
 using System.Net;
 using System.Net.Sockets;
 using System.Security.Authentication;
-using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel;
@@ -61,11 +60,11 @@ internal static class ServerMetrics
         Volatile.Read(ref s_instruments) is { HandshakeDuration.Enabled: true } && engine.HasWatchdog ? Stopwatch.GetTimestamp() : 0;
 
     /// <summary>On the loop of a connection whose handshake is done (<paramref name="info"/> says how), or has failed. A listener may throw: that harms no session.</summary>
-    internal static void HandshakeEnded(ConnectionHost host, long since, TlsInfo? info, string? failure)
+    internal static void HandshakeEnded(Server.Host server, long since, TlsInfo? info, string? failure)
     {
         try
         {
-            if (Volatile.Read(ref s_instruments) is not { } instruments || host is not Server.Host server) return;
+            if (Volatile.Read(ref s_instruments) is not { } instruments) return;
             if (!s_servers.TryGetValue(server, out KeyValuePair<string, object?>[]? labels)) labels = [];
             TagList all = new(labels);
             all.Add("whimbrel.tls.outcome", info is null ? "failed" : info.IsResumed ? "resumed" : "full");
@@ -75,7 +74,7 @@ internal static class ServerMetrics
         }
         catch (Exception e)
         {
-            host.Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+            server.Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
         }
     }
 

@@ -67,7 +67,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         if (!IsAlive(tls)) return;
         tls.HasBegun = true;
-        if (tls.Profile.IsServer && Shard.Host.IsAccepting) tls.TimedFrom = ServerMetrics.HandshakeBegins(Loop.Engine);
+        if (tls.Profile.IsServer) tls.TimedFrom = Shard.Host.HandshakeBegins();
         StartDeadline(tls.Profile.Options.HandshakeTimeout);
         if (!tls.Profile.IsServer) MakeLayer(tls, tls.Profile);
         else if (!tls.IsUpgrade) StartSilence();
@@ -680,7 +680,7 @@ internal sealed unsafe partial class Connection : IPlainSink
     {
         long since = tls.TimedFrom;
         tls.TimedFrom = 0;
-        ServerMetrics.HandshakeEnded(Shard.Host, since, info, failure);
+        Shard.Host.HandshakeEnded(since, info, failure);
     }
 
     private CloseReason ReasonOf(TlsFault fault, bool isHandshake)

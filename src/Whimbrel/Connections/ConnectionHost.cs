@@ -128,6 +128,14 @@ internal abstract class ConnectionHost
     {
     }
 
+    /// <summary>A time of the stopwatch when somebody wants to know how long the handshake takes that begins now, zero otherwise.</summary>
+    internal virtual long HandshakeBegins() => 0;
+
+    /// <summary>A handshake is done (<paramref name="info"/> says how) or has failed whose beginning was wanted. On its loop.</summary>
+    internal virtual void HandshakeEnded(long since, TlsInfo? info, string? failure)
+    {
+    }
+
     /// <summary>A TLS handshake failed. Told at most once a minute; all are counted.</summary>
     internal void NoteHandshake(CloseReason reason, string page)
     {
