@@ -36,6 +36,7 @@ public sealed partial class HttpServer : Server
     {
         Http = options ?? new HttpOptions();
         Http.Check();
+        HttpMetrics.Prepare();
     }
 
     /// <summary>A server that sends every request on to the same address over TLS, with 308: start it beside the one that has TLS.</summary>

@@ -179,7 +179,7 @@ public partial class HttpSession
 
         if (_response!.HasBegun || (isPeers && exception is not HttpProtocolException))
         {
-            NoteAnswer(wentAway: isPeers);
+            NoteAnswer(wentAway: isPeers, ErrorOf(exception, isPeers));
             ReleaseExchange();
             _phase = Phase.Over;
             Abort();
@@ -187,8 +187,11 @@ public partial class HttpSession
         }
 
         int status = exception is HttpProtocolException peers ? peers.Status : 500;
-        Answer(status, exception is HttpProtocolException ? exception.Message.TrimEnd('.') : "The handler failed");
+        Answer(status, exception is HttpProtocolException ? exception.Message.TrimEnd('.') : "The handler failed", isPeers ? null : ErrorOf(exception, isPeers: false));
     }
+
+    /// <summary>For the meter: a handler that was told that its peer is gone says so by an exception of any kind.</summary>
+    private string? ErrorOf(Exception exception, bool isPeers) => isPeers && _peerFinished ? nameof(CloseCause.PeerClosed) : exception.GetType().FullName;
 
     private bool Refuse(HttpRule rule) => Refuse(HttpRules.StatusOf(rule), HttpRules.TextOf(rule));
 
@@ -199,7 +202,7 @@ public partial class HttpSession
         return Answer(status, text);
     }
 
-    private bool Answer(int status, string text)
+    private bool Answer(int status, string text, string? error = null)
     {
         HttpResponse response = _response ??= new HttpResponse(this);
         bool isHead = _head is { Reader.Verb: HttpVerb.Head };
@@ -207,7 +210,7 @@ public partial class HttpSession
         response.Begin(isHead, isOld: false, isPersistent: false);
         DressAnswer(_request is { IsThere: true });
         response.Fail(status, text);
-        NoteAnswer();
+        NoteAnswer(error: error);
         End();
         return false;
     }

@@ -121,7 +121,7 @@ public partial class HttpSession
         }
 
         Count(HttpCount.SendTimeouts);
-        if (_phase == Phase.Answer) NoteAnswer(wentAway: true);
+        if (_phase == Phase.Answer) NoteAnswer(wentAway: true, nameof(CloseCause.SendTimeout));
         ReleaseIfNobodyWorks();
         _phase = Phase.Over;
         Abort();

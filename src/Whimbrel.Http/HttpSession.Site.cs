@@ -22,8 +22,11 @@ public partial class HttpSession
     }
 
     /// <summary>Notes an answer, once, while its request is there.</summary>
-    private void NoteAnswer(bool wentAway = false)
+    /// <param name="wentAway">It was not heard to its end, or not at all.</param>
+    /// <param name="error">For the meter: what went wrong.</param>
+    private void NoteAnswer(bool wentAway = false, string? error = null)
     {
+        if (_timedFrom != 0) TellTime(wentAway && !_response!.HasBegun ? 0 : _response!.Status, error);
         if (_options.Log is not { } log) return;
         HttpRequest? request = _request is { IsThere: true } known ? known : null;
         int status = wentAway && !_response!.HasBegun ? ClientWentAway : _response!.Status;

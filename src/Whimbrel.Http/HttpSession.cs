@@ -19,7 +19,7 @@ namespace Whimbrel.Http;
 /// <item>A peer that goes away cancels <see cref="Stop"/>.</item>
 /// </list>
 /// The life of a request: <c>HttpSession.Reading.cs</c> reads it, <c>HttpSession.Answering.cs</c> has it answered, <c>HttpSession.Clock.cs</c>
-/// holds the peer to its times.
+/// holds the peer to its times, <c>HttpSession.Metrics.cs</c> tells the meter.
 /// </remarks>
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and a handler may look at its token after the end.")]
 public partial class HttpSession : Session
@@ -46,6 +46,7 @@ public partial class HttpSession : Session
     {
         _options = options ?? s_defaults;
         _options.Check();
+        HttpMetrics.Prepare();
     }
 
     internal HttpSession(HttpOptions options, RouteTable routes)
@@ -158,6 +159,7 @@ public partial class HttpSession : Session
         _hasEnded = true;
         _timer?.Cancel();
         _stop?.Cancel();
+        if (_timedFrom != 0) TellTime(_phase == Phase.Answer && _response!.HasBegun ? _response.Status : 0, reason.Cause.ToString());
         // A handler may be at work on another thread: then head and body stay its own, and are never used again.
         if (_phase == Phase.Answer)
         {
@@ -170,6 +172,8 @@ public partial class HttpSession : Session
 
     private void End()
     {
+        // In the middle of a body: an answer is noted before.
+        if (_timedFrom != 0) TellTime(0, nameof(CloseCause.PeerClosed));
         ReleaseExchange();
         _phase = Phase.Over;
         Close();

@@ -15,8 +15,8 @@ internal sealed class RouteTable
     private readonly Node _root = new();
     private volatile bool _isFrozen;
 
-    /// <summary>A handler, either of the two kinds, or a folder of files; with method and pattern, for messages.</summary>
-    internal sealed record Route(Action<HttpRequest, HttpResponse>? OnLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? Awaitable, FileSite? Site, string[] Names, string Text);
+    /// <summary>A handler, either of the two kinds, or a folder of files; with its pattern, and with method and pattern for messages.</summary>
+    internal sealed record Route(Action<HttpRequest, HttpResponse>? OnLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? Awaitable, FileSite? Site, string[] Names, string Pattern, string Text);
 
     /// <summary>What was found for a request.</summary>
     internal readonly record struct Found(Route? Route, HttpVerb Verb, int Allowed)
@@ -65,7 +65,7 @@ internal sealed class RouteTable
         if (names.Distinct().Count() < names.Count) throw new ArgumentException($"A name stands twice in a pattern: {pattern}", nameof(pattern));
         node.Routes ??= new Route?[(int)HttpVerb.Patch + 1];
         if (node.Routes[(int)verb] is not null) throw new ArgumentException($"There is a route for {verb} {pattern} already.", nameof(pattern));
-        node.Routes[(int)verb] = new Route(onLoop, awaitable, site, [.. names], $"{verb.ToString().ToUpperInvariant()} {pattern}");
+        node.Routes[(int)verb] = new Route(onLoop, awaitable, site, [.. names], pattern, $"{verb.ToString().ToUpperInvariant()} {pattern}");
     }
 
     private static Node ChildFor(Node node, string segment, bool isLast, List<string> names, string pattern)

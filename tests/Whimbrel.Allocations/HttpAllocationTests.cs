@@ -1,3 +1,4 @@
+using System.Diagnostics.Metrics;
 using System.Net;
 using System.Net.Sockets;
 using System.Runtime.CompilerServices;
@@ -158,6 +159,51 @@ public sealed class HttpAllocationTests
         Client client = new(new ClientOptions { Engine = rig.Engine, EndPoint = rig.Server.EndPoint }, () => asker);
         Rig.Wait(client.ConnectAsync().AsTask());
         rig.Meter.ExpectNone("request of a client", Rounds / AtATime, () =>
+        {
+            asker.Begin(AtATime);
+            Assert.True(asker.Done.Wait(LoopMeter.Patience));
+        });
+        Rig.Wait(client.DisconnectAsync().AsTask());
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_request_that_a_listener_of_the_meter_is_told_of_allocates_nothing_on_either_side(string engine)
+    {
+        const int AtATime = 10;
+        using Rig rig = new(engine, static () => new Api());
+        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) }, new HttpOptions { RequestLimit = int.MaxValue });
+        server.Get("/a/{name}", static (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
+        server.Get("/busy", static (_, response) => response.Empty(503));
+        using MeterListener listener = new();
+        using ManualResetEventSlim isMade = new();
+        int times = 0, active = 0;
+        listener.InstrumentPublished = (instrument, l) =>
+        {
+            if (!instrument.Name.StartsWith("http.", StringComparison.Ordinal)) return;
+            l.EnableMeasurementEvents(instrument);
+            if (instrument.Name == "http.server.request.duration") isMade.Set(); // the last one
+        };
+        listener.SetMeasurementEventCallback<double>((_, _, _, _) => Interlocked.Increment(ref times));
+        listener.SetMeasurementEventCallback<long>((_, _, _, _) => Interlocked.Increment(ref active));
+        listener.Start();
+        Assert.True(isMade.Wait(LoopMeter.Patience));
+        Rig.Wait(server.StartAsync().AsTask());
+        try
+        {
+            Measure(rig, server.EndPoint!, "request that is told of", "GET /a/b HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "error that is told of", "GET /busy HTTP/1.1\r\nHost: a\r\n\r\n");
+            Assert.True(times >= 2 * Rounds && active >= 4 * Rounds, $"{times} times, {active} changes");
+        }
+        finally
+        {
+            Rig.Wait(server.StopAsync(TimeSpan.Zero).AsTask());
+        }
+
+        Asker asker = new();
+        Client client = new(new ClientOptions { Engine = rig.Engine, EndPoint = rig.Server.EndPoint }, () => asker);
+        Rig.Wait(client.ConnectAsync().AsTask());
+        rig.Meter.ExpectNone("request of a client that is told of", Rounds / AtATime, () =>
         {
             asker.Begin(AtATime);
             Assert.True(asker.Done.Wait(LoopMeter.Patience));

@@ -31,6 +31,7 @@ public abstract class HttpClientSession : Session
     private readonly byte[] _host;
     private ulong _heads; // a bit for each request under way: it was HEAD. The lowest is the one whose answer comes next.
     private int _outstanding;
+    private HttpClientWatch? _watch;
     private bool _isInBody;
     private bool _hasFailed;
 
@@ -45,6 +46,7 @@ public abstract class HttpClientSession : Session
         if (!HttpBytes.IsAuthority(_host)) throw new ArgumentException($"{host} is no host with or without a port.", nameof(host));
         _options = options ?? s_defaults;
         _options.Check();
+        HttpMetrics.Prepare();
         _reader = new HttpAnswerReader(_options.ReaderLimits, _options.InterimLimit);
     }
 
@@ -76,7 +78,7 @@ public abstract class HttpClientSession : Session
             if (!contentType.IsEmpty) writer.Field(HttpField.ContentType, contentType);
             if (!body.IsEmpty || verb is HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch) writer.ContentLength(body.Length);
             writer.EndHead();
-            return Sent(Send(head[..writer.Length], body), verb == HttpVerb.Head);
+            return Sent(Send(head[..writer.Length], body), verb == HttpVerb.Head, HttpMetrics.NameOf(verb));
         }
         finally
         {
@@ -97,7 +99,7 @@ public abstract class HttpClientSession : Session
         byte[]? rented = null;
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         int length = request.WriteHead(head, asksForCoding: false, null);
-        SendResult result = Sent(Send(head[..length], request.Body.Span), request.IsHead);
+        SendResult result = Sent(Send(head[..length], request.Body.Span), request.IsHead, request.Method);
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
         return result;
     }
@@ -108,12 +110,39 @@ public abstract class HttpClientSession : Session
         return _outstanding < _options.PipelineLimit ? SendResult.Queued : SendResult.Full;
     }
 
-    private SendResult Sent(SendResult result, bool isHead)
+    private SendResult Sent(SendResult result, bool isHead, string method)
     {
         if (result != SendResult.Queued) return result;
+        if (_watch is not null || HttpMetrics.Current is { IsClientHeard: true }) Watch(method);
         if (isHead) _heads |= 1UL << _outstanding;
         if (++_outstanding == 1) AwaitAnswer();
         return result;
+    }
+
+    /// <summary>For the meter. Those that were sent before anybody listened keep their places.</summary>
+    private void Watch(string method)
+    {
+        if (_watch is null)
+        {
+            _watch = new HttpClientWatch(Peer, Tls is not null, _options.PipelineLimit);
+            for (int i = 0; i < _outstanding; i++) _watch.Sent("", 0);
+            // The head of the first one may have come already.
+            if (_isInBody) _watch.Answered(0, 0, 0, null);
+        }
+
+        _watch.Sent(HttpMetrics.NameOf(method), HttpMetrics.Current is { IsClientHeard: true } ? HttpMetrics.Now(Loop) : 0);
+    }
+
+    private void TellTime(int status, int minorVersion, string? error)
+    {
+        try
+        {
+            _watch!.Answered(HttpMetrics.Now(Loop), status, minorVersion, error);
+        }
+        catch (Exception e)
+        {
+            NoteException(e, "A listener of the meter \"Whimbrel\"");
+        }
     }
 
     private void AwaitAnswer()
@@ -207,6 +236,7 @@ public abstract class HttpClientSession : Session
                 _isInBody = true;
                 BeginPhase(_options.BodyPhase);
                 _response.Show(_reader.Head);
+                if (_watch is not null) TellTime(_response.Status, _reader.Head.Reader.MinorVersion, null);
                 OnResponse(_response);
                 return;
             case HttpMessagePart.Data:
@@ -242,6 +272,7 @@ public abstract class HttpClientSession : Session
         _outstanding--;
         _hasFailed = true; // from here on it is somebody else's
         bool isTaken = OnSwitched(_response);
+        if (isTaken && _watch is not null) TellTime(_response.Status, _reader.Head.Reader.MinorVersion, null);
         _response.Show(null);
         if (isTaken) return;
         _outstanding++;
@@ -303,6 +334,7 @@ public abstract class HttpClientSession : Session
         while (_outstanding > 0)
         {
             _outstanding--;
+            if (_watch is not null && !_isInBody) TellTime(0, 0, failure.Failure.ToString());
             OnRequestFailed(failure);
             if (!_isInBody) continue;
             _isInBody = false;

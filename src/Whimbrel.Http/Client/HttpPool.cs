@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Text;
 
 namespace Whimbrel.Http;
@@ -32,6 +33,7 @@ public sealed partial class HttpPool : IAsyncDisposable
     {
         Options = options ?? new HttpClientOptions();
         Options.Check();
+        HttpMetrics.Prepare();
     }
 
     /// <summary>The options it was made with.</summary>
@@ -54,11 +56,15 @@ public sealed partial class HttpPool : IAsyncDisposable
             whole.CancelAfter(Options.RequestTimeout);
         }
 
+        long since = 0;
         try
         {
             for (int followed = 0; ; followed++)
             {
+                since = HttpMetrics.Current is { IsClientHeard: true } ? Stopwatch.GetTimestamp() : 0;
                 HttpClientResponse response = await SendOnceAsync(request, whole?.Token ?? cancellationToken).ConfigureAwait(false);
+                if (since != 0) TellTime(since, request, response, null);
+                since = 0;
                 if (followed >= Options.RedirectLimit || HttpRedirect.Next(request, response) is not { } next) return response.Final(whole);
                 response.Dispose();
                 request = next;
@@ -70,6 +76,7 @@ public sealed partial class HttpPool : IAsyncDisposable
             Interlocked.Increment(ref _failures);
             bool isTimeout = e is OperationCanceledException && whole is { IsCancellationRequested: true } && !cancellationToken.IsCancellationRequested;
             whole?.Dispose();
+            if (since != 0) TellTime(since, request, null, isTimeout ? nameof(HttpClientFailure.RequestTimeout) : ErrorOf(e));
             if (isTimeout) throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within {Options.RequestTimeout} (RequestTimeout).", e);
             if (e is OperationCanceledException && cancellationToken.IsCancellationRequested) throw new OperationCanceledException(e.Message, e, cancellationToken);
             throw;
@@ -113,6 +120,28 @@ public sealed partial class HttpPool : IAsyncDisposable
             }
         }
     }
+
+    // ------------------------------------------------------------------ the meter
+
+    private void TellTime(long since, HttpClientRequest request, HttpClientResponse? response, string? error)
+    {
+        try
+        {
+            (int status, int minor) = response is null ? (0, 0) : (response.Status, response.Head.Head.Reader.MinorVersion);
+            HttpMetrics.Current!.AnswerCame((since, Stopwatch.GetTimestamp()), HttpMetrics.NameOf(request.Method), HttpMetricsPeer.Of(request.Uri), status, minor, error);
+        }
+        catch (Exception e)
+        {
+            HttpMetrics.Report(Options.Engine, e);
+        }
+    }
+
+    private static string? ErrorOf(Exception exception) => exception switch
+    {
+        HttpClientException failed => failed.Failure.ToString(),
+        OperationCanceledException => typeof(OperationCanceledException).FullName,
+        _ => exception.GetType().FullName,
+    };
 
     // ------------------------------------------------------------------ cookies
 

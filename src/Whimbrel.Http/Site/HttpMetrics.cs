@@ -1,0 +1,175 @@
+using System.Diagnostics;
+using System.Diagnostics.Metrics;
+using System.Globalization;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// What the meter "Whimbrel" says of HTTP: how long requests take, and how many are under way, by the names and units of OpenTelemetry. Told as it becomes known, on the thread of
+/// the request; nothing is counted and no clock is looked at while nobody listens.
+/// </summary>
+/// <remarks>Made on the thread pool when the first server, session or pool is made, as the classes of meters take milliseconds to load. Lives as long as the process.</remarks>
+internal sealed class HttpMetrics
+{
+    private const int LowestStatus = 100;
+    private const int HighestStatus = 599;
+    private const string SimulatedEngine = "memory";
+
+    private static readonly double[] s_buckets = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]; // as OpenTelemetry advises
+    private static HttpMetrics? s_current;
+    private static int s_isMade;
+
+    // Made when they are needed for the first time, once for each: a tag costs no allocation then. Two threads may both make one, and either does.
+    private readonly object?[] _statuses = new object?[HighestStatus - LowestStatus + 1];
+    private readonly string?[] _statusTexts = new string?[HighestStatus - LowestStatus + 1];
+    private readonly Histogram<double> _serverDuration;
+    private readonly Histogram<double> _clientDuration;
+    private readonly UpDownCounter<long> _active;
+
+    private HttpMetrics()
+    {
+        Meter meter = new("Whimbrel", typeof(HttpMetrics).Assembly.GetName().Version?.ToString(3));
+        _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}", "Requests whose head has come and whose answer is not complete.");
+        _clientDuration = meter.CreateHistogram(
+            "http.client.request.duration",
+            "s",
+            "Time of a request until the head of its answer is there: of a pool with the wait for a connection. error.type is the status or why there was no answer.",
+            tags: null,
+            new InstrumentAdvice<double> { HistogramBucketBoundaries = s_buckets });
+        _serverDuration = meter.CreateHistogram(
+            "http.server.request.duration",
+            "s",
+            "Time from the last byte of a request's head until its answer is complete; error.type is the exception, the cause of the connection's end, or a status from 500 on.",
+            tags: null,
+            new InstrumentAdvice<double> { HistogramBucketBoundaries = s_buckets });
+    }
+
+    /// <summary>Null until they are made.</summary>
+    internal static HttpMetrics? Current => Volatile.Read(ref s_current);
+
+    /// <summary>Somebody listens to what servers say.</summary>
+    internal bool IsServerHeard => _serverDuration.Enabled || _active.Enabled;
+
+    /// <summary>Somebody listens to what clients say.</summary>
+    internal bool IsClientHeard => _clientDuration.Enabled;
+
+    /// <summary>Has the instruments made, once.</summary>
+    internal static void Prepare()
+    {
+        if (Volatile.Read(ref s_isMade) == 0 && Interlocked.Exchange(ref s_isMade, 1) == 0) ThreadPool.UnsafeQueueUserWorkItem(static _ => Make(), null);
+    }
+
+    private static void Make()
+    {
+        try
+        {
+            Volatile.Write(ref s_current, new HttpMetrics());
+        }
+        catch (Exception e)
+        {
+            Report(null, e);
+        }
+    }
+
+    /// <summary>A listener threw where no session is at hand: an engine says so in a notice. Null for the engine of the process.</summary>
+    internal static void Report(Engine? engine, Exception exception) => (engine ?? Engine.Default).Post(() => throw new InvalidOperationException($"A listener of the meter \"Whimbrel\" threw: {exception.Message}", exception));
+
+    // ------------------------------------------------------------------ time
+
+    /// <summary>A time of the stopwatch, never 0; on the engine of simulations that of their clock.</summary>
+    internal static long Now(Loop loop) => loop.Engine.KindName == SimulatedEngine ? loop.TimeMs * (Stopwatch.Frequency / 1000) + 1 : Stopwatch.GetTimestamp();
+
+    private static double Seconds(long since, long now) => Stopwatch.GetElapsedTime(since, now).TotalSeconds;
+
+    // ------------------------------------------------------------------ servers
+
+    /// <summary>A request has begun. False: nobody counts those that are under way, so its end is not to be counted either.</summary>
+    internal bool RequestBegins(HttpVerb verb, bool isSecure)
+    {
+        if (!_active.Enabled) return false;
+        CountActive(1, verb, isSecure);
+        return true;
+    }
+
+    /// <summary>It is no longer under way.</summary>
+    internal void CountActive(int change, HttpVerb verb, bool isSecure) => _active.Add(change, new("http.request.method", NameOf(verb)), new("url.scheme", SchemeOf(isSecure)));
+
+    /// <summary>A request has its answer, or gets none.</summary>
+    /// <param name="span">When it began and ended.</param>
+    /// <param name="request">Method, scheme and version.</param>
+    /// <param name="route">The pattern of its route, when there is one.</param>
+    /// <param name="status">0 when none was sent.</param>
+    /// <param name="error">What went wrong, when something did; null for what follows from the status.</param>
+    internal void RequestEnded((long Since, long Now) span, (HttpVerb Verb, bool IsSecure, int MinorVersion) request, string? route, int status, string? error)
+    {
+        TagList tags = default;
+        tags.Add("http.request.method", NameOf(request.Verb));
+        tags.Add("url.scheme", SchemeOf(request.IsSecure));
+        tags.Add("network.protocol.version", VersionOf(request.MinorVersion));
+        if (status != 0) tags.Add("http.response.status_code", StatusOf(status));
+        if (route is not null) tags.Add("http.route", route);
+        error ??= status >= 500 ? TextOf(status) : null;
+        if (error is not null) tags.Add("error.type", error);
+        _serverDuration.Record(Seconds(span.Since, span.Now), tags);
+    }
+
+    // ------------------------------------------------------------------ clients
+
+    /// <summary>The head of an answer is there, or there will be none.</summary>
+    /// <param name="span">When the request began, and now.</param>
+    /// <param name="method">By its name here: <see cref="NameOf(string)"/>.</param>
+    /// <param name="peer">Whom it asked.</param>
+    /// <param name="status">0 when there is none.</param>
+    /// <param name="minorVersion">Of the answer.</param>
+    /// <param name="error">Why there is no answer; null for what follows from the status.</param>
+    internal void AnswerCame((long Since, long Now) span, string method, HttpMetricsPeer peer, int status, int minorVersion, string? error)
+    {
+        TagList tags = default;
+        tags.Add("http.request.method", method);
+        tags.Add("server.address", peer.Address);
+        tags.Add("server.port", peer.Port);
+        tags.Add("url.scheme", peer.Scheme);
+        if (status != 0)
+        {
+            tags.Add("http.response.status_code", StatusOf(status));
+            tags.Add("network.protocol.version", VersionOf(minorVersion));
+        }
+
+        error ??= status >= 400 ? TextOf(status) : null;
+        if (error is not null) tags.Add("error.type", error);
+        _clientDuration.Record(Seconds(span.Since, span.Now), tags);
+    }
+
+    // ------------------------------------------------------------------ tags: few by construction
+
+    internal static string SchemeOf(bool isSecure) => isSecure ? "https" : "http";
+
+    private static string VersionOf(int minor) => minor == 0 ? "1.0" : "1.1";
+
+    internal static string NameOf(HttpVerb verb) => verb switch
+    {
+        HttpVerb.Get => "GET",
+        HttpVerb.Head => "HEAD",
+        HttpVerb.Post => "POST",
+        HttpVerb.Put => "PUT",
+        HttpVerb.Delete => "DELETE",
+        HttpVerb.Connect => "CONNECT",
+        HttpVerb.Options => "OPTIONS",
+        HttpVerb.Trace => "TRACE",
+        HttpVerb.Patch => "PATCH",
+        _ => Unknown,
+    };
+
+    /// <summary>A method of the program's own is one of many, and stands as <c>_OTHER</c>.</summary>
+    internal static string NameOf(string method) => method switch
+    {
+        "GET" or "HEAD" or "POST" or "PUT" or "DELETE" or "CONNECT" or "OPTIONS" or "TRACE" or "PATCH" => method,
+        _ => Unknown,
+    };
+
+    private const string Unknown = "_OTHER";
+
+    private object StatusOf(int status) => _statuses[status - LowestStatus] ??= status;
+
+    private string TextOf(int status) => _statusTexts[status - LowestStatus] ??= status.ToString(CultureInfo.InvariantCulture);
+}
