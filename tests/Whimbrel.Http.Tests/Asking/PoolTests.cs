@@ -622,6 +622,7 @@ public sealed class PoolTests
         await UntilAsync(() => patient.ReadCounters().Idle == 1);
         Assert.Equal("200 the end", await AskAsync(patient, "/yes"));
         Assert.Equal(1, script.Count);
+        await UntilAsync(() => patient.ReadCounters().Idle == 1); // else the next one dials, and this connection stays
         Assert.Equal("417 ", await AskAsync(patient, "/no"));
         await UntilAsync(() => patient.ReadCounters().Connections == 0);
         Assert.Equal("200 the end", await AskAsync(quick, "/silent"));
