@@ -4,16 +4,18 @@ using Whimbrel.Engines;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// The bus over NATS servers, by their core protocol: at most once. It dials again by itself when a server is lost. Users with passwords and tokens; TLS as the server or
+/// The bus over NATS servers, by their core protocol: at most once; and by JetStream for recoverable groups. It dials again by itself when a server is lost. Users with passwords and tokens; TLS as the server or
 /// <see cref="NatsOptions.Tls"/> wants it. One connection, on the loop of its node.
 /// </summary>
-public sealed class NatsBus : IGroupBus
+public sealed class NatsBus : IGroupBus, IGroupHistory
 {
     /// <inheritdoc cref="BrokerLink.MostEnvelopeBytes"/>
     internal const int MostEnvelopeBytes = BrokerLink.MostEnvelopeBytes;
 
     private readonly Dictionary<string, ulong> _subscriptions = new(StringComparer.Ordinal);
     private readonly HashSet<ulong> _numbers = [];
+    private readonly NatsRequests _requests;
+    private readonly NatsHistory _history;
     private readonly bool _wantsTls;
     private ulong _lastNumber;
 
@@ -48,6 +50,8 @@ public sealed class NatsBus : IGroupBus
             MostAroundEnvelope = 2 * NatsReader.MostInfoBytes,
         };
         Link = new BrokerLink(settings, () => new NatsProtocol(this), Forget);
+        _requests = new NatsRequests(this);
+        _history = new NatsHistory(this, _requests);
     }
 
     /// <summary>From now on <c>nats://</c> addresses are this bus (<see cref="GroupBus.Register"/>). Once, when the program starts.</summary>
@@ -72,7 +76,11 @@ public sealed class NatsBus : IGroupBus
     internal TlsOptions Tls { get; }
 
     /// <inheritdoc/>
-    public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken) => Link.StartAsync(loop, listener, cancellationToken);
+    public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken)
+    {
+        _requests.Loop = loop;
+        return Link.StartAsync(loop, listener, cancellationToken);
+    }
 
     /// <inheritdoc/>
     public int Publish(ReadOnlySpan<BusMessage> messages) => Link.Publish(messages);
@@ -81,7 +89,7 @@ public sealed class NatsBus : IGroupBus
     public void Subscribe(string subject)
     {
         if (Link.Session is not { } session || !_subscriptions.TryAdd(subject, _lastNumber + 1)) return;
-        _numbers.Add(++_lastNumber);
+        _numbers.Add(TakeNumber());
         session.Command(Encoding.ASCII.GetBytes($"SUB {subject} {_lastNumber}\r\n"));
     }
 
@@ -94,17 +102,40 @@ public sealed class NatsBus : IGroupBus
     }
 
     /// <inheritdoc/>
+    public bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    {
+        ArgumentNullException.ThrowIfNull(limits);
+        ArgumentNullException.ThrowIfNull(envelopes);
+        ArgumentNullException.ThrowIfNull(done);
+        return _history.Append(subject, limits, envelopes, done);
+    }
+
+    /// <inheritdoc/>
+    public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
+    {
+        ArgumentNullException.ThrowIfNull(limits);
+        ArgumentNullException.ThrowIfNull(done);
+        return _history.Read(subject, limits, after, most, done);
+    }
+
+    /// <inheritdoc/>
     public ValueTask DisposeAsync() => Link.DisposeAsync();
 
-    internal void Received(ulong number, ReadOnlySpan<byte> envelope)
+    /// <summary>The next subscription's.</summary>
+    internal ulong TakeNumber() => ++_lastNumber;
+
+    internal void Received(in NatsItem message)
     {
         // What was on its way when it was unsubscribed is not wanted any more.
-        if (_numbers.Contains(number)) Link.Listener?.OnEnvelope(envelope);
+        if (_numbers.Contains(message.Subscription)) Link.Listener?.OnEnvelope(message.Body);
+        else if (message.Subscription == _requests.Number) _requests.Heard(message);
     }
 
     private void Forget()
     {
         _subscriptions.Clear();
         _numbers.Clear();
+        _history.Forget();
+        _requests.Forget();
     }
 }

@@ -9,7 +9,8 @@ namespace Whimbrel.Clusters;
 /// <param name="OffersTls">They may be.</param>
 /// <param name="NeedsLogin">It wants to know who this is.</param>
 /// <param name="HasNonce">It would take the signature of an nkey.</param>
-internal sealed record NatsInfo(int MaxPayload, bool NeedsTls, bool OffersTls, bool NeedsLogin, bool HasNonce)
+/// <param name="IsClustered">It is one of several.</param>
+internal sealed record NatsInfo(int MaxPayload, bool NeedsTls, bool OffersTls, bool NeedsLogin, bool HasNonce, bool IsClustered)
 {
     private const int DefaultMaxPayload = 1 << 20;
 
@@ -23,7 +24,7 @@ internal sealed record NatsInfo(int MaxPayload, bool NeedsTls, bool OffersTls, b
             JsonElement root = document.RootElement;
             if (root.ValueKind != JsonValueKind.Object) return false;
             bool hasLimit = root.TryGetProperty("max_payload", out JsonElement limit) && limit.TryGetInt32(out int given) && given > 0;
-            info = new NatsInfo(hasLimit ? limit.GetInt32() : DefaultMaxPayload, Says("tls_required"), Says("tls_available"), Says("auth_required"), root.TryGetProperty("nonce", out _));
+            info = new NatsInfo(hasLimit ? limit.GetInt32() : DefaultMaxPayload, Says("tls_required"), Says("tls_available"), Says("auth_required"), root.TryGetProperty("nonce", out _), root.TryGetProperty("cluster", out _));
             return true;
 
             bool Says(string name) => root.TryGetProperty(name, out JsonElement value) && value.ValueKind == JsonValueKind.True;

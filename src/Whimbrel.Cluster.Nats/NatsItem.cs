@@ -14,6 +14,9 @@ internal readonly ref struct NatsItem
     /// <summary>Which subscription the message is for.</summary>
     internal ulong Subscription { get; init; }
 
+    /// <summary>What the message was published on.</summary>
+    internal ReadOnlySpan<byte> Subject { get; init; }
+
     /// <summary>Payload of a message without its headers, JSON, text of an error; of what is malformed the line, or its beginning.</summary>
     internal ReadOnlySpan<byte> Body { get; init; }
 

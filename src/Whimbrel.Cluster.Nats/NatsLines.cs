@@ -31,6 +31,14 @@ internal static class NatsLines
         return at + 2;
     }
 
+    /// <summary>A message that is to be answered, with its payload.</summary>
+    internal static void WriteRequest(ArrayBufferWriter<byte> target, string subject, string reply, ReadOnlySpan<byte> payload)
+    {
+        target.Write(System.Text.Encoding.ASCII.GetBytes(string.Create(System.Globalization.CultureInfo.InvariantCulture, $"PUB {subject} {reply} {payload.Length}\r\n")));
+        target.Write(payload);
+        target.Write("\r\n"u8);
+    }
+
     /// <summary>CONNECT, and the PING whose answer says that it was taken.</summary>
     internal static byte[] Connect(string? user, string? password, string? token)
     {
@@ -42,6 +50,7 @@ internal static class NatsLines
             json.WriteBoolean("verbose", false);
             json.WriteBoolean("pedantic", false);
             json.WriteBoolean("headers", true);
+            json.WriteBoolean("no_responders", true);
             json.WriteBoolean("echo", true);
             json.WriteNumber("protocol", 1);
             json.WriteString("lang", "whimbrel");

@@ -51,7 +51,7 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
     {
         switch (item.Kind)
         {
-            case NatsItemKind.Message when _session.IsOpen: bus.Received(item.Subscription, item.Body); break;
+            case NatsItemKind.Message when _session.IsOpen: bus.Received(item); break;
             case NatsItemKind.TooLarge when _session.IsOpen: _session.PassOver(item.More); break;
             case NatsItemKind.Info: Greet(item.Body); break;
             case NatsItemKind.Ping: _session.Send("PONG\r\n"u8); break;

@@ -50,7 +50,7 @@ internal static class NatsReader
         if (input.Length - length < all + 2) return new NatsItem { More = length + all + 2 };
         ReadOnlySpan<byte> payload = input.Slice(length, all);
         if (!input.Slice(length + all, 2).SequenceEqual("\r\n"u8)) return Malformed(line);
-        return new NatsItem { Kind = NatsItemKind.Message, Length = length + all + 2, Subscription = subscription, Headers = payload[..headers], Body = payload[headers..] };
+        return new NatsItem { Kind = NatsItemKind.Message, Length = length + all + 2, Subscription = subscription, Subject = subject, Headers = payload[..headers], Body = payload[headers..] };
     }
 
     private static NatsItem Malformed(ReadOnlySpan<byte> line) => new() { Kind = NatsItemKind.Malformed, Body = line.Length > MostShownBytes ? line[..MostShownBytes] : line };
@@ -59,7 +59,7 @@ internal static class NatsReader
 
     private static bool Is(ReadOnlySpan<byte> word, ReadOnlySpan<byte> name) => word.SequenceEqual(name) || Ascii.EqualsIgnoreCase(word, name);
 
-    private static ReadOnlySpan<byte> NextWord(ref ReadOnlySpan<byte> rest)
+    private static ReadOnlySpan<byte> NextWord(scoped ref ReadOnlySpan<byte> rest)
     {
         rest = rest.TrimStart(" \t"u8);
         int end = rest.IndexOfAny((byte)' ', (byte)'\t');

@@ -9,11 +9,11 @@ namespace Whimbrel.Clusters;
 /// </remarks>
 public interface IGroupHistory
 {
-    /// <summary>Appends envelopes, all or none, in order. What is beyond the limits goes, oldest first.</summary>
+    /// <summary>Appends envelopes in order; those of other nodes may come between. What is beyond the limits goes, oldest first.</summary>
     /// <param name="subject">As of <see cref="BusMessage"/>.</param>
     /// <param name="limits">The same from all nodes; else those of the last one hold.</param>
     /// <param name="envelopes">At least one; together at most 1 MiB, or one of up to <see cref="IGroupBus.MaxEnvelopeBytes"/>. Valid until this returns.</param>
-    /// <param name="done">Told whether they are in the stream. False also when nobody knows.</param>
+    /// <param name="done">Told whether all of them are in the stream. False also when nobody knows, or some are.</param>
     /// <returns>False when it was not taken, and <paramref name="done"/> is not called: the broker is away, or the bus is full.</returns>
     bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done);
 

@@ -16,6 +16,9 @@ public abstract class GroupHistorySuite : IAsyncLifetime
 
     private protected TestBroker Broker => _broker!;
 
+    // What a small message is where bytes are counted.
+    protected virtual int Unit => 900;
+
     protected abstract ValueTask<TestBroker> StartBrokerAsync();
 
     public async ValueTask InitializeAsync()
@@ -57,7 +60,7 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     protected Task<HistoryPage?> ReadAsync(int node, string subject, ulong after, int most = 1000, HistoryLimits? limits = null) =>
         AskAsync<HistoryPage?>(done => ((IGroupHistory)_nodes[node].Bus).Read(subject, limits ?? s_limits, after, most, done));
 
-    protected static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
+    private protected static string Shown(HistoryPage? page) => TroubleTests.Shown(page);
 
     [Fact]
     public async Task A_stream_begins_with_its_first_reader_and_counts_from_1_for_all_nodes()
@@ -88,31 +91,34 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     }
 
     [Fact]
-    public async Task Nodes_that_append_at_once_share_one_order_in_which_each_batch_is_whole()
+    public async Task Nodes_that_append_at_once_share_one_order_in_which_each_batch_keeps_its_own()
     {
         await Task.WhenAll(Enumerable.Range(0, 40).Select(i => AppendAsync(i % 2, "t.one", $"{i}a", $"{i}b")));
         HistoryPage? page = await ReadAsync(0, "t.one", 0);
         string[] all = [.. page!.Entries.Select(static e => Encoding.UTF8.GetString(e.Envelope.Span))];
         Assert.Equal(80, all.Length);
-        for (int i = 0; i < all.Length; i += 2) Assert.Equal(all[i][..^1] + "b", all[i + 1]);
+        for (int i = 0; i < 40; i++) Assert.InRange(Array.IndexOf(all, $"{i}a"), 0, Array.IndexOf(all, $"{i}b") - 1);
     }
 
     [Fact]
     public async Task Bytes_and_age_trim_too_and_the_newest_is_kept_however_large()
     {
-        HistoryLimits limits = new() { MaxBytes = 3000, MaxAge = TimeSpan.FromSeconds(2) };
-        for (int i = 1; i <= 4; i++) Assert.True(await AppendAsync(0, "t.one", limits, new string((char)('0' + i), 900)));
+        HistoryLimits limits = new() { MaxBytes = Unit * 10 / 3 };
+        for (int i = 1; i <= 4; i++) Assert.True(await AppendAsync(0, "t.one", limits, new string((char)('0' + i), Unit)));
         HistoryPage? page = await ReadAsync(1, "t.one", 0, limits: limits);
-        Assert.Equal((2ul, 4ul, 3), (page!.First, page.Last, page.Entries.Count));
-        Assert.True(await AppendAsync(0, "t.one", limits, new string('5', 5000)));
-        page = await ReadAsync(1, "t.one", 0, limits: limits);
-        Assert.Equal((5ul, 5ul, 5000), (page!.First, page.Last, page.Entries.Single().Envelope.Length));
+        Assert.Equal((2ul, 4ul), (page!.First, page.Last));
+
+        limits = new HistoryLimits { MaxBytes = 3000, MaxAge = TimeSpan.FromSeconds(2) };
+        Assert.True(await AppendAsync(0, "t.two", limits, "1"));
+        Assert.True(await AppendAsync(0, "t.two", limits, new string('2', 5000)));
+        page = await ReadAsync(1, "t.two", 1, limits: limits);
+        Assert.Equal((2ul, 5000), (page!.Last, page.Entries.Single().Envelope.Length));
         long start = Stopwatch.GetTimestamp();
         HistoryPage? later;
-        while ((later = await ReadAsync(1, "t.one", 0, limits: limits))!.Entries.Count > 0) Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, "it ages");
-        Assert.Equal((page.Epoch, 6ul, 5ul), (later.Epoch, later.First, later.Last));
-        Assert.True(await AppendAsync(0, "t.one", limits, "6"));
-        Assert.Equal("6 6: 6=6", Shown(await ReadAsync(0, "t.one", 0, limits: limits)));
+        while ((later = await ReadAsync(1, "t.two", 0, limits: limits))!.Entries.Count > 0) Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, "it ages");
+        Assert.Equal((page.Epoch, 3ul, 2ul), (later.Epoch, later.First, later.Last));
+        Assert.True(await AppendAsync(0, "t.two", limits, "3"));
+        Assert.Equal("3 3: 3=3", Shown(await ReadAsync(0, "t.two", 0, limits: limits)));
     }
 
     [Fact]

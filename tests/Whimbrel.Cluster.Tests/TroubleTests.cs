@@ -1,3 +1,4 @@
+using System.Text;
 using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
@@ -35,6 +36,42 @@ public abstract class TroubleTests : IAsyncLifetime
         Assert.DoesNotContain("secret", e.Message, StringComparison.Ordinal);
         Assert.Empty(node.States);
     }
+
+    // Appends what there is to append, and reads.
+    private protected async Task<HistoryPage?> HistoryAsync(BusNode node, HistoryLimits limits, params string[] texts)
+    {
+        IGroupHistory history = (IGroupHistory)node.Bus;
+        TaskCompletionSource<HistoryPage?> read = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await Engine.GetLoop(0).PostAsync(() =>
+        {
+            if (texts.Length == 0) Read();
+            else if (!history.Append("t.one", limits, [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], isIn => Then(isIn))) read.SetResult(null);
+        });
+        return await read.Task.WaitAsync(BusNode.Patience);
+
+        void Then(bool isIn)
+        {
+            if (isIn) Read();
+            else read.SetResult(null);
+        }
+
+        void Read()
+        {
+            if (!history.Read("t.one", limits, 0, 100, read.SetResult)) read.SetResult(null);
+        }
+    }
+
+    private protected Task<HistoryPage?> HistoryAsync(BusNode node, params string[] texts) => HistoryAsync(node, new HistoryLimits(), texts);
+
+    // Until it is not null: a broker may have to begin something anew first.
+    private protected async Task<HistoryPage> UntilReadAsync(BusNode node)
+    {
+        HistoryPage? page;
+        for (int tries = 0; (page = await HistoryAsync(node)) is null; tries++) Assert.True(tries < 1000, "it is never read");
+        return page;
+    }
+
+    internal static string Shown(HistoryPage? page) => page is null ? "nothing" : $"{page.First} {page.Last}: {string.Join(' ', page.Entries.Select(static e => $"{e.Offset}={Encoding.UTF8.GetString(e.Envelope.Span)}"))}";
 
     // A node whose loop stands still while more is published than the broker keeps for it. The quick one waits until all has left the broker.
     private protected async Task StallAsync(ProgramBroker broker, BusNode quick, Func<Task> allHasLeft)

@@ -7,7 +7,7 @@ internal sealed class NatsBroker : ProgramBroker
 {
     private readonly string _configuration;
 
-    private NatsBroker(string configuration, bool isTls)
+    internal NatsBroker(string configuration, bool isTls)
         : base("nats-server")
     {
         _configuration = configuration;
@@ -21,9 +21,15 @@ internal sealed class NatsBroker : ProgramBroker
 
     internal string Address => $"nats://{Login}127.0.0.1:{Port}";
 
-    internal static async Task<NatsBroker> StartAsync(string configuration = "", bool isTls = false, string login = "")
+    // Where JetStream keeps what it keeps when the broker is started again. Null: nowhere.
+    internal string? StoreDirectory { get; init; }
+
+    // With JetStream.
+    internal bool IsStreaming { get; init; }
+
+    internal static async Task<NatsBroker> StartAsync(string configuration = "", bool isTls = false, string login = "", bool isStreaming = false)
     {
-        NatsBroker broker = new(configuration, isTls) { Login = login };
+        NatsBroker broker = new(configuration, isTls) { Login = login, IsStreaming = isStreaming };
         await broker.RestoreAsync();
         return broker;
     }
@@ -40,7 +46,7 @@ internal sealed class NatsBroker : ProgramBroker
         }
 
         string file = Path.Combine(directory, "nats.conf");
-        File.WriteAllText(file, $"listen: \"127.0.0.1:{Port}\"\n{tls}{_configuration}\n");
+        File.WriteAllText(file, $"listen: \"127.0.0.1:{Port}\"\n{tls}{(IsStreaming ? $"jetstream {{ store_dir: \"{StoreDirectory ?? directory}\", max_mem: 1GB }}\n" : "")}{_configuration}\n");
         return ["-c", file];
     }
 }

@@ -123,7 +123,7 @@ public sealed class NatsReaderTests
     public void What_a_server_says_of_itself_is_read_or_refused(string json, bool isRead)
     {
         Assert.Equal(isRead, NatsInfo.TryRead(Encoding.UTF8.GetBytes(json), out NatsInfo? info));
-        if (isRead) Assert.Equal(new NatsInfo(1 << 20, false, false, false, false), info);
+        if (isRead) Assert.Equal(new NatsInfo(1 << 20, false, false, false, false, false), info);
     }
 
     [Fact]

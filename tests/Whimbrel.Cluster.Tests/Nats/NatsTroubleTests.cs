@@ -1,4 +1,6 @@
+using System.Net.Sockets;
 using System.Security.Cryptography.X509Certificates;
+using System.Text;
 using Whimbrel.Clusters;
 using Whimbrel.Conformance;
 using Whimbrel.Http.Tests.Programs;
@@ -189,5 +191,119 @@ public sealed class NatsTroubleTests : TroubleTests
             told.Add(text);
             if (text.Contains("credentials", StringComparison.Ordinal)) first.TrySetResult();
         }
+    }
+
+    // ------------------------------------------------------------------ streams
+
+    private async Task<(BusNode Node, NatsBroker Broker)> StreamingAsync(string? store = null)
+    {
+        NatsBroker broker = Keep(new NatsBroker("", isTls: false) { IsStreaming = true, StoreDirectory = store });
+        await broker.RestoreAsync();
+        BusNode node = NodeOf(broker.Connect());
+        await node.StartAsync();
+        return (node, broker);
+    }
+
+    // Asks JetStream itself, as its own tools do.
+    private static async Task<string> AskAsync(NatsBroker broker, string subject, string payload)
+    {
+        using TcpClient client = new();
+        await client.ConnectAsync("127.0.0.1", broker.Port);
+        await client.GetStream().WriteAsync(Encoding.ASCII.GetBytes($"CONNECT {{\"verbose\":false}}\r\nSUB reply 1\r\nPUB {subject} reply {payload.Length}\r\n{payload}\r\n"));
+        using StreamReader reader = new(client.GetStream());
+        while (await reader.ReadLineAsync() is { } line)
+        {
+            if (line.StartsWith("MSG", StringComparison.Ordinal)) return (await reader.ReadLineAsync())!;
+        }
+
+        return "";
+    }
+
+    [Fact]
+    public async Task What_others_do_to_a_stream_is_another_stream()
+    {
+        (BusNode node, NatsBroker broker) = await StreamingAsync();
+        string name = NatsStream.NameOf("t.one");
+        HistoryPage? first = await HistoryAsync(node, "a", "b", "c");
+        Assert.Equal("1 3: 1=a 2=b 3=c", Shown(first));
+
+        // A message is missing inside.
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.MSG.DELETE.{name}", "{\"seq\":2}"), StringComparison.Ordinal);
+        HistoryPage anew = await UntilReadAsync(node);
+        Assert.Equal("1 0: ", Shown(anew));
+        Assert.NotEqual(first!.Epoch, anew.Epoch);
+
+        // Deleted, and read or appended to first.
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""), StringComparison.Ordinal);
+        HistoryPage again = await UntilReadAsync(node);
+        Assert.NotEqual(anew.Epoch, again.Epoch);
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.DELETE.{name}", ""), StringComparison.Ordinal);
+        Assert.Null(await HistoryAsync(node, "lost"));
+        Assert.Equal("1 1: 1=x", Shown(await HistoryAsync(node, "x")));
+
+        // Emptied: what was there is trimmed, and its numbers are not used again.
+        Assert.Contains("\"success\":true", await AskAsync(broker, $"$JS.API.STREAM.PURGE.{name}", ""), StringComparison.Ordinal);
+        Assert.Equal("2 2: 2=y", Shown(await HistoryAsync(node, "y")));
+    }
+
+    [Fact]
+    public async Task Limits_that_became_smaller_hold_for_what_is_there()
+    {
+        (BusNode node, _) = await StreamingAsync();
+        Assert.Equal(50, (await HistoryAsync(node, [.. Enumerable.Range(1, 50).Select(static n => $"{n}")]))!.Entries.Count);
+        Assert.Equal("49 50: 49=49 50=50", Shown(await HistoryAsync(node, new HistoryLimits { MaxCount = 2 })));
+    }
+
+    // What was taken may be lost with the server, and its offsets would be used again.
+    [Fact]
+    public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()
+    {
+        DirectoryInfo kept = Directory.CreateTempSubdirectory("whimbrel-nats");
+        try
+        {
+            (BusNode node, NatsBroker broker) = await StreamingAsync(kept.FullName);
+            HistoryPage? before = await HistoryAsync(node, "x");
+            await broker.LoseAsync();
+            await node.UntilStateAsync(static s => s.Count >= 2);
+            await broker.RestoreAsync();
+            await node.UntilStateAsync(static s => s is [_, _, .., "connected"]);
+            HistoryPage after = await UntilReadAsync(node);
+            Assert.Equal("1 0: ", Shown(after));
+            Assert.NotEqual(before!.Epoch, after.Epoch);
+        }
+        finally
+        {
+            kept.Delete(true);
+        }
+    }
+
+    [Fact]
+    public async Task Recoverable_groups_need_JetStream_on_a_single_server_and_the_refusal_says_so()
+    {
+        List<string> told = [];
+        NatsBroker broker = await BrokerAsync("");
+        BusNode without = Node(broker.Address, new NatsOptions { OnTrouble = told.Add });
+        await without.StartAsync();
+        Assert.Null(await HistoryAsync(without, "x"));
+        Assert.Null(await HistoryAsync(without));
+        Assert.Contains("it has no JetStream, which recoverable groups need: jetstream {} in its configuration", Assert.Single(told), StringComparison.Ordinal);
+
+        SaidServer clustered = await SaidAsync("INFO {\"max_payload\":1000,\"cluster\":\"c\"}\r\n");
+        BusNode one = Node(clustered.Address, new NatsOptions { OnTrouble = told.Add });
+        await one.StartAsync();
+        Assert.Null(await HistoryAsync(one, "x"));
+        Assert.Contains("not built for clusters of NATS servers", told[^1], StringComparison.Ordinal);
+        Assert.Equal(2, told.Count);
+    }
+
+    [Fact]
+    public async Task A_request_that_is_not_answered_is_over_after_a_time()
+    {
+        SaidServer silent = await SaidAsync(Info);
+        BusNode node = Node(silent.Address, new NatsOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2), PingInterval = TimeSpan.FromHours(1) });
+        await node.StartAsync();
+        Assert.Null(await HistoryAsync(node, "x"));
+        Assert.Null(await HistoryAsync(node));
+        Assert.Equal(["connected"], node.States);
     }
 }

@@ -169,19 +169,6 @@ public sealed class RedisTroubleTests : TroubleTests
         Assert.Equal(1ul, (await HistoryAsync(with, "x"))!.Last);
     }
 
-    // Appends what there is to append, and reads.
-    private async Task<HistoryPage?> HistoryAsync(BusNode node, params string[] texts)
-    {
-        IGroupHistory history = (IGroupHistory)node.Bus;
-        TaskCompletionSource<HistoryPage?> read = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        await Engine.GetLoop(0).PostAsync(() =>
-        {
-            if (texts.Length > 0) Assert.True(history.Append("t.one", new HistoryLimits(), [.. texts.Select(static t => (ReadOnlyMemory<byte>)Encoding.UTF8.GetBytes(t))], Assert.True));
-            Assert.True(history.Read("t.one", new HistoryLimits(), 0, 100, read.SetResult));
-        });
-        return await read.Task.WaitAsync(BusNode.Patience);
-    }
-
     [Fact]
     public async Task What_the_user_may_not_do_is_told_and_the_rest_goes_on()
     {

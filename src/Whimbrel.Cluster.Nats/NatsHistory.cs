@@ -1,0 +1,213 @@
+namespace Whimbrel.Clusters;
+
+/// <summary>
+/// Streams of JetStream for recoverable groups: one for each group, in the server's memory, whose sequence is the offset and whose time of creation is the epoch. On the bus's loop.
+/// </summary>
+internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
+{
+    private const int MostPageBytes = 256 * 1024;
+    private const int MostTries = 8;
+
+    private readonly Dictionary<string, HistoryLimits> _made = new(StringComparer.Ordinal); // what this connection has made sure of
+    private readonly HashSet<string> _told = new(StringComparer.Ordinal);
+
+    internal bool Append(string subject, HistoryLimits limits, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    {
+        if (IsMade(subject, limits)) return Publish(subject, envelopes, done);
+        ReadOnlyMemory<byte>[] kept = [.. envelopes.Select(static e => (ReadOnlyMemory<byte>)e.ToArray())];
+        return Make(subject, limits, stream =>
+        {
+            if (stream is null || !Publish(subject, kept, done)) done(false);
+        });
+    }
+
+    internal bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) => Read(new Reading(subject, limits, after, most, done));
+
+    /// <summary>The connection is over.</summary>
+    internal void Forget()
+    {
+        _made.Clear();
+        _told.Clear();
+    }
+
+    private bool IsMade(string subject, HistoryLimits limits) => _made.TryGetValue(subject, out HistoryLimits? made) && made == limits;
+
+    // ------------------------------------------------------------------ streams
+
+    /// <summary>Makes the stream, or gives it these limits.</summary>
+    private bool Make(string subject, HistoryLimits limits, Action<NatsStream?> done)
+    {
+        if (bus.Link.Session is not { Protocol: NatsProtocol { Info: { } info } }) return false;
+        if (info.IsClustered)
+        {
+            // With one replica in memory a server that comes back would begin its stream again as the same one.
+            Tell("recoverable groups are not built for clusters of NATS servers, only for one server");
+            return false;
+        }
+
+        byte[] configuration = NatsStream.Configure(subject, limits, info.MaxPayload);
+        return AskStream("CREATE", subject, configuration, (stream, error) =>
+        {
+            if (error == NatsStream.Different)
+            {
+                if (!AskStream("UPDATE", subject, configuration, (changed, _) => Made(changed))) done(null);
+            }
+            else
+            {
+                Made(stream);
+            }
+        });
+
+        void Made(NatsStream? stream)
+        {
+            if (stream is not null) _made[subject] = limits;
+            done(stream);
+        }
+    }
+
+    private bool AskStream(string what, string subject, byte[] payload, Action<NatsStream?, int> done) =>
+        requests.Ask($"$JS.API.STREAM.{what}.{NatsStream.NameOf(subject)}", [payload], (answer, body) =>
+        {
+            if (answer != NatsAnswer.Said)
+            {
+                if (answer == NatsAnswer.Nobody) Tell("it has no JetStream, which recoverable groups need: jetstream {} in its configuration");
+                done(null, 0);
+                return;
+            }
+
+            NatsStream? stream = NatsStream.Read(body, out int error, out string text);
+            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere)) Tell($"a stream for {subject}: {text}");
+            done(stream, error);
+        });
+
+    // ------------------------------------------------------------------ messages
+
+    private bool Publish(string subject, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
+    {
+        int left = envelopes.Count, stored = 0;
+        return requests.Ask(NatsStream.SubjectOf(subject), envelopes, (answer, body) =>
+        {
+            left--;
+            string? why = null;
+            if (answer == NatsAnswer.Said && NatsStream.IsStored(body, out why)) stored++;
+            else if (answer == NatsAnswer.Nobody) _made.Remove(subject); // deleted: the next one makes it anew
+            if (why is not null) Tell($"a message of {subject}: {why}");
+            if (left == 0) done(stored == envelopes.Count);
+        });
+    }
+
+    private bool Read(Reading one)
+    {
+        if (!IsMade(one.Subject, one.Limits)) return Make(one.Subject, one.Limits, stream => Found(one, stream));
+        return AskStream("INFO", one.Subject, [], (stream, error) =>
+        {
+            if (error == NatsStream.NotThere) _made.Remove(one.Subject);
+            if (error != NatsStream.NotThere || !Read(one)) Found(one, stream);
+        });
+    }
+
+    private void Found(Reading one, NatsStream? stream)
+    {
+        one.Stream = stream;
+        if (stream is null)
+        {
+            one.Done(null);
+            return;
+        }
+
+        if (one.Missing >= stream.First)
+        {
+            // Not trimmed but missing inside: nobody can be given what is behind it.
+            Tell($"message {one.Missing} of {one.Subject} is missing: its stream begins anew");
+            _made.Remove(one.Subject);
+            if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}", [default], (_, _) => one.Done(null))) one.Done(null);
+            return;
+        }
+
+        one.From = one.After >= stream.Last ? stream.Last + 1 : Math.Max(one.After + 1, stream.First);
+        one.Until = (ulong)Math.Min((long)(stream.Last + 1 - one.From), one.Most) + one.From;
+        one.Entries.Clear();
+        one.Bytes = 0;
+        ReadOn(one, 16);
+    }
+
+    /// <summary>Asks for the next messages at once; so many that a page is not much larger than it may be.</summary>
+    private void ReadOn(Reading one, int atOnce)
+    {
+        ulong at = one.From + (ulong)one.Entries.Count;
+        int count = (int)Math.Min((ulong)atOnce, one.Until - at), left = count;
+        if (count == 0 || one.Bytes >= MostPageBytes)
+        {
+            one.Done(new HistoryPage(one.Stream!.Epoch, one.Stream.First, one.Stream.Last, one.Entries));
+            return;
+        }
+
+        byte[]?[] read = new byte[count][];
+        bool isTaken = true;
+        for (int i = 0; i < count && isTaken; i++)
+        {
+            int here = i;
+            isTaken = requests.Ask($"$JS.API.DIRECT.GET.{NatsStream.NameOf(one.Subject)}", [NatsStream.Get(at + (ulong)i)], (answer, body) =>
+            {
+                if (answer == NatsAnswer.Said) read[here] = body.ToArray();
+                else if (answer == NatsAnswer.NotFound) one.Missing = Math.Max(one.Missing, at + (ulong)here);
+                if (--left == 0) Came(one, read, isTaken);
+            });
+            // What was asked for before is answered first; there is at least one where there is anything to wait for.
+            if (!isTaken && (left -= count - i) == 0) one.Done(null);
+        }
+    }
+
+    private void Came(Reading one, byte[]?[] read, bool isTaken)
+    {
+        if (isTaken && read.All(static r => r is not null))
+        {
+            foreach (byte[]? envelope in read)
+            {
+                one.Entries.Add(new HistoryEntry(one.From + (ulong)one.Entries.Count, envelope));
+                one.Bytes += envelope!.Length;
+            }
+
+            ReadOn(one, 64);
+        }
+        else if (one.Missing == 0 || ++one.Tries == MostTries || !Read(one))
+        {
+            // What is missing was trimmed, most likely, since the stream was asked what it has: it is asked again.
+            one.Done(null);
+        }
+    }
+
+    /// <summary>Once for each connection.</summary>
+    private void Tell(string what)
+    {
+        if (_told.Count < 64 && _told.Add(what)) bus.Link.Refused(what);
+    }
+
+    private sealed class Reading(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
+    {
+        internal string Subject => subject;
+
+        internal HistoryLimits Limits => limits;
+
+        internal ulong After => after;
+
+        internal int Most => most;
+
+        internal Action<HistoryPage?> Done => done;
+
+        internal List<HistoryEntry> Entries { get; } = [];
+
+        internal NatsStream? Stream { get; set; }
+
+        internal ulong From { get; set; }
+
+        internal ulong Until { get; set; }
+
+        internal long Bytes { get; set; }
+
+        internal int Tries { get; set; }
+
+        /// <summary>The last message that was not there; 0 for none.</summary>
+        internal ulong Missing { get; set; }
+    }
+}

@@ -1,0 +1,96 @@
+using System.Buffers;
+using System.Buffers.Text;
+using System.Globalization;
+using System.Security.Cryptography;
+using System.Text;
+using Whimbrel.Engines;
+
+namespace Whimbrel.Clusters;
+
+/// <summary>Told of an answer, once for each request; the bytes are those of an answer that was said.</summary>
+internal delegate void NatsAnswered(NatsAnswer answer, ReadOnlySpan<byte> body);
+
+/// <summary>
+/// Messages that are answered: each names a subject of its own under an inbox, which is subscribed once for each connection, when it is first used. One that is not answered in time is over. On the
+/// bus's loop.
+/// </summary>
+internal sealed class NatsRequests(NatsBus bus)
+{
+    private readonly Dictionary<ulong, (NatsAnswered Done, long UntilMs)> _waiting = [];
+    private readonly string _inbox = $"_INBOX.{Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(12))}.";
+    private ulong _last;
+    private LoopTimer? _timer;
+
+    internal Loop? Loop { get; set; }
+
+    private TimeSpan Within => bus.Link.Settings.ConnectTimeout;
+
+    /// <summary>The inbox's subscription; 0 when there is none.</summary>
+    internal ulong Number { get; private set; }
+
+    /// <summary>Asks, all or nothing; <paramref name="done"/> is told for each payload, later.</summary>
+    /// <returns>False when it was not taken, and nobody is told.</returns>
+    internal bool Ask(string subject, IReadOnlyList<ReadOnlyMemory<byte>> payloads, NatsAnswered done)
+    {
+        if (bus.Link.Session is not { } session || session.BytesPending > BrokerLink.PublishLimitBytes) return false;
+        if (Number == 0)
+        {
+            Number = bus.TakeNumber();
+            session.Command(Encoding.ASCII.GetBytes(string.Create(CultureInfo.InvariantCulture, $"SUB {_inbox}* {Number}\r\n")));
+        }
+
+        ArrayBufferWriter<byte> bytes = new();
+        ulong number = _last;
+        foreach (ReadOnlyMemory<byte> payload in payloads) NatsLines.WriteRequest(bytes, subject, _inbox + (++number).ToString(CultureInfo.InvariantCulture), payload.Span);
+        if (!session.TryCommand(bytes.WrittenSpan)) return false;
+        while (_last < number) _waiting.Add(++_last, (done, Loop!.TimeMs + (long)Within.TotalMilliseconds));
+        if (_timer is not { IsActive: true }) Watch();
+        return true;
+    }
+
+    internal void Heard(in NatsItem message)
+    {
+        ReadOnlySpan<byte> number = message.Subject[(message.Subject.LastIndexOf((byte)'.') + 1)..];
+        // One that is not waited for any more was too late.
+        if (!Utf8Parser.TryParse(number, out ulong of, out int used) || used != number.Length || !_waiting.Remove(of, out (NatsAnswered Done, long UntilMs) one)) return;
+        NatsAnswer answer = StatusOf(message.Headers) switch
+        {
+            0 => NatsAnswer.Said,
+            404 => NatsAnswer.NotFound,
+            503 => NatsAnswer.Nobody,
+            _ => NatsAnswer.Refused,
+        };
+        one.Done(answer, message.Body);
+    }
+
+    /// <summary>The connection is over, and its inbox with it.</summary>
+    internal void Forget()
+    {
+        Number = 0;
+        _timer?.Cancel();
+        (NatsAnswered Done, long UntilMs)[] all = [.. _waiting.OrderBy(static w => w.Key).Select(static w => w.Value)];
+        _waiting.Clear();
+        foreach ((NatsAnswered done, _) in all) done(NatsAnswer.None, default);
+    }
+
+    /// <summary>The first line of headers is <c>NATS/1.0</c>, with a number behind it where it is a status.</summary>
+    private static int StatusOf(ReadOnlySpan<byte> headers)
+    {
+        ReadOnlySpan<byte> prefix = "NATS/1.0 "u8;
+        return headers.StartsWith(prefix) && Utf8Parser.TryParse(headers[prefix.Length..], out int status, out _) ? status : 0;
+    }
+
+    private void Watch() => _timer = Loop!.StartTimer(Within / 4, static r => ((NatsRequests)r!).EndLate(), this);
+
+    private void EndLate()
+    {
+        long now = Loop!.TimeMs;
+        ulong[] late = [.. _waiting.Where(w => w.Value.UntilMs <= now).Select(static w => w.Key).Order()];
+        foreach (ulong number in late)
+        {
+            if (_waiting.Remove(number, out (NatsAnswered Done, long UntilMs) one)) one.Done(NatsAnswer.None, default);
+        }
+
+        if (_waiting.Count > 0) Watch();
+    }
+}
