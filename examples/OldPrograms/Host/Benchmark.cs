@@ -10,6 +10,7 @@ internal sealed class Benchmark
 {
     public readonly string Address;
     public readonly int Port;
+    public readonly string Path;
     public readonly int Clients;
     public readonly int Messages;
     public readonly int Size;
@@ -23,17 +24,21 @@ internal sealed class Benchmark
     private long _end;
     private long _bytesBeforeLast;
 
-    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1", bool hasThreads = false)
+    public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1", bool hasThreads = false, string path = null)
     {
         var options = new Options(args);
-        Address = options.Text("address", address);
-        Port = options.Number("port", port);
+        if (path == null)
+        {
+            Address = options.Text("address", address);
+            Port = options.Number("port", port);
+        }
+        else Path = options.Text("path", path);
+
         Clients = options.Number("clients", 100);
         Messages = options.Number("messages", messages);
         Size = options.Number("size", size);
         Seconds = options.Number("seconds", 10);
-        Console.WriteLine($"Server address: {Address}");
-        Console.WriteLine($"Server port: {Port}");
+        Console.WriteLine(path == null ? $"Server address: {Address}\nServer port: {Port}" : $"Server path: {Path}");
         // Of CSharpServer's alone.
         Threads = hasThreads ? options.Number("threads", Environment.ProcessorCount) : 0;
         if (hasThreads) Console.WriteLine($"Working threads: {Threads}");

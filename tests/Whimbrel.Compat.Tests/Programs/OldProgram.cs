@@ -90,8 +90,11 @@ internal sealed class OldProgram : IDisposable
     }
 
     /// <summary>Waits for a performance client that asks a server, ends the server, and sees that both had nothing to complain of.</summary>
+    /// <param name="asking">The client.</param>
+    /// <param name="serving">The server.</param>
+    /// <param name="least">So many messages have to have come: all that the clients sent first, or one for each.</param>
     /// <returns>What the client printed.</returns>
-    internal static string Measured(OldProgram asking, OldProgram serving)
+    internal static string Measured(OldProgram asking, OldProgram serving, long least)
     {
         asking.WaitForExit();
         string output = asking.Output;
@@ -99,6 +102,9 @@ internal sealed class OldProgram : IDisposable
         Assert.Contains("Errors: 0\n", output, StringComparison.Ordinal);
         Assert.Contains("Message throughput: ", output, StringComparison.Ordinal);
         Assert.DoesNotContain("Stalled", output, StringComparison.Ordinal);
+        const string Total = "Total messages: ";
+        long total = long.Parse(output.Split('\n').Single(static l => l.StartsWith(Total, StringComparison.Ordinal)).AsSpan(Total.Length), System.Globalization.CultureInfo.InvariantCulture);
+        Assert.True(total >= least, $"{total} messages of at least {least} came");
         serving.End();
         Assert.DoesNotContain("caught an error", serving.Output, StringComparison.Ordinal);
         return output;

@@ -1,7 +1,7 @@
 using System;
 using System.Threading;
 
-namespace OldPrograms.CSharp;
+namespace OldPrograms.Host;
 
 /// Does something so many times a second, on a thread of its own; what is left of the second it sleeps.
 internal sealed class Ticker

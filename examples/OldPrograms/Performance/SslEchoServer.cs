@@ -1,0 +1,44 @@
+using System;
+using System.Net;
+using System.Net.Sockets;
+using NetCoreServer;
+using OldPrograms.Host;
+
+namespace OldPrograms.Performance;
+
+/// Sends back what comes.
+internal static class SslEchoServer
+{
+    private static void Main(string[] args)
+    {
+        int port = new Options(args).Number("port", 2222);
+        Console.WriteLine($"Server port: {port}");
+        Console.WriteLine();
+        var server = new EchoServer(Certificates.OfServer(), IPAddress.Any, port) { OptionNoDelay = true, OptionReuseAddress = true };
+        Keyboard.Serve(server.Start, server.Restart, server.Stop);
+    }
+
+    private class EchoServer : SslServer
+    {
+        public EchoServer(SslContext context, IPAddress address, int port) : base(context, address, port) { }
+
+        protected override SslSession CreateSession() { return new EchoSession(this); }
+
+        protected override void OnError(SocketError error)
+        {
+            Console.WriteLine($"Server caught an error with code {error}");
+        }
+    }
+
+    private class EchoSession : SslSession
+    {
+        public EchoSession(SslServer server) : base(server) { }
+
+        protected override void OnReceived(byte[] buffer, long offset, long size) { SendAsync(buffer, offset, size); }
+
+        protected override void OnError(SocketError error)
+        {
+            Console.WriteLine($"Session caught an error with code {error}");
+        }
+    }
+}

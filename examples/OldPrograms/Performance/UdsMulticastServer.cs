@@ -1,0 +1,54 @@
+using System;
+using System.IO;
+using System.Net.Sockets;
+using NetCoreServer;
+using OldPrograms.Host;
+
+namespace OldPrograms.Performance;
+
+/// Sends a message to all, so many times a second as it is told.
+internal static class UdsMulticastServer
+{
+    private static void Main(string[] args)
+    {
+        var options = new Options(args);
+        int rate = options.Number("messages", 1_000_000), size = options.Number("size", 32);
+        string path = options.Text("path", Path.Combine(Path.GetTempPath(), "multicast.sock"));
+        Console.WriteLine($"Server path: {path}");
+        Console.WriteLine($"Messages rate: {rate}");
+        Console.WriteLine($"Message size: {size}");
+        Console.WriteLine();
+        var server = new MulticastServer(path);
+        byte[] message = new byte[size];
+        var ticker = new Ticker(rate, () => server.Multicast(message, 0, message.Length));
+        Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
+    }
+
+    private class MulticastServer : UdsServer
+    {
+        public MulticastServer(string path) : base(path) { }
+
+        protected override UdsSession CreateSession() { return new MulticastSession(this); }
+
+        protected override void OnError(SocketError error)
+        {
+            Console.WriteLine($"Server caught an error with code {error}");
+        }
+    }
+
+    private class MulticastSession : UdsSession
+    {
+        public MulticastSession(UdsServer server) : base(server) { }
+
+        // A slow client misses messages, and stays.
+        public override bool SendAsync(ReadOnlySpan<byte> buffer)
+        {
+            return BytesPending + BytesSending + buffer.Length <= 1024 * 1024 && base.SendAsync(buffer);
+        }
+
+        protected override void OnError(SocketError error)
+        {
+            Console.WriteLine($"Session caught an error with code {error}");
+        }
+    }
+}
