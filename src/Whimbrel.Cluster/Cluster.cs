@@ -184,7 +184,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         SendResult result = Deliver(state, data, except);
         if (result == SendResult.Full) return result;
         List<GroupState>? dropped = null;
-        if (_outbox.Add(Form(EnvelopeKind.Broadcast, state, state.Subject, data), state, ref dropped)) Schedule();
+        if (_outbox.Add(Form(EnvelopeKind.Broadcast, state, state.Subject, data) with { Since = ClusterMetrics.Now(_loop) }, state, ref dropped)) Schedule();
         if (dropped is not null) PostDropped(dropped);
         return result;
     }
@@ -251,6 +251,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             for (int i = 0; i < taken; i++)
             {
                 if (_batch[i].Group is not null) Interlocked.Increment(ref _published);
+                if (_batch[i].Since != 0) ClusterMetrics.Published(this, _loop, _batch[i].Since);
                 _outbox.Sent(_batch[i]);
             }
 
@@ -410,9 +411,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
         catch (Exception e)
         {
-            _loop.Post(static x => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)x!), e);
+            Report(e);
         }
     }
+
+    /// <summary>Code of the program's threw: the loop gives a notice.</summary>
+    internal void Report(Exception exception) => _loop.Post(static e => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw((Exception)e!), exception);
 
     private void Leave()
     {

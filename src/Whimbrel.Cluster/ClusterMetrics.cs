@@ -1,4 +1,5 @@
 using System.Collections.Concurrent;
+using System.Diagnostics;
 using System.Diagnostics.Metrics;
 
 namespace Whimbrel.Clusters;
@@ -7,6 +8,7 @@ namespace Whimbrel.Clusters;
 internal static class ClusterMetrics
 {
     private static readonly ConcurrentDictionary<Cluster, KeyValuePair<string, object?>[]> s_nodes = new();
+    private static Histogram<double>? s_publishing;
     private static int s_isMade;
 
     internal static void Joined(Cluster node)
@@ -16,6 +18,24 @@ internal static class ClusterMetrics
     }
 
     internal static void Left(Cluster node) => s_nodes.TryRemove(node, out _);
+
+    /// <summary>A time for a broadcast that begins while a listener wants to know how long it takes to the broker, zero otherwise. Of the stopwatch; in simulations of their clock.</summary>
+    internal static long Now(Loop loop) => Volatile.Read(ref s_publishing) is { Enabled: true } ? Time(loop) : 0;
+
+    private static long Time(Loop loop) => loop.Engine.KindName == "memory" ? loop.TimeMs * (Stopwatch.Frequency / 1000) + 1 : Stopwatch.GetTimestamp();
+
+    /// <summary>The bus has taken a broadcast. A listener may throw: that harms none.</summary>
+    internal static void Published(Cluster node, Loop loop, long since)
+    {
+        try
+        {
+            if (s_nodes.TryGetValue(node, out KeyValuePair<string, object?>[]? labels)) s_publishing!.Record(Stopwatch.GetElapsedTime(since, Time(loop)).TotalSeconds, labels);
+        }
+        catch (Exception e)
+        {
+            node.Report(e);
+        }
+    }
 
     /// <summary>On the thread pool: a listener that is told of an instrument may throw, and then what came behind is missing.</summary>
     private static void Make(Cluster node) => ThreadPool.UnsafeQueueUserWorkItem(static node => node.Guard(MakeAll), node, preferLocal: false);
@@ -39,6 +59,13 @@ internal static class ClusterMetrics
             "{envelope}",
             "Envelopes that could not be read or were not signed, and those of a later version.");
         meter.CreateObservableUpDownCounter("whimbrel.cluster.queue.usage", static () => Of(static n => n.ReadCounters().PendingBytes), "By", "Bytes that wait for the broker.");
+        Histogram<double> publishing = meter.CreateHistogram(
+            "whimbrel.cluster.publish.duration",
+            "s",
+            "Time from a broadcast until it is given to the broker, the wait for one that is away included.",
+            tags: null,
+            new InstrumentAdvice<double> { HistogramBucketBoundaries = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30] });
+        Volatile.Write(ref s_publishing, publishing);
         meter.CreateObservableGauge("whimbrel.cluster.connection.state", static () => Of(static n => (long)n.State), null, "0 healthy, 1 degraded, 2 isolated.");
     }
 

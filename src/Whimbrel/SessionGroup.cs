@@ -439,6 +439,7 @@ public class SessionGroup
         if (length == 0) return default;
         Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
+        long timedFrom = shards.Length > 0 && shards[0].Loop.Engine.HasWatchdog ? BroadcastMetrics.Begins() : 0;
         long? beganMs = null;
         while (Reserve(shards, length) is { } full)
         {
@@ -458,18 +459,17 @@ public class SessionGroup
         }
 
         if (shards.Length == 0) return default;
-        return await PostCounted(shards, source, except, predicate, cancellationToken).ConfigureAwait(false);
+        return await PostCounted(shards, source, new BroadcastOperation(shards[0].Loop.Engine, except, predicate) { TimedFrom = timedFrom }, cancellationToken).ConfigureAwait(false);
     }
 
     /// <summary>Room was reserved.</summary>
-    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source, Session? except, Func<Session, bool>? predicate, CancellationToken cancellationToken)
+    private static async ValueTask<BroadcastResult> PostCounted(GroupShard[] shards, BroadcastSource source, BroadcastOperation operation, CancellationToken cancellationToken)
     {
-        BroadcastOperation operation = new(shards[0].Loop.Engine, except, predicate);
         object extra = source.Shared is { } shared ? new SharedBroadcast(shared, operation) : operation;
         foreach (GroupShard shard in shards)
         {
             operation.Expect();
-            if (shard.Loop.IsCurrent) operation.Count(shard.Broadcast(source.Data, except, predicate));
+            if (shard.Loop.IsCurrent) operation.Count(shard.Broadcast(source.Data, operation.Except, operation.Predicate));
             else if (!shard.Loop.Mailbox.PostBroadcast(shard, source.Data, extra)) operation.Count(default);
         }
 

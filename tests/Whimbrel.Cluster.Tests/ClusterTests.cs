@@ -329,6 +329,43 @@ public sealed class ClusterTests : IDisposable
         Assert.DoesNotContain("whimbrel.cluster.connection.state test one", seen.Keys);
     }
 
+    [Theory, InlineData(false), InlineData(true)]
+    public void A_listener_hears_how_long_a_broadcast_waited_for_the_broker(bool throws)
+    {
+        (TestNode one, _, _, TestNode.Member atTwo) = Pair();
+        using ManualResetEventSlim hasAll = new();
+        List<(double Seconds, string Labels)> seen = [];
+        using MeterListener listener = new();
+        listener.InstrumentPublished = (instrument, l) =>
+        {
+            if (instrument.Name == "whimbrel.cluster.publish.duration") l.EnableMeasurementEvents(instrument);
+            if (instrument.Name == "whimbrel.cluster.connection.state") hasAll.Set(); // the last that is made
+        };
+        listener.SetMeasurementEventCallback<double>((_, value, labels, _) =>
+        {
+            seen.Add((Math.Round(value, 3), string.Join(' ', labels.ToArray().Select(static l => l.Value))));
+            if (throws) throw new InvalidOperationException("a listener");
+        });
+        one.Link.Link.IsCut = true;
+        Pass();
+        Say(one, "before "); // nobody listens yet
+        listener.Start();
+        Assert.True(hasAll.Wait(BusNode.Patience, TestContext.Current.CancellationToken));
+        Say(one, "a ");
+        Pass(2);
+        one.Link.Link.IsCut = false;
+        Pass();
+        Assert.Equal("before a ", atTwo.Heard);
+        (double seconds, string labels) = Assert.Single(seen);
+        Assert.Equal("test one", labels);
+        Assert.InRange(seconds, 2, 2.1);
+        _engine.GetLoop(0).Post(() => Say(one, "b ")); // in a turn, where the clock is that of now
+        Pass();
+        Assert.Equal("before a b ", atTwo.Heard);
+        Assert.Equal((0, "test one"), seen[1]);
+        Assert.Equal(throws ? 2 : 0, _engine.UserExceptionCount);
+    }
+
     [Fact] // 2, 3: seeds
     public void Whatever_is_lost_delayed_and_cut_off_every_stream_is_in_order_and_every_loss_is_told()
     {

@@ -239,6 +239,50 @@ public sealed class MetersTests : IAsyncLifetime
         await stream.ReadExactlyAsync(new byte[4], TestContext.Current.CancellationToken);
     }
 
+    private double[] Told(string name) => [.. _seen.Where(m => m.Name == name).Select(static m => m.Value)];
+
+    [Fact]
+    public async Task An_awaited_broadcast_is_told_once_with_its_time_and_for_how_many_it_was()
+    {
+        using Socket one = await ConnectAsync(), two = await ConnectAsync(), three = await ConnectAsync();
+        Socket[] all = [one, two, three];
+        foreach (Socket each in all) await EchoAsync(each, 1);
+        await _server.Sessions.BroadcastAsync("early", cancellationToken: TestContext.Current.CancellationToken);
+        await ListenAsync();
+        await UntilAsync(() => _instruments.ContainsKey("whimbrel.broadcast.duration"));
+        long began = System.Diagnostics.Stopwatch.GetTimestamp();
+        Session? except = null;
+        BroadcastResult first = await _server.Sessions.BroadcastAsync("a", cancellationToken: TestContext.Current.CancellationToken);
+        BroadcastResult second = await _server.Sessions.BroadcastAsync("b", predicate: session => Interlocked.CompareExchange(ref except, session, null) is not null, cancellationToken: TestContext.Current.CancellationToken);
+        double took = System.Diagnostics.Stopwatch.GetElapsedTime(began).TotalSeconds;
+        _server.Sessions.Broadcast("c");
+        byte[] got = new byte[16];
+        foreach (Socket each in all)
+        {
+            for (int read = 0; read == 0 || got[read - 1] != 'c';) read += await each.ReceiveAsync(got.AsMemory(read), TestContext.Current.CancellationToken);
+        }
+
+        Assert.Equal((3, 2), (first.Queued, second.Queued));
+        Assert.Equal([3, 2], Told("whimbrel.broadcast.fanout"));
+        Assert.Equal(2, Told("whimbrel.broadcast.duration").Length);
+        Assert.All(Told("whimbrel.broadcast.duration"), each => Assert.InRange(each, 1e-7, took));
+    }
+
+    [Fact]
+    public async Task A_listener_that_throws_harms_no_broadcast_and_is_named()
+    {
+        await ListenAsync(static instrument =>
+        {
+            if (instrument.Name == "whimbrel.broadcast.duration") throw new InvalidOperationException("a listener");
+        });
+        await UntilAsync(() => _instruments.ContainsKey("whimbrel.broadcast.duration"));
+        using Socket one = await ConnectAsync();
+        await EchoAsync(one, 1);
+        Assert.Equal(1, (await _server.Sessions.BroadcastAsync("a", cancellationToken: TestContext.Current.CancellationToken)).Queued);
+        Notice notice = await _noticed.Task.WaitAsync(s_deadline, TestContext.Current.CancellationToken);
+        Assert.Contains("listener of the meter", notice.Message, StringComparison.Ordinal);
+    }
+
     [Fact]
     public async Task A_listener_that_throws_harms_no_session_and_is_named()
     {

@@ -1,3 +1,4 @@
+using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
@@ -18,13 +19,31 @@ internal sealed class BroadcastOperation(Engine engine, Session? except, Func<Se
 
     internal Func<Session, bool>? Predicate { get; } = predicate;
 
+    /// <summary>When it began, for a listener of the meter; zero when there was none.</summary>
+    internal long TimedFrom { get; init; }
+
     internal void Expect() => Interlocked.Increment(ref _loopsLeft);
 
     internal void Count(BroadcastResult result)
     {
         Interlocked.Add(ref _queued, result.Queued);
         Interlocked.Add(ref _skipped, result.Skipped);
-        if (Interlocked.Decrement(ref _loopsLeft) == 0 && Interlocked.Exchange(ref _isDone, 1) == 0) SetResult(new BroadcastResult(_queued, _skipped));
+        if (Interlocked.Decrement(ref _loopsLeft) != 0) return;
+        // Also when nobody awaits it any more.
+        if (TimedFrom != 0) TellTime();
+        if (Interlocked.Exchange(ref _isDone, 1) == 0) SetResult(new BroadcastResult(_queued, _skipped));
+    }
+
+    private void TellTime()
+    {
+        try
+        {
+            BroadcastMetrics.Ended(TimedFrom, _queued);
+        }
+        catch (Exception e)
+        {
+            Engine.NoteException($"a listener of the meter \"{WhimbrelMeter.Name}\"", e);
+        }
     }
 
     /// <summary>From here on a cancel ends the wait for the counts. What the loops have taken they keep.</summary>

@@ -33,6 +33,7 @@ internal static class LoopMetrics
         meter.CreateObservableCounter("whimbrel.loop.empty_turns", static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}", "Turns whose wait brought nothing.");
         meter.CreateObservableCounter("whimbrel.loop.completions", static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}", "What the system has told a loop.");
         meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for long.");
+        BroadcastMetrics.Make();
     }
 
     private static IEnumerable<Measurement<long>> OfLoops(Func<LoopTally, long> number)
