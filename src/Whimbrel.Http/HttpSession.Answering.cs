@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using System.Runtime.CompilerServices;
 using Whimbrel.Http.Parsing;
 
@@ -20,6 +21,7 @@ public partial class HttpSession
         _phase = Phase.Answer;
         _isDoneHere = false;
         _requestThread = Environment.CurrentManagedThreadId;
+        Activity? traced = _activity, outer = traced is null ? null : HttpTraces.Enter(traced);
         try
         {
             if (_isPreflight) _response!.Empty(204);
@@ -33,6 +35,7 @@ public partial class HttpSession
         finally
         {
             _requestThread = 0;
+            if (traced is not null) HttpTraces.Enter(outer);
         }
 
         if (_phase != Phase.Answer) return false;

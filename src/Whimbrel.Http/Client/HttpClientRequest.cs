@@ -177,19 +177,21 @@ public sealed class HttpClientRequest
     internal string? ContentType => _contentType;
 
     /// <summary>A bound for <see cref="WriteHead"/>.</summary>
-    internal int HeadBytes(string? cookies) => HeadRoom + _method.Length + _target.Length + _host.Length + _fieldBytes + (_contentType?.Length ?? 0) + (cookies?.Length ?? 0);
+    internal int HeadBytes(string? cookies, byte[]? trace = null) => HeadRoom + _method.Length + _target.Length + _host.Length + _fieldBytes + (_contentType?.Length ?? 0) + (cookies?.Length ?? 0) + (trace?.Length ?? 0);
 
     /// <summary>Writes the head. Returns how long it is.</summary>
     /// <param name="room">Of <see cref="HeadBytes"/> or more.</param>
     /// <param name="asksForCoding">Accept-Encoding, unless there is one.</param>
     /// <param name="cookies">The value of Cookie, in ASCII without control characters, or null.</param>
-    internal int WriteHead(Span<byte> room, bool asksForCoding, string? cookies)
+    /// <param name="trace">Fields of the trace, checked, or null.</param>
+    internal int WriteHead(Span<byte> room, bool asksForCoding, string? cookies, byte[]? trace = null)
     {
         HttpWriter writer = new(room);
         writer.RequestLine(_method, _target);
         writer.Field(HttpField.Host, _host);
         writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
         if (asksForCoding && !_hasAcceptEncoding) writer.CheckedFields("Accept-Encoding: gzip, br, deflate\r\n"u8);
+        if (trace is not null) writer.CheckedFields(trace);
         if (cookies is not null) writer.Field(HttpField.Cookie, cookies);
         if (_contentType is not null) writer.Field(HttpField.ContentType, _contentType);
         if (ExpectContinue && BodyLength != 0) writer.CheckedFields("Expect: 100-continue\r\n"u8);

@@ -21,12 +21,13 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     private int _isClaimed;
     private volatile bool _isAllGiven;
 
-    internal HttpExchange(HttpPool pool, PooledSession session, HttpClientRequest request, string? cookies, CancellationToken stop)
+    internal HttpExchange(HttpPool pool, PooledSession session, HttpClientRequest request, string? cookies, byte[]? trace, CancellationToken stop)
     {
         _pool = pool;
         Session = session;
         Request = request;
         Cookies = cookies;
+        Trace = trace;
         _stop = stop;
     }
 
@@ -35,6 +36,9 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     internal HttpClientRequest Request { get; }
 
     internal string? Cookies { get; }
+
+    /// <summary>Fields that say what the request is a part of, with their line ends.</summary>
+    internal byte[]? Trace { get; }
 
     /// <summary>Its first byte may have left. Before, it can be sent again whatever it is.</summary>
     internal bool WasSent { get; set; }

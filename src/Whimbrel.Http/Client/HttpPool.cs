@@ -57,14 +57,18 @@ public sealed partial class HttpPool : IAsyncDisposable
         }
 
         long since = 0;
+        Activity? activity = null;
         try
         {
             for (int followed = 0; ; followed++)
             {
                 since = HttpMetrics.Current is { IsClientHeard: true } ? Stopwatch.GetTimestamp() : 0;
-                HttpClientResponse response = await SendOnceAsync(request, whole?.Token ?? cancellationToken).ConfigureAwait(false);
+                activity = StartActivity(request);
+                HttpClientResponse response = await SendOnceAsync(request, HttpTraces.FieldsFor(request), whole?.Token ?? cancellationToken).ConfigureAwait(false);
                 if (since != 0) TellTime(since, request, response, null);
+                if (activity is not null) EndActivity(activity, response.Status, null);
                 since = 0;
+                activity = null;
                 if (followed >= Options.RedirectLimit || HttpRedirect.Next(request, response) is not { } next) return response.Final(whole);
                 response.Dispose();
                 request = next;
@@ -76,7 +80,9 @@ public sealed partial class HttpPool : IAsyncDisposable
             Interlocked.Increment(ref _failures);
             bool isTimeout = e is OperationCanceledException && whole is { IsCancellationRequested: true } && !cancellationToken.IsCancellationRequested;
             whole?.Dispose();
-            if (since != 0) TellTime(since, request, null, isTimeout ? nameof(HttpClientFailure.RequestTimeout) : ErrorOf(e));
+            string? error = isTimeout ? nameof(HttpClientFailure.RequestTimeout) : ErrorOf(e);
+            if (since != 0) TellTime(since, request, null, error);
+            if (activity is not null) EndActivity(activity, 0, error);
             if (isTimeout) throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within {Options.RequestTimeout} (RequestTimeout).", e);
             if (e is OperationCanceledException && cancellationToken.IsCancellationRequested) throw new OperationCanceledException(e.Message, e, cancellationToken);
             throw;
@@ -101,13 +107,13 @@ public sealed partial class HttpPool : IAsyncDisposable
         return (response.Status, await response.ReadBytesAsync(cancellationToken).ConfigureAwait(false));
     }
 
-    private async ValueTask<HttpClientResponse> SendOnceAsync(HttpClientRequest request, CancellationToken stop)
+    private async ValueTask<HttpClientResponse> SendOnceAsync(HttpClientRequest request, byte[]? trace, CancellationToken stop)
     {
         string? cookies = CookiesFor(request);
         for (int repeats = 0; ; repeats++)
         {
             (PooledSession session, bool isReused) = await RentAsync(request.Uri, repeats == MostRepeats, stop).ConfigureAwait(false);
-            HttpExchange exchange = new(this, session, request, cookies, stop);
+            HttpExchange exchange = new(this, session, request, cookies, trace, stop);
             try
             {
                 HttpClientResponse response = await exchange.SendAsync().ConfigureAwait(false);
@@ -129,6 +135,31 @@ public sealed partial class HttpPool : IAsyncDisposable
         {
             (int status, int minor) = response is null ? (0, 0) : (response.Status, response.Head.Head.Reader.MinorVersion);
             HttpMetrics.Current!.AnswerCame((since, Stopwatch.GetTimestamp()), HttpMetrics.NameOf(request.Method), HttpMetricsPeer.Of(request.Uri), status, minor, error);
+        }
+        catch (Exception e)
+        {
+            HttpMetrics.Report(Options.Engine, e);
+        }
+    }
+
+    private Activity? StartActivity(HttpClientRequest request)
+    {
+        try
+        {
+            return HttpTraces.Asks(request);
+        }
+        catch (Exception e)
+        {
+            HttpMetrics.Report(Options.Engine, e);
+            return null;
+        }
+    }
+
+    private void EndActivity(Activity activity, int status, string? error)
+    {
+        try
+        {
+            HttpTraces.Answered(activity, status, error);
         }
         catch (Exception e)
         {

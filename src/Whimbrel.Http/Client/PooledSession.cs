@@ -86,10 +86,10 @@ internal sealed class PooledSession : Session
     private void SendRequest(HttpExchange exchange)
     {
         HttpClientRequest request = exchange.Request;
-        int room = request.HeadBytes(exchange.Cookies);
+        int room = request.HeadBytes(exchange.Cookies, exchange.Trace);
         byte[]? rented = null;
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
-        head = head[..request.WriteHead(head, _pool.Options.Decompress, exchange.Cookies)];
+        head = head[..request.WriteHead(head, _pool.Options.Decompress, exchange.Cookies, exchange.Trace)];
         bool isSmall = exchange.IsSmall;
         SendResult result = Send(head, isSmall ? request.Body.Span : default);
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);

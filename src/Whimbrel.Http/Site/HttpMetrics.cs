@@ -14,6 +14,7 @@ internal sealed class HttpMetrics
     private const int LowestStatus = 100;
     private const int HighestStatus = 599;
     private const string SimulatedEngine = "memory";
+    internal const string Unknown = "_OTHER";
 
     private static readonly double[] s_buckets = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10]; // as OpenTelemetry advises
     private static HttpMetrics? s_current;
@@ -28,6 +29,7 @@ internal sealed class HttpMetrics
 
     private HttpMetrics()
     {
+        _ = HttpTraces.IsHeard; // made here, too, and not by the first request
         Meter meter = new("Whimbrel", typeof(HttpMetrics).Assembly.GetName().Version?.ToString(3));
         _active = meter.CreateUpDownCounter<long>("http.server.active_requests", "{request}", "Requests whose head has come and whose answer is not complete.");
         _clientDuration = meter.CreateHistogram(
@@ -47,8 +49,8 @@ internal sealed class HttpMetrics
     /// <summary>Null until they are made.</summary>
     internal static HttpMetrics? Current => Volatile.Read(ref s_current);
 
-    /// <summary>Somebody listens to what servers say.</summary>
-    internal bool IsServerHeard => _serverDuration.Enabled || _active.Enabled;
+    /// <summary>Somebody listens to what servers say, or follows their requests.</summary>
+    internal bool IsServerHeard => _serverDuration.Enabled || _active.Enabled || HttpTraces.IsHeard;
 
     /// <summary>Somebody listens to what clients say.</summary>
     internal bool IsClientHeard => _clientDuration.Enabled;
@@ -72,7 +74,7 @@ internal sealed class HttpMetrics
     }
 
     /// <summary>A listener threw where no session is at hand: an engine says so in a notice. Null for the engine of the process.</summary>
-    internal static void Report(Engine? engine, Exception exception) => (engine ?? Engine.Default).Post(() => throw new InvalidOperationException($"A listener of the meter \"Whimbrel\" threw: {exception.Message}", exception));
+    internal static void Report(Engine? engine, Exception exception) => (engine ?? Engine.Default).Post(() => throw new InvalidOperationException($"A listener of the meter or the activities \"Whimbrel\" threw: {exception.Message}", exception));
 
     // ------------------------------------------------------------------ time
 
@@ -166,8 +168,6 @@ internal sealed class HttpMetrics
         "GET" or "HEAD" or "POST" or "PUT" or "DELETE" or "CONNECT" or "OPTIONS" or "TRACE" or "PATCH" => method,
         _ => Unknown,
     };
-
-    private const string Unknown = "_OTHER";
 
     private object StatusOf(int status) => _statuses[status - LowestStatus] ??= status;
 

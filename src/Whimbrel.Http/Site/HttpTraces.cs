@@ -1,0 +1,120 @@
+using System.Diagnostics;
+using System.Text;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// The activities "Whimbrel": one for each request that a server answers and for each that a pool sends, by the names of OpenTelemetry, joined by <c>traceparent</c>. Off unless somebody listens to them.
+/// </summary>
+internal static class HttpTraces
+{
+    private static readonly ActivitySource s_source = new("Whimbrel", typeof(HttpTraces).Assembly.GetName().Version?.ToString(3) ?? "");
+
+    internal static bool IsHeard => s_source.HasListeners();
+
+    // ------------------------------------------------------------------ servers
+
+    /// <summary>A request has begun. Null when nobody wants it. What runs on this thread is what it was before: <see cref="Enter"/>.</summary>
+    internal static Activity? RequestBegins(HttpRequest request, bool isSecure)
+    {
+        if (!IsHeard) return null;
+        // Whatever runs on this thread has not asked.
+        Activity? outer = Enter(null);
+        try
+        {
+            ActivityContext.TryParse(request["traceparent"], request["tracestate"], isRemote: true, out ActivityContext parent);
+            string method = HttpMetrics.NameOf(request.Verb);
+            List<KeyValuePair<string, object?>> tags = [new("http.request.method", method), new("url.scheme", HttpMetrics.SchemeOf(isSecure)), new("url.path", Encoding.Latin1.GetString(request.Path))];
+            if (!request.Authority.IsEmpty)
+            {
+                HttpMetricsPeer self = HttpMetricsPeer.Of(Encoding.Latin1.GetString(request.Authority), isSecure);
+                tags.Add(new("server.address", self.Address));
+                tags.Add(new("server.port", self.Port));
+            }
+
+            return s_source.StartActivity(NameOf(method, null), ActivityKind.Server, parent, tags);
+        }
+        finally
+        {
+            Enter(outer);
+        }
+    }
+
+    /// <summary>What runs now belongs to this one. Gives the one before, for the way back.</summary>
+    internal static Activity? Enter(Activity? activity)
+    {
+        Activity? outer = Activity.Current;
+        Activity.Current = activity is { IsStopped: true } ? null : activity;
+        return outer;
+    }
+
+    /// <summary>A request has its answer, or gets none. Arguments as those of <see cref="HttpMetrics.RequestEnded"/>.</summary>
+    internal static void RequestEnded(Activity activity, HttpVerb verb, string? route, int status, string? error)
+    {
+        if (route is not null)
+        {
+            activity.DisplayName = NameOf(HttpMetrics.NameOf(verb), route);
+            activity.SetTag("http.route", route);
+        }
+
+        Activity? outer = Activity.Current;
+        try
+        {
+            End(activity, status, error ?? (status >= 500 ? $"{status}" : null));
+        }
+        finally
+        {
+            Enter(outer);
+        }
+    }
+
+    // ------------------------------------------------------------------ clients
+
+    /// <summary>A request is about to be sent: from here on it is what runs. Null when nobody wants it.</summary>
+    internal static Activity? Asks(HttpClientRequest request)
+    {
+        if (!IsHeard) return null;
+        string method = HttpMetrics.NameOf(request.Method);
+        Uri uri = request.Uri;
+        List<KeyValuePair<string, object?>> tags =
+        [
+            new("http.request.method", method), new("server.address", uri.IdnHost), new("server.port", uri.Port),
+            // A query may have secrets in it.
+            new("url.full", $"{uri.Scheme}://{uri.Authority}{uri.AbsolutePath}{(uri.Query.Length > 0 ? "?*" : "")}"),
+        ];
+        return s_source.StartActivity(NameOf(method, null), ActivityKind.Client, default(ActivityContext), tags);
+    }
+
+    /// <summary>The head of the answer is there, or there will be none. What runs is what it was before.</summary>
+    internal static void Answered(Activity activity, int status, string? error) => End(activity, status, error ?? (status >= 400 ? $"{status}" : null));
+
+    /// <summary>The fields that say what a request is a part of, with their line ends; null when it is a part of nothing, or says so by itself.</summary>
+    internal static byte[]? FieldsFor(HttpClientRequest request)
+    {
+        if (Activity.Current is not { IdFormat: ActivityIdFormat.W3C, Id: { } id } current) return null;
+        foreach ((string name, _) in request.Fields)
+        {
+            if (name.Equals("traceparent", StringComparison.OrdinalIgnoreCase)) return null;
+        }
+
+        // What a program has set as state could become another field.
+        bool hasState = current.TraceStateString is { Length: > 0 } state && !state.AsSpan().ContainsAnyExceptInRange(' ', '~');
+        return Encoding.ASCII.GetBytes(hasState ? $"traceparent: {id}\r\ntracestate: {current.TraceStateString}\r\n" : $"traceparent: {id}\r\n");
+    }
+
+    // ------------------------------------------------------------------ both
+
+    private static void End(Activity activity, int status, string? error)
+    {
+        if (status != 0) activity.SetTag("http.response.status_code", status);
+        if (error is not null)
+        {
+            activity.SetTag("error.type", error);
+            activity.SetStatus(ActivityStatusCode.Error);
+        }
+
+        activity.Stop();
+    }
+
+    private static string NameOf(string method, string? route) => (method == HttpMetrics.Unknown ? "HTTP" : method) + (route is null ? "" : " " + route);
+}
