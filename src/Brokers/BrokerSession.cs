@@ -68,7 +68,8 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
     {
         IsOpen = true;
         _greeting?.Cancel();
-        ReceiveTimeout = link.Settings.PingInterval * 3;
+        // Silence does not count while something waits to leave: a broker that takes nothing is found by what it does not take.
+        ReceiveTimeout = SendTimeout = link.Settings.PingInterval * 3;
         _pings = StartTimer(link.Settings.PingInterval, link.Settings.PingInterval);
         link.Opened(this);
     }
@@ -140,7 +141,7 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
 
     /// <inheritdoc/>
     protected override void OnTimeout(CloseReason reason) =>
-        Fail(string.Create(CultureInfo.InvariantCulture, $"it sent nothing for {link.Settings.PingInterval.TotalSeconds * 3:0.#} s"));
+        Fail(string.Create(CultureInfo.InvariantCulture, $"it {(reason.Cause == CloseCause.SendTimeout ? "took" : "sent")} nothing for {link.Settings.PingInterval.TotalSeconds * 3:0.#} s"));
 
     /// <inheritdoc/>
     protected override void OnDrained()

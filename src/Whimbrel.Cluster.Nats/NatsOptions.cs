@@ -21,7 +21,7 @@ public sealed class NatsOptions
     /// <summary>Longest time for reaching the server, again for its greeting, and for an answer of JetStream. 1 ms up to an hour; default 5 s.</summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>How often the server is asked whether it is there. After three times that without a byte it counts as lost. 100 ms up to a day; default 2 s.</summary>
+    /// <summary>How often the server is asked whether it is there. After three times that without a byte, or without taking one of what waits for it, it counts as lost. 100 ms up to a day; default 2 s.</summary>
     public TimeSpan PingInterval { get; init; } = TimeSpan.FromSeconds(2);
 
     /// <summary>

@@ -18,7 +18,7 @@ public sealed class RedisOptions
     /// <summary>Longest time for reaching the server, and again for its answer to the login. 1 ms up to an hour; default 5 s.</summary>
     public TimeSpan ConnectTimeout { get; init; } = TimeSpan.FromSeconds(5);
 
-    /// <summary>How often the server is asked whether it is there. After three times that without a byte it counts as lost. 100 ms up to a day; default 2 s.</summary>
+    /// <summary>How often the server is asked whether it is there. After three times that without a byte, or without taking one of what waits for it, it counts as lost. 100 ms up to a day; default 2 s.</summary>
     public TimeSpan PingInterval { get; init; } = TimeSpan.FromSeconds(2);
 
     /// <summary>When a lost server is dialled again. The default: without end, after up to 0.1 s at first and up to 2 s later; and the first time not at all, so that who starts with a wrong address hears of it.</summary>

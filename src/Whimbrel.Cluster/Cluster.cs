@@ -256,7 +256,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             }
 
             _batch.RemoveRange(0, taken);
-            if (_batch.Count > 0) return; // the bus is full or away: OnRoom or OnConnected, and the next tick
+            if (_batch.Count == 0) continue;
+            _outbox.GiveBack(_batch); // the bus is full or away: OnRoom or OnConnected, and the next tick
+            return;
         }
 
         _outbox.Unschedule();
@@ -296,7 +298,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private void Subscribe(GroupState state)
     {
         _bus.Subscribe(state.Subject);
-        if (state.SettledAtMs > _loop.TimeMs) state.SettledAtMs = _loop.TimeMs + (long)_options.MarkInterval.TotalMilliseconds;
+        state.Asked(_loop.TimeMs, (long)_options.MarkInterval.TotalMilliseconds);
         if (_outbox.AddControl(Form(EnvelopeKind.Query, state, _nodesSubject, default))) Schedule();
     }
 
@@ -375,13 +377,14 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private void PublishMarks()
     {
         _outbox.TakeUnmarked(_marks);
-        foreach ((GroupState group, ulong sequence) in _marks) AddMark(group, sequence);
+        foreach ((GroupState group, ulong sequence) in _marks) AddMark(group, sequence, default);
         _marks.Clear();
     }
 
-    private void AddMark(GroupState group, ulong sequence)
+    /// <summary>With the instance that asked, or nothing.</summary>
+    private void AddMark(GroupState group, ulong sequence, ReadOnlySpan<byte> asker)
     {
-        if (_outbox.AddControl(Form(EnvelopeKind.Mark, group, group.Subject, default) with { Sequence = sequence })) Schedule();
+        if (_outbox.AddControl(Form(EnvelopeKind.Mark, group, group.Subject, asker) with { Sequence = sequence })) Schedule();
     }
 
     private void TellDropped(List<GroupState> dropped)
@@ -494,6 +497,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (envelope.Instance == _instance)
         {
             Interlocked.Increment(ref _echoes);
+            // It went behind the subscription.
+            if (envelope.Kind == EnvelopeKind.Query && FindGroup(envelope.Group) is { IsSubscribed: true } asked) asked.IsConfirmed = true;
             return;
         }
 
@@ -508,24 +513,42 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             return;
         }
 
-        Span<char> name = stackalloc char[Envelope.MostGroupBytes];
-        name = name[..Encoding.UTF8.GetChars(envelope.Group, name)];
         if (envelope.Kind is EnvelopeKind.News or EnvelopeKind.Entry)
         {
             // An entry is heard out of its stream alone.
-            if (envelope.Kind == EnvelopeKind.News && _recoverable.TryGetValue(name.ToString(), out RecoverableGroup? recoverable)) recoverable.Look();
-            return;
+            if (envelope.Kind == EnvelopeKind.News && _recoverable.TryGetValue(Encoding.UTF8.GetString(envelope.Group), out RecoverableGroup? recoverable)) recoverable.Look();
         }
-
-        if (!_groupsBySpan.TryGetValue(name, out GroupState? state)) return;
-        if (envelope.Kind == EnvelopeKind.Query)
+        else if (FindGroup(envelope.Group) is not { } state)
         {
-            if (_outbox.SequenceOf(state) is > 0 and ulong sequence) AddMark(state, sequence);
-            return;
+            // Nothing of this node.
         }
+        else if (envelope.Kind == EnvelopeKind.Query)
+        {
+            if (_outbox.SequenceOf(state) is > 0 and ulong sequence) AnswerQuery(state, sequence, envelope.Instance);
+        }
+        else if (state.IsSubscribed)
+        {
+            HearGroup(state, envelope);
+        }
+    }
 
-        if (!state.IsSubscribed) return;
-        bool isNew = state.Hear(envelope, _loop.TimeMs, out string node, out long missed);
+    private void AnswerQuery(GroupState state, ulong sequence, ulong asker)
+    {
+        Span<byte> payload = stackalloc byte[sizeof(ulong)];
+        BinaryPrimitives.WriteUInt64LittleEndian(payload, asker);
+        AddMark(state, sequence, payload);
+    }
+
+    private GroupState? FindGroup(ReadOnlySpan<byte> utf8)
+    {
+        Span<char> name = stackalloc char[Envelope.MostGroupBytes];
+        return _groupsBySpan.TryGetValue(name[..Encoding.UTF8.GetChars(utf8, name)], out GroupState? state) ? state : null;
+    }
+
+    private void HearGroup(GroupState state, in Envelope envelope)
+    {
+        bool isAnswer = envelope.Kind == EnvelopeKind.Mark && envelope.Payload.Length == sizeof(ulong) && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) == _instance;
+        bool isNew = state.Hear(envelope, isAnswer, _loop.TimeMs, out string node, out long missed);
         if (missed > 0)
         {
             Interlocked.Add(ref _missed, missed);

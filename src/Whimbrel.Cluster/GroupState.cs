@@ -49,6 +49,9 @@ internal sealed class GroupState : SessionGroup
     /// <summary>From then on a node that is not known has published nothing before what it says.</summary>
     internal long SettledAtMs { get; set; } = long.MaxValue;
 
+    /// <summary>The broker has the subscription, or had it: what is published from then on is ours.</summary>
+    internal bool IsConfirmed { get; set; }
+
     /// <summary>Members here, as the other nodes were told last.</summary>
     internal int ToldCount { get; set; }
 
@@ -56,24 +59,40 @@ internal sealed class GroupState : SessionGroup
     {
         _publishers.Clear();
         SettledAtMs = long.MaxValue;
+        IsConfirmed = false;
+    }
+
+    /// <summary>The question what was before goes out behind a subscription. Answers that come within the interval are believed, unless it was subscribed before: then what was lost meanwhile is told.</summary>
+    internal void Asked(long nowMs, long intervalMs)
+    {
+        if (SettledAtMs > nowMs) SettledAtMs = IsConfirmed ? nowMs : nowMs + intervalMs;
     }
 
     /// <summary>Takes note of what another node says.</summary>
-    internal bool Hear(in Envelope envelope, long nowMs, out string node, out long missed)
+    /// <param name="envelope">A broadcast or a mark.</param>
+    /// <param name="isAnswer">A mark that answers this node's question.</param>
+    /// <param name="nowMs">The loop's time.</param>
+    /// <param name="node">Who says it.</param>
+    /// <param name="missed">How many are known to be lost now.</param>
+    internal bool Hear(in Envelope envelope, bool isAnswer, long nowMs, out string node, out long missed)
     {
-        bool isMark = envelope.Kind == EnvelopeKind.Mark;
+        bool isMark = envelope.Kind == EnvelopeKind.Mark, isSettled = nowMs >= SettledAtMs;
+        IsConfirmed = true;
         if (!_publishers.TryGetValue(envelope.Instance, out Publisher? publisher))
         {
             if (_publishers.Count >= MostPublishers) _publishers.Remove(_publishers.MinBy(static p => p.Value.HeardAt).Key);
-            // While a subscription is fresh, what was before is not ours.
-            ulong before = nowMs >= SettledAtMs ? 0 : envelope.Sequence - (isMark ? 0ul : 1ul);
-            publisher = new Publisher(Encoding.UTF8.GetString(envelope.Node), envelope.Epoch, before);
+            // While a subscription is fresh, what was before may not be ours.
+            ulong before = isSettled ? 0 : envelope.Sequence - (isMark ? 0ul : 1ul);
+            publisher = new Publisher(Encoding.UTF8.GetString(envelope.Node), envelope.Epoch, before) { Unproven = (long)before };
             _publishers.Add(envelope.Instance, publisher);
         }
 
         publisher.HeardAt = ++_heard;
         node = publisher.Node;
-        return publisher.Hear(envelope.Epoch, envelope.Sequence, isMark, out missed);
+        bool isNew = publisher.Hear(envelope.Epoch, envelope.Sequence, isMark, out missed);
+        if (isSettled) missed += publisher.Unproven;
+        if (isSettled || isAnswer) publisher.Unproven = 0;
+        return isNew;
     }
 
     protected override void OnOccupiedChanged(bool isOccupied) => _cluster.Occupied(this);

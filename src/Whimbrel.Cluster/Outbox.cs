@@ -12,6 +12,7 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     private const int MarksBehindLast = 3;
 
     private readonly Lock _gate = new();
+    private readonly Stack<Outgoing> _given = []; // given back by the loop: before the queue, the oldest on top
     private readonly Queue<Outgoing> _queue = [];
     private readonly List<GroupState> _unmarked = [];
     private long _bytes;
@@ -43,7 +44,7 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
                 return false;
             }
 
-            while (_bytes + item.Length > limitBytes && _queue.TryDequeue(out Outgoing oldest))
+            while (_bytes + item.Length > limitBytes && TryTake(out Outgoing oldest))
             {
                 _bytes -= oldest.Length;
                 Drop(oldest, ref dropped);
@@ -93,9 +94,24 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     {
         lock (_gate)
         {
-            while (target.Count < most && _queue.TryDequeue(out Outgoing item)) target.Add(item);
-            if (_queue.Count == 0) _isScheduled = false;
+            while (target.Count < most && TryTake(out Outgoing item)) target.Add(item);
+            if (_queue.Count + _given.Count == 0) _isScheduled = false;
         }
+    }
+
+    /// <summary>
+    /// Takes back what the bus has no room for, so that the policy decides about it again: with the loop it would count, and nothing could be dropped for what comes.
+    /// The loop looks again by itself when there is room.
+    /// </summary>
+    internal void GiveBack(List<Outgoing> items)
+    {
+        lock (_gate)
+        {
+            for (int i = items.Count - 1; i >= 0; i--) _given.Push(items[i]);
+            _isScheduled = true;
+        }
+
+        items.Clear();
     }
 
     /// <summary>The bus is away: whoever adds next says so again.</summary>
@@ -116,10 +132,12 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         lock (_gate)
         {
             _isClosed = true;
-            while (_queue.TryDequeue(out Outgoing item)) Return(item);
+            while (TryTake(out Outgoing item)) Return(item);
             _bytes = 0;
         }
     }
+
+    private bool TryTake(out Outgoing oldest) => _given.TryPop(out oldest) || _queue.TryDequeue(out oldest);
 
     private bool Enqueue(in Outgoing item)
     {

@@ -6,6 +6,12 @@ internal sealed class Publisher(string node, uint epoch, ulong last)
     /// <summary>Its id, for gaps.</summary>
     internal string Node { get; } = node;
 
+    /// <summary>
+    /// So many were before the first that came, while the subscription was fresh: not ours if it had published them before it was asked, and then its answer says so in time;
+    /// losses otherwise.
+    /// </summary>
+    internal long Unproven { get; set; }
+
     /// <summary>Order in which publishers were heard last: who is forgotten first.</summary>
     internal long HeardAt { get; set; }
 

@@ -106,6 +106,46 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal("x ", atTwo.Heard);
     }
 
+    [Theory] // 3
+    [InlineData(false)]
+    [InlineData(true)]
+    public void What_is_lost_as_soon_as_a_group_is_subscribed_is_told_too(bool isCutOff)
+    {
+        TestNode one = Node("one"), two = Node("two");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(0.1);
+        if (isCutOff) two.Link.Link.IsCut = true;
+        else _bus.Loss = 1;
+        for (int i = 0; i < 3; i++) Say(one, $"{i} ");
+        Pass(0.1);
+        two.Link.Link.IsCut = false;
+        _bus.Loss = 0;
+        Pass(0.1);
+        Say(one, "x ");
+        Pass(5);
+        Assert.Equal("x ", atTwo.Heard);
+        Assert.Equal([new ClusterGap("one", "g", 3)], two.Gaps);
+    }
+
+    [Fact] // 3
+    public void Who_joins_while_another_publishes_is_told_nothing_of_what_was_before()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        _bus.MaxDelay = TimeSpan.FromMilliseconds(40);
+        TestNode.Member? atTwo = null;
+        for (int i = 0; i < 60; i++)
+        {
+            if (i == 20) atTwo = two.Connect("g");
+            Say(one, $"{i:D2} ");
+            Pass(0.02);
+        }
+
+        Pass(5);
+        Assert.EndsWith("57 58 59 ", atTwo!.Heard, StringComparison.Ordinal);
+        Assert.InRange(atTwo.Heard.Length / 3, 35, 40);
+        Assert.Empty(two.Gaps);
+    }
+
     [Fact] // 3
     public void Who_joins_late_is_told_nothing_of_what_was_before()
     {
@@ -155,6 +195,39 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(lost, one.Gaps.Sum(static g => g.Missed));
         Assert.Equal(lost, two.Gaps.Sum(static g => g.Missed));
         Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
+    }
+
+    [Theory] // 3, 4
+    [InlineData(QueuePolicy.DropOldest)]
+    [InlineData(QueuePolicy.DropNewest)]
+    public void A_bus_that_takes_nothing_fills_the_queue_to_its_limit_and_no_further(QueuePolicy policy)
+    {
+        (TestNode one, TestNode.Member atOne, TestNode two, TestNode.Member atTwo) = Pair(o => new ClusterOptions
+        {
+            Application = o.Application,
+            NodeId = o.NodeId,
+            OnGap = o.OnGap,
+            MaxPayloadBytes = 100,
+            QueueLimitBytes = 2_000,
+            QueuePolicy = policy,
+        });
+        one.Link.Room = 0;
+        for (int i = 0; i < 200; i++)
+        {
+            Say(one, $"{i:D3} ");
+            Pass(0.001);
+            Assert.InRange(one.Cluster.ReadCounters().PendingBytes, 1, 2_000);
+        }
+
+        one.Link.Room = int.MaxValue;
+        Pass(5);
+        Assert.Equal(800, atOne.Heard.Length);
+        string heard = atTwo.Heard;
+        Assert.Equal(policy == QueuePolicy.DropOldest, heard.EndsWith("198 199 ", StringComparison.Ordinal));
+        Assert.Equal(policy == QueuePolicy.DropNewest, heard.StartsWith("000 001 ", StringComparison.Ordinal));
+        Assert.InRange(heard.Length / 4, 20, 60);
+        Assert.Equal(200 - (heard.Length / 4), one.Cluster.ReadCounters().Dropped);
+        Assert.Equal(one.Cluster.ReadCounters().Dropped, two.Gaps.Sum(static g => g.Missed));
     }
 
     [Fact] // 1, 3

@@ -1,0 +1,145 @@
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Tests;
+
+// Nodes on a real broker with a line between them that is slow, stands still or is cut: one class for each bus. Whatever happens, no member is
+// disconnected, those on the own node get all, and each other one gets each broadcast once and in order or its node is told of the loss.
+public abstract class ClusterFaultSuite : IAsyncLifetime
+{
+    private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
+    private readonly List<IAsyncDisposable> _open = [];
+    private ProgramBroker? _broker;
+
+    public enum Fault
+    {
+        Cut,
+        Silence,
+        BrokerKilled,
+    }
+
+    private protected ProgramBroker Broker => _broker!;
+
+    private protected abstract Task<ProgramBroker> StartBrokerAsync();
+
+    // Soon aware of a broker that says nothing, and soon back.
+    private protected abstract IGroupBus BusAt(int port);
+
+    private protected static ReconnectPolicy Quick { get; } = new() { InitialDelay = TimeSpan.FromMilliseconds(20), MaxDelay = TimeSpan.FromMilliseconds(100), RetryFirstConnect = false };
+
+    public async ValueTask InitializeAsync()
+    {
+        await _engine.StartAsync();
+        _broker = await StartBrokerAsync();
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        GC.SuppressFinalize(this);
+        _open.Reverse();
+        foreach (IAsyncDisposable each in _open) await each.DisposeAsync();
+        if (_broker is not null) await _broker.DisposeAsync();
+        await _engine.DisposeAsync();
+    }
+
+    private T Keep<T>(T each)
+        where T : IAsyncDisposable
+    {
+        _open.Add(each);
+        return each;
+    }
+
+    private FaultyRelay Relay() => Keep(new FaultyRelay(Broker.Port));
+
+    private async Task<RealNode> NodeAsync(string name, int port, TimeSpan presence = default) => Keep(await RealNode.StartAsync(_engine, name, BusAt(port), (id, gap, state) => new ClusterOptions
+    {
+        Application = "faults",
+        NodeId = id,
+        MaxPayloadBytes = 8_000,
+        QueueLimitBytes = 64 << 10,
+        PresenceInterval = presence,
+        OnGap = gap,
+        OnStateChanged = state,
+    }));
+
+    [Fact]
+    public async Task A_slow_broker_loses_nothing_and_one_that_stands_still_no_more_than_is_told()
+    {
+        FaultyRelay relay = Relay();
+        RealNode near = await NodeAsync("n", relay.Port), far = await NodeAsync("f", Broker.Port);
+        RealMember atNear = await near.ConnectAsync("g"), atFar = await far.ConnectAsync("g");
+        // The echo of the question that goes with a subscription is behind it.
+        await RealNode.UntilAsync(() => near.Cluster.ReadCounters().Echoes > 0 && far.Cluster.ReadCounters().Echoes > 0, () => "not subscribed");
+        relay.Delay = TimeSpan.FromMilliseconds(50);
+        for (int i = 0; i < 5; i++)
+        {
+            near.Say(10);
+            far.Say(10);
+            await RealNode.UntilAsync(() => atNear.Heard("n").Count == near.Said, () => "not local at once");
+        }
+
+        await RealNode.SettleAsync(near, far);
+        relay.Delay = default;
+        relay.Hold();
+        string filling = $"-{new string('x', 4_000)}";
+        long most = 0;
+        for (int round = 0; round < 400 && (near.Cluster.ReadCounters().Dropped < 200 || near.Cluster.State == ClusterState.Healthy); round++)
+        {
+            near.Say(50, filling);
+            far.Say(1);
+            most = Math.Max(most, near.Cluster.ReadCounters().PendingBytes);
+            await RealNode.UntilAsync(() => atNear.Heard("n").Count == near.Said, () => "local members wait for the broker");
+        }
+
+        Assert.InRange(most, 1, (64 << 10) + 8_000);
+        Assert.True(near.Cluster.ReadCounters().Dropped >= 200);
+        await RealNode.UntilAsync(() => near.Cluster.State == ClusterState.Degraded, () => $"{near.Cluster.State}");
+        relay.Heal();
+        await RealNode.UntilAsync(() => near.Cluster.State == ClusterState.Healthy, () => $"{near.Cluster.State}");
+        near.Say(5);
+        far.Say(5);
+        await RealNode.SettleAsync(near, far);
+        Assert.Equal(near.Said, atNear.Heard("n").Count);
+        Assert.Equal(far.Said, atFar.Heard("f").Count);
+        Assert.True(far.ToldOf("n") >= near.Cluster.ReadCounters().Dropped);
+        Assert.Equal([ClusterState.Healthy, ClusterState.Degraded], near.States.Take(2));
+    }
+
+    [Theory]
+    [InlineData(Fault.Cut)]
+    [InlineData(Fault.Silence)]
+    [InlineData(Fault.BrokerKilled)]
+    public async Task Parts_of_a_cluster_that_cannot_hear_each_other_serve_their_own_and_come_together_again(Fault fault)
+    {
+        FaultyRelay relay = Relay();
+        TimeSpan beat = TimeSpan.FromMilliseconds(100);
+        RealNode[] nodes = [await NodeAsync("a", Broker.Port, beat), await NodeAsync("b", Broker.Port, beat), await NodeAsync("c", relay.Port, beat)];
+        foreach (RealNode node in nodes)
+        {
+            await node.ConnectAsync("g");
+            await node.ConnectAsync("g");
+        }
+
+        // Who is counted elsewhere has said so behind its subscription.
+        await CountAsync(6, 6, 6);
+        foreach (RealNode node in nodes) node.Say(20);
+        if (fault == Fault.Cut) relay.Cut();
+        else if (fault == Fault.Silence) relay.Hold();
+        else await Broker.LoseAsync();
+        foreach (RealNode node in nodes) node.Say(20);
+        if (fault == Fault.BrokerKilled) await CountAsync(2, 2, 2);
+        else await CountAsync(4, 4, 2);
+        await RealNode.UntilAsync(() => nodes[2].Cluster.State != ClusterState.Healthy, () => "not aware of it");
+        foreach (RealNode node in nodes) node.Say(20);
+        await RealNode.UntilAsync(() => nodes.All(static n => n.Members.All(m => m.Heard(n.Name).Count == n.Said)), () => "members of the own node wait");
+        if (fault == Fault.BrokerKilled) await Broker.RestoreAsync();
+        else relay.Heal();
+        await CountAsync(6, 6, 6);
+        foreach (RealNode node in nodes) node.Say(20);
+        await RealNode.SettleAsync(nodes);
+        Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
+
+        Task CountAsync(params int[] counts) => RealNode.UntilAsync(
+            () => nodes.Select(static n => n.Group.Count).SequenceEqual(counts),
+            () => $"counted {string.Join(' ', nodes.Select(static n => $"{n.Group.Count} ({n.Cluster.State})"))} instead of {string.Join(' ', counts)}");
+    }
+}

@@ -1,0 +1,130 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Tests;
+
+// The line between a node and its broker: a test may delay it, hold it up and cut it. Plain sockets, so that it has none of our own mistakes.
+internal sealed class FaultyRelay : IAsyncDisposable
+{
+    private const int BufferBytes = 16 * 1024; // also of the system: what is held up is to fill the sender's memory
+
+    private readonly Lock _gate = new();
+    private readonly List<Socket> _open = [];
+    private readonly CancellationTokenSource _end = new();
+    private readonly Socket _listener = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = BufferBytes };
+    private readonly IPEndPoint _broker;
+    private readonly Task _accepting;
+    private TaskCompletionSource? _held;
+    private bool _isCut;
+
+    internal FaultyRelay(int port)
+    {
+        _broker = new IPEndPoint(IPAddress.Loopback, port);
+        _listener.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        _listener.Listen();
+        _accepting = AcceptAsync();
+    }
+
+    internal int Port => ((IPEndPoint)_listener.LocalEndPoint!).Port;
+
+    // Of each piece, each way.
+    internal TimeSpan Delay { get; set; }
+
+    // Nothing is read any more, and nobody is told: a broker that stands still, or a line without a word. New connections are accepted, and that is all.
+    internal void Hold()
+    {
+        lock (_gate) _held ??= new TaskCompletionSource(TaskCreationOptions.RunContinuationsAsynchronously);
+    }
+
+    // Connections end at once, and so do new ones.
+    internal void Cut()
+    {
+        lock (_gate)
+        {
+            _isCut = true;
+            foreach (Socket socket in _open) socket.Close(timeout: 0);
+            _open.Clear();
+        }
+    }
+
+    internal void Heal()
+    {
+        lock (_gate)
+        {
+            _isCut = false;
+            _held?.SetResult();
+            _held = null;
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        await _end.CancelAsync();
+        Heal();
+        Cut();
+        await _accepting;
+        _listener.Dispose();
+        _end.Dispose();
+    }
+
+    private async Task AcceptAsync()
+    {
+        try
+        {
+            while (true) _ = ServeAsync(await _listener.AcceptAsync(_end.Token));
+        }
+        catch (OperationCanceledException)
+        {
+            // The test is over.
+        }
+    }
+
+    private async Task ServeAsync(Socket near)
+    {
+        using Socket far = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true };
+        using Socket mine = near;
+        near.NoDelay = true;
+        lock (_gate)
+        {
+            if (_isCut)
+            {
+                near.Close(timeout: 0);
+                return;
+            }
+
+            _open.AddRange([near, far]);
+        }
+
+        try
+        {
+            await PassAsync();
+            await far.ConnectAsync(_broker);
+            await await Task.WhenAny(PumpAsync(near, far), PumpAsync(far, near));
+        }
+        catch (Exception e) when (e is SocketException or ObjectDisposedException)
+        {
+            // One of both ends is gone, and so is the other.
+        }
+
+        lock (_gate) _open.RemoveAll(s => s == near || s == far);
+    }
+
+    private Task PassAsync()
+    {
+        lock (_gate) return _held?.Task ?? Task.CompletedTask;
+    }
+
+    private async Task PumpAsync(Socket from, Socket to)
+    {
+        byte[] buffer = new byte[BufferBytes];
+        while (true)
+        {
+            await PassAsync();
+            int read = await from.ReceiveAsync(buffer.AsMemory());
+            if (read == 0) return;
+            await PassAsync();
+            if (Delay > TimeSpan.Zero) await Task.Delay(Delay); // tidy: waits because a slow line is what is tested
+            for (int sent = 0; sent < read;) sent += await to.SendAsync(buffer.AsMemory(sent, read - sent));
+        }
+    }
+}

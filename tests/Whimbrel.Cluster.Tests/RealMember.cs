@@ -1,0 +1,73 @@
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using System.Threading.Channels;
+
+namespace Whimbrel.Tests;
+
+// A member of a node's groups, as its peer sees it: what came, by who said it.
+internal sealed class RealMember : IAsyncDisposable
+{
+    private readonly Lock _gate = new();
+    private readonly Dictionary<string, List<int>> _heard = new(StringComparer.Ordinal);
+    private readonly Socket _socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+    private Task _reading = Task.CompletedTask;
+
+    internal Session Session { get; private set; } = null!;
+
+    internal bool IsConnected => !_reading.IsCompleted;
+
+    // One at a time, so that the session that connects next is this one's.
+    internal static async Task<RealMember> DialAsync(IPEndPoint server, ChannelReader<Session> connected)
+    {
+        RealMember member = new();
+        await member._socket.ConnectAsync(server);
+        member.Session = await connected.ReadAsync(TestContext.Current.CancellationToken);
+        member._reading = member.ReadAsync();
+        return member;
+    }
+
+    // Numbers of what this node (or node and group) said, as they came.
+    internal List<int> Heard(string of)
+    {
+        lock (_gate) return _heard.TryGetValue(of, out List<int>? numbers) ? [.. numbers] : [];
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _socket.Dispose();
+        await _reading;
+    }
+
+    private async Task ReadAsync()
+    {
+        byte[] buffer = new byte[64 * 1024];
+        StringBuilder rest = new();
+        try
+        {
+            for (int read; (read = await _socket.ReceiveAsync(buffer.AsMemory())) > 0;)
+            {
+                string[] words = rest.Append(Encoding.ASCII.GetString(buffer, 0, read)).ToString().Split(' ');
+                rest.Clear().Append(words[^1]);
+                lock (_gate)
+                {
+                    foreach (string word in words.AsSpan(0, words.Length - 1)) Note(word);
+                }
+            }
+        }
+        catch (Exception e) when (e is SocketException or ObjectDisposedException)
+        {
+            // The test is over, or asks whether it is connected.
+        }
+    }
+
+    // "a12-filling": node a, number 12.
+    private void Note(string word)
+    {
+        string head = word.Split('-')[0];
+        string of = head.TrimEnd([.. "0123456789"]);
+        if (!_heard.TryGetValue(of, out List<int>? numbers)) _heard.Add(of, numbers = []);
+        numbers.Add(int.Parse(head.AsSpan(of.Length), CultureInfo.InvariantCulture));
+    }
+}
