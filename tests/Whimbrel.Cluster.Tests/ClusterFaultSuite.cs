@@ -1,3 +1,4 @@
+using System.Diagnostics;
 using Whimbrel.Clusters;
 
 namespace Whimbrel.Tests;
@@ -23,6 +24,9 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
 
     // Soon aware of a broker that says nothing, and soon back.
     private protected abstract IGroupBus BusAt(int port);
+
+    // That the broker has.
+    private protected abstract Task<int> SubscriptionsAsync();
 
     private protected static ReconnectPolicy Quick { get; } = new() { InitialDelay = TimeSpan.FromMilliseconds(20), MaxDelay = TimeSpan.FromMilliseconds(100), RetryFirstConnect = false };
 
@@ -56,6 +60,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         NodeId = id,
         MaxPayloadBytes = 8_000,
         QueueLimitBytes = 64 << 10,
+        UnsubscribeAfter = TimeSpan.FromMilliseconds(200),
         PresenceInterval = presence,
         OnGap = gap,
         OnStateChanged = state,
@@ -102,6 +107,38 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         Assert.Equal(far.Said, atFar.Heard("f").Count);
         Assert.True(far.ToldOf("n") >= near.Cluster.ReadCounters().Dropped);
         Assert.Equal([ClusterState.Healthy, ClusterState.Degraded], near.States.Take(2));
+    }
+
+    [Fact]
+    public async Task Ten_thousand_groups_are_subscribed_while_they_have_members_and_no_longer()
+    {
+        const int Groups = 10_000;
+        RealNode one = await NodeAsync("a", Broker.Port), two = await NodeAsync("b", Broker.Port);
+        RealMember member = await one.ConnectAsync();
+        int before = await SubscriptionsAsync();
+        for (int i = 0; i < Groups; i++) one.Cluster.Group($"g{i}").Join(member.Session);
+        await UntilSubscribedAsync(before + Groups);
+        for (int i = 1; i <= Groups; i++)
+        {
+            two.Cluster.Group($"g{i - 1}").Broadcast($"b{i} ");
+            if (i % 200 > 0) continue; // all at once would be more than the queue holds
+            await RealNode.UntilAsync(() => member.Heard("b").Count == i, () => $"came {member.Heard("b").Count} of {i}");
+        }
+
+        Assert.Equal(Enumerable.Range(1, Groups), member.Heard("b"));
+        for (int i = 0; i < Groups; i++) one.Cluster.Group($"g{i}").Leave(member.Session);
+        await UntilSubscribedAsync(before);
+        Assert.Equal((0L, 0L), (one.Cluster.ReadCounters().Missed, two.Cluster.ReadCounters().Dropped));
+        Assert.True(member.IsConnected);
+
+        async Task UntilSubscribedAsync(int count)
+        {
+            for (long start = Stopwatch.GetTimestamp(); await SubscriptionsAsync() is var now && now != count;)
+            {
+                Assert.True(Stopwatch.GetElapsedTime(start) < BusNode.Patience, $"{now} subscriptions instead of {count}");
+                await Task.Delay(20); // tidy: waits because the broker does not tell how many subscriptions it has, unless it is asked
+            }
+        }
     }
 
     [Theory]

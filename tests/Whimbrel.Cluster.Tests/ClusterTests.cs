@@ -439,6 +439,14 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal(throws ? 2 : 0, _engine.UserExceptionCount);
     }
 
+    [Theory] // 1, 2, 3, 9: seeds
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Of_fifty_nodes_whose_members_come_and_go_each_hears_what_the_model_says(bool hasFaults)
+    {
+        foreach (int seed in Seeds.Some(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 200 : 2)) CrowdStory.Run(seed, hasFaults);
+    }
+
     [Fact] // 2, 3: seeds
     public void Whatever_is_lost_delayed_and_cut_off_every_stream_is_in_order_and_every_loss_is_told()
     {
