@@ -5,11 +5,15 @@ namespace Whimbrel.Http;
 
 /// <summary>
 /// A reader, and the bytes of a head that it has read. Taken for a request and given back when nobody can look at it any more, so a
-/// thread that answers at once has one for all its connections.
+/// loop that answers at once has one for all its connections. Threads of the pool share theirs: who takes one there seldom is who gives it back.
 /// </summary>
 internal sealed class HttpHead
 {
     private const int MostKept = 64;
+    private const int MostShared = 256;
+
+    private static readonly Lock s_gate = new();
+    private static readonly Stack<HttpHead> s_free = new();
 
     [ThreadStatic]
     private static Stack<HttpHead>? t_free;
@@ -64,12 +68,30 @@ internal sealed class HttpHead
         return TryGet(bytes[..name.Length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
     }
 
-    internal static HttpHead Take() => t_free is { Count: > 0 } free ? free.Pop() : new HttpHead();
+    internal static HttpHead Take()
+    {
+        if (Loop.Current is not null) return t_free is { Count: > 0 } free ? free.Pop() : new HttpHead();
+        lock (s_gate)
+        {
+            if (s_free.TryPop(out HttpHead? head)) return head;
+        }
+
+        return new HttpHead();
+    }
 
     internal static void Return(HttpHead head)
     {
-        Stack<HttpHead> free = t_free ??= new Stack<HttpHead>();
-        if (free.Count < MostKept) free.Push(head);
+        if (Loop.Current is not null)
+        {
+            Stack<HttpHead> free = t_free ??= new Stack<HttpHead>();
+            if (free.Count < MostKept) free.Push(head);
+            return;
+        }
+
+        lock (s_gate)
+        {
+            if (s_free.Count < MostShared) s_free.Push(head);
+        }
     }
 
     /// <summary>Keeps the head, which is whole: what it lay in belongs to the connection.</summary>

@@ -1,15 +1,17 @@
 using System.Diagnostics;
-using System.Runtime.CompilerServices;
 using Whimbrel.Http.Parsing;
+using Awaiter = System.Runtime.CompilerServices.ConfiguredValueTaskAwaitable.ConfiguredValueTaskAwaiter;
 
 namespace Whimbrel.Http;
 
 // From requests to answers. The handlers run here; what they leave behind on other threads comes back by Post.
 public partial class HttpSession
 {
-    private ValueTaskAwaiter _finishing;
-    private Action? _finished;
-    private bool _isHandlerRunning;
+    private Awaiter _awaited; // the handler, then the end of its answer
+    private Action? _handlerEnded;
+    private Action? _answerEnded;
+    private Exception? _handlerError;
+    private volatile bool _isHandlerRunning;
     private bool _isDoneHere;
     private int _requestThread;
 
@@ -68,7 +70,7 @@ public partial class HttpSession
     internal void AnswerDone()
     {
         if (IsInRequest) _isDoneHere = true; // its own callback goes on by itself
-        else Post(static s => ((HttpSession)s!).Advance(), this);
+        else if (!_isHandlerRunning) Post(static s => ((HttpSession)s!).Advance(), this);
     }
 
     private void Advance()
@@ -116,53 +118,94 @@ public partial class HttpSession
     }
 
     /// <summary>Waits for the handler, then for the end of its answer: at once when both are there, else the session goes on when they are.</summary>
+    /// <remarks>
+    /// What is waited for has one owner: this thread up to the registration, then whoever completes it, until <see cref="HandlerDone"/> is back on the session's thread.
+    /// Steps with two delegates that the session keeps, and no async method: the runtime keeps one state of such a method for each thread, which does not go far where many wait.
+    /// </remarks>
     private void FinishLater(ValueTask handler)
     {
-        _isHandlerRunning = true;
-        GoOnAfter(FinishAsync(handler));
-    }
-
-    private void GoOnAfter(ValueTask finishing)
-    {
-        if (finishing.IsCompleted)
+        if (!handler.IsCompleted)
         {
-            _isHandlerRunning = false;
-            finishing.GetAwaiter().GetResult();
+            Await(AwaiterOf(handler), _handlerEnded ??= HandlerEnded);
             return;
         }
 
-        _finishing = finishing.GetAwaiter();
-        _finishing.UnsafeOnCompleted(_finished ??= HandlerFinished);
-    }
-
-    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
-    private async ValueTask FinishAsync(ValueTask handler)
-    {
+        bool isWaiting = false;
         try
         {
-            await handler.ConfigureAwait(false);
-            await _response!.EndAsync().ConfigureAwait(false);
+            handler.GetAwaiter().GetResult();
+            Awaiter ending = AwaiterOf(_response!.EndAsync());
+            isWaiting = !ending.IsCompleted;
+            if (isWaiting) Await(ending, _answerEnded ??= AnswerEnded);
+            else ending.GetResult();
         }
         finally
         {
-            _response!.ReleaseEncoder(); // also when the connection has ended: nobody writes any more
+            if (!isWaiting) _response!.ReleaseEncoder();
         }
     }
 
-    private void HandlerFinished() => Post(static s => ((HttpSession)s!).HandlerDone(), this);
+    // From here on AnswerDone leaves it to HandlerDone to go on, so the mark is set only when that is sure to come.
+    private void Await(Awaiter awaited, Action continuation)
+    {
+        _awaited = awaited;
+        _isHandlerRunning = true;
+        awaited.UnsafeOnCompleted(continuation);
+    }
+
+    private static Awaiter AwaiterOf(ValueTask task) => task.ConfigureAwait(false).GetAwaiter();
+
+    /// <summary>The handler has ended: the rest of its answer leaves from the same thread. Any thread.</summary>
+    private void HandlerEnded()
+    {
+        Awaiter handler = _awaited;
+        _awaited = default;
+        try
+        {
+            handler.GetResult();
+        }
+        catch (Exception e)
+        {
+            LeaveHandler(e);
+            return;
+        }
+
+        Awaiter ending = _awaited = AwaiterOf(_response!.EndAsync());
+        if (ending.IsCompleted) AnswerEnded();
+        else ending.UnsafeOnCompleted(_answerEnded ??= AnswerEnded);
+    }
+
+    private void AnswerEnded()
+    {
+        Awaiter ending = _awaited;
+        _awaited = default;
+        Exception? error = null;
+        try
+        {
+            ending.GetResult();
+        }
+        catch (Exception e)
+        {
+            error = e;
+        }
+
+        LeaveHandler(error);
+    }
+
+    private void LeaveHandler(Exception? error)
+    {
+        _response!.ReleaseEncoder(); // also when the connection has ended: nobody writes any more
+        _handlerError = error;
+        Post(static s => ((HttpSession)s!).HandlerDone(), this);
+    }
 
     private void HandlerDone()
     {
         _isHandlerRunning = false;
-        ValueTaskAwaiter finishing = _finishing;
-        _finishing = default;
-        try
+        if (_handlerError is { } error)
         {
-            finishing.GetResult();
-        }
-        catch (Exception e)
-        {
-            if (_phase == Phase.Answer) HandlerThrew(e);
+            _handlerError = null;
+            if (_phase == Phase.Answer) HandlerThrew(error);
             return;
         }
 

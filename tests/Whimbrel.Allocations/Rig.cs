@@ -55,7 +55,7 @@ internal sealed class Rig : IDisposable
         while (count > 0)
         {
             int part = client.Receive(_buffer, 0, Math.Min(count, _buffer.Length), SocketFlags.None);
-            Assert.NotEqual(0, part);
+            if (part == 0) Assert.Fail("The connection has ended."); // a comparison of the test library allocates
             count -= part;
         }
     }

@@ -1,0 +1,135 @@
+using System.Globalization;
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.CompilerServices;
+using System.Text;
+using System.Threading.Tasks.Sources;
+using Whimbrel.Http;
+
+namespace Whimbrel.Allocations;
+
+// What a request costs whose handler really waits, and goes on on a thread of the pool, while those of other connections do the same: then a cache of one object a thread helps nobody.
+public sealed class HttpWaitingTests
+{
+    private const int Connections = 32;
+    private const int Rounds = 60; // of a request on each connection
+    private const int StateBytes = 104; // of the handler below: an async method that waits has an object for it, and it is the user's
+
+    private static readonly byte[] s_request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"u8.ToArray();
+    private static readonly byte[] s_text = "hello"u8.ToArray();
+
+    public static TheoryData<string> Engines => Rig.Engines;
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_handler_that_waits_for_the_pool_costs_nothing_but_its_own_state(string engine)
+    {
+        ConditionalWeakTable<HttpSession, Work> works = [];
+        With(engine, Scheduling.Inline, (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response), static (meter, round) =>
+            meter.ExpectNoneAnywhere($"{Connections} requests that wait for the pool", Rounds, round));
+    }
+
+    // Fewer than one object for three requests: threads of the pool come and go meanwhile.
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Nor_does_it_where_the_session_itself_runs_on_the_pool(string engine)
+    {
+        ConditionalWeakTable<HttpSession, Work> works = [];
+        With(engine, Scheduling.ThreadPool, (request, response, _) => works.GetOrCreateValue(request.Session).WaitAsync(response), static (meter, round) =>
+            meter.ExpectNoneAnywhere($"{Connections} requests of sessions on the pool that wait for it", Rounds, round, fewerThan: Connections / 3));
+    }
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void An_async_method_that_waits_costs_the_object_of_its_state_and_no_other(string engine)
+    {
+        With(engine, Scheduling.Inline, static (_, response, _) => YieldAsync(response), static (meter, round) =>
+        {
+            double bytes = meter.BytesPerRound(Rounds, Rounds, round) / Connections;
+            string line = string.Create(CultureInfo.InvariantCulture, $"{bytes:0.#} bytes allocated for each request on the loop's thread, {StateBytes} of them by the handler");
+            TestContext.Current.TestOutputHelper!.WriteLine(line);
+            Assert.True(bytes < StateBytes + 1, line);
+        });
+    }
+
+    private static async ValueTask YieldAsync(HttpResponse response)
+    {
+        await Task.Yield();
+        response.Bytes(s_text, "text/plain"u8);
+    }
+
+    private static void With(string engine, Scheduling scheduling, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler, Action<LoopMeter, Action> measure)
+    {
+        using Rig rig = new(engine, static () => new EchoSession());
+        HttpServer server = new(
+            new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling },
+            new HttpOptions { RequestLimit = int.MaxValue });
+        server.Get("/", handler);
+        Rig.Wait(server.StartAsync().AsTask());
+        List<Socket> clients = [];
+        try
+        {
+            for (int i = 0; i < Connections; i++)
+            {
+                Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
+                clients.Add(client);
+                client.Connect(server.EndPoint!);
+            }
+
+            int length = AnswerBytes(clients[0]);
+            measure(rig.Meter, () =>
+            {
+                foreach (Socket client in clients) client.Send(s_request);
+                foreach (Socket client in clients) rig.Read(client, length);
+            });
+        }
+        finally
+        {
+            foreach (Socket client in clients) client.Dispose();
+            Rig.Wait(server.StopAsync(TimeSpan.Zero).AsTask());
+        }
+    }
+
+    // All answers are equally long: the date is.
+    private static int AnswerBytes(Socket client)
+    {
+        byte[] answer = new byte[1024];
+        client.Send(s_request);
+        int length = 0;
+        while (!answer.AsSpan(0, length).EndsWith(s_text))
+        {
+            int count = client.Receive(answer, length, answer.Length - length, SocketFlags.None);
+            if (count == 0) Assert.Fail($"The connection has ended: {Encoding.ASCII.GetString(answer, 0, length)}");
+            length += count;
+        }
+
+        return length;
+    }
+
+    // A wait that costs nothing by itself: a piece of work for the pool that is its own awaitable. One for each connection.
+    private sealed class Work : IValueTaskSource, IThreadPoolWorkItem
+    {
+        private ManualResetValueTaskSourceCore<bool> _core;
+        private HttpResponse? _response;
+
+        internal ValueTask WaitAsync(HttpResponse response)
+        {
+            _core.Reset();
+            _response = response;
+            ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
+            return new ValueTask(this, _core.Version);
+        }
+
+        void IThreadPoolWorkItem.Execute()
+        {
+            _response!.Bytes(s_text, "text/plain"u8);
+            _core.SetResult(true);
+        }
+
+        public void GetResult(short token) => _core.GetResult(token);
+
+        public ValueTaskSourceStatus GetStatus(short token) => _core.GetStatus(token);
+
+        public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
+    }
+}
