@@ -52,6 +52,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private uint _epochs;
     private bool _isConnected;
     private bool _isDisposed;
+    private int _hasLeft;
     private long _lostAtMs;
     private int _state = (int)ClusterState.Degraded;
     private long _published;
@@ -86,7 +87,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     internal string Application => _options.Application;
 
     /// <summary>Makes a node of a server.</summary>
-    /// <param name="server">Started; it gives the engine.</param>
+    /// <param name="server">It gives the engine, which has to run: the server is started, or its engine is.</param>
     /// <param name="bus">The broker, from now on this node's. Disposed with it.</param>
     /// <param name="options">At least the application.</param>
     /// <param name="cancellationToken">Gives up the first attempt to reach the broker.</param>
@@ -115,7 +116,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     }
 
     /// <summary>Makes a node of a server, over the broker at an address.</summary>
-    /// <param name="server">Started; it gives the engine.</param>
+    /// <param name="server">It gives the engine, which has to run: the server is started, or its engine is.</param>
     /// <param name="address">For example <c>nats://127.0.0.1:4222</c>. Its scheme says which bus it is: <see cref="GroupBus.Register"/>.</param>
     /// <param name="options">At least the application.</param>
     /// <param name="cancellationToken">Gives up the first attempt to reach the broker.</param>
@@ -125,7 +126,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         JoinAsync(server, GroupBus.Make(address), options, cancellationToken);
 
     /// <summary>Makes a node without others: the same groups in one process, and nothing to install.</summary>
-    /// <param name="server">Started; it gives the engine.</param>
+    /// <param name="server">It gives the engine, which has to run: the server is started, or its engine is.</param>
     /// <param name="options">At least the application.</param>
     public static ValueTask<Cluster> JoinAsync(Server server, ClusterOptions options) => JoinAsync(server, new MemoryBus().Connect(), options);
 
@@ -143,9 +144,11 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed), Volatile.Read(ref _dropped), Volatile.Read(ref _duplicates),
         Volatile.Read(ref _echoes), Volatile.Read(ref _refused), Volatile.Read(ref _unknownVersions), _outbox.Bytes);
 
-    /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Members stay in their groups and connected.</summary>
+    /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Members stay in their groups and connected. A second call does nothing.</summary>
     public async ValueTask DisposeAsync()
     {
+        // Its owner and a container perhaps, which disposes whatever it gave.
+        if (Interlocked.Exchange(ref _hasLeft, 1) != 0) return;
         ClusterMetrics.Left(this);
         try
         {

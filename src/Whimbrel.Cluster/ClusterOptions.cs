@@ -61,21 +61,33 @@ public sealed class ClusterOptions
     /// <summary>Called on a loop once for each other process that uses this node's id. Nothing is lost by it, but gaps name the wrong node.</summary>
     public Action<string>? OnTwin { get; init; }
 
-    internal void Check()
+    /// <summary>What <see cref="Cluster.JoinAsync(Server, IGroupBus, ClusterOptions, CancellationToken)"/> would throw for: one sentence for each mistake, which begins with the name of the option. Empty when there is none.</summary>
+    public IReadOnlyList<string> FindMistakes()
     {
-        if (!Subjects.IsPlain(Application)) Refuse(nameof(Application), "1 to 64 ASCII letters, digits, - and _");
-        if (NodeId is { } id && System.Text.Encoding.UTF8.GetByteCount(id) is < 1 or > Envelope.MostNodeBytes) Refuse(nameof(NodeId), "1 to 64 bytes of UTF-8");
-        if (Key.Length is > 0 and < LeastKeyBytes) Refuse(nameof(Key), "at least 16 bytes, or none");
-        if (MaxPayloadBytes is < 1 or > MostPayloadBytes) Refuse(nameof(MaxPayloadBytes), "between 1 byte and 16 MiB");
-        if (QueueLimitBytes < MaxPayloadBytes + Envelope.MostOverheadBytes) Refuse(nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
-        if (IsolatedAfter <= TimeSpan.Zero) Refuse(nameof(IsolatedAfter), "positive");
-        if (UnsubscribeAfter < TimeSpan.Zero) Refuse(nameof(UnsubscribeAfter), "zero or positive");
-        if (PresenceInterval != TimeSpan.Zero && PresenceInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(PresenceInterval), "zero or at least 10 ms");
-        if (PresenceLease < 2 * PresenceInterval) Refuse(nameof(PresenceLease), "at least two of PresenceInterval");
-        if (PresenceInterval > TimeSpan.Zero && MaxPayloadBytes < LeastPresenceBytes) Refuse(nameof(MaxPayloadBytes), "at least 1 KiB where there is a PresenceInterval");
-        if (MaxRecoverableGroups < 1) Refuse(nameof(MaxRecoverableGroups), "at least 1");
-        if (MarkInterval < TimeSpan.FromMilliseconds(10)) Refuse(nameof(MarkInterval), "at least 10 ms");
+        List<string> mistakes = [];
+        Want(Subjects.IsPlain(Application), nameof(Application), "1 to 64 ASCII letters, digits, - and _");
+        Want(NodeId is not { } id || System.Text.Encoding.UTF8.GetByteCount(id) is >= 1 and <= Envelope.MostNodeBytes, nameof(NodeId), "1 to 64 bytes of UTF-8");
+        Want(Key.Length is 0 or >= LeastKeyBytes, nameof(Key), "at least 16 bytes, or none");
+        Want(MaxPayloadBytes is >= 1 and <= MostPayloadBytes, nameof(MaxPayloadBytes), "between 1 byte and 16 MiB");
+        Want(QueueLimitBytes >= (long)MaxPayloadBytes + Envelope.MostOverheadBytes, nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
+        Want(IsolatedAfter > TimeSpan.Zero, nameof(IsolatedAfter), "positive");
+        Want(UnsubscribeAfter >= TimeSpan.Zero, nameof(UnsubscribeAfter), "zero or positive");
+        Want(PresenceInterval == TimeSpan.Zero || PresenceInterval >= TimeSpan.FromMilliseconds(10), nameof(PresenceInterval), "zero or at least 10 ms");
+        Want(PresenceLease is not { } lease || lease >= 2 * PresenceInterval, nameof(PresenceLease), "at least two of PresenceInterval");
+        Want(PresenceInterval <= TimeSpan.Zero || MaxPayloadBytes >= LeastPresenceBytes, nameof(MaxPayloadBytes), "at least 1 KiB where there is a PresenceInterval");
+        Want(MaxRecoverableGroups >= 1, nameof(MaxRecoverableGroups), "at least 1");
+        Want(MarkInterval >= TimeSpan.FromMilliseconds(10), nameof(MarkInterval), "at least 10 ms");
+        return mistakes;
+
+        void Want(bool isRight, string name, string allowed)
+        {
+            if (!isRight) mistakes.Add($"{name} has to be {allowed}.");
+        }
     }
 
-    private static void Refuse(string name, string allowed) => throw new ArgumentException($"{nameof(ClusterOptions)}.{name} has to be {allowed}.", name);
+    internal void Check()
+    {
+        IReadOnlyList<string> mistakes = FindMistakes();
+        if (mistakes.Count > 0) throw new ArgumentException($"{nameof(ClusterOptions)}.{string.Join($" {nameof(ClusterOptions)}.", mistakes)}", mistakes[0][..mistakes[0].IndexOf(' ', StringComparison.Ordinal)]);
+    }
 }

@@ -22,7 +22,10 @@ public static class GroupBus
         s_makers[scheme] = make;
     }
 
-    internal static IGroupBus Make(string address)
+    /// <summary>Makes the bus of an address. It does nothing until a node joins with it.</summary>
+    /// <param name="address">For example <c>nats://127.0.0.1:4222</c>.</param>
+    /// <exception cref="ArgumentException">The address is wrong, or no bus is registered for its scheme. The message has no password in it.</exception>
+    public static IGroupBus Make(string address)
     {
         ArgumentException.ThrowIfNullOrEmpty(address);
         int end = address.IndexOf("://", StringComparison.Ordinal);

@@ -1,4 +1,5 @@
 using Microsoft.Extensions.Logging;
+using Whimbrel.Clusters;
 
 namespace Whimbrel.Hosting;
 
@@ -28,4 +29,19 @@ internal static partial class Events
 
     [LoggerMessage(107, LogLevel.Warning, "{Server}: {Count} scopes of sessions are still being disposed, and the host's patience is over")]
     internal static partial void ScopesLeft(ILogger logger, string server, int count);
+
+    [LoggerMessage(108, LogLevel.Information, "{Server} is node {Node} of {Application}: {Bus}")]
+    internal static partial void NodeJoined(ILogger logger, string server, string node, string application, string bus);
+
+    [LoggerMessage(EventId = 109, Message = "{Server} is {State} in its cluster: {Text}")]
+    internal static partial void NodeState(ILogger logger, LogLevel level, string server, ClusterState state, string text);
+
+    [LoggerMessage(110, LogLevel.Warning, "{Server}: another process has its node id: {Text}")]
+    internal static partial void NodeTwin(ILogger logger, string server, string text);
+
+    [LoggerMessage(111, LogLevel.Information, "{Server}, node {Node}, has left its cluster")]
+    internal static partial void NodeLeft(ILogger logger, string server, string node);
+
+    [LoggerMessage(112, LogLevel.Warning, "{Server}, node {Node}, has not left its cluster in time")]
+    internal static partial void NodeNotLeft(ILogger logger, string server, string node, Exception exception);
 }

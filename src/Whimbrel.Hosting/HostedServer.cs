@@ -18,6 +18,7 @@ internal sealed class HostedServer : IDisposable
     private readonly IConfigurationSection _section;
     private readonly Lock _gate = new(); // guards what follows; reloads come on any thread
     private readonly NoticeLog _notices;
+    private readonly HostedCluster? _cluster; // of a server that is a node
     private ServerOptions? _options;
     private HttpOptions? _http;
     private Server? _server;
@@ -33,6 +34,7 @@ internal sealed class HostedServer : IDisposable
         Logger = HostLogging.Make(services, $"Whimbrel.Server.{registration.Name}");
         _notices = new NoticeLog(Logger, TimeProvider.System);
         Scopes = new SessionScopes(registration.Name, Logger);
+        _cluster = services.GetKeyedService<HostedCluster>(registration.Name);
     }
 
     internal string Name => _registration.Name;
@@ -73,6 +75,24 @@ internal sealed class HostedServer : IDisposable
         }
     }
 
+    /// <summary>A node joins before its server listens: the first session finds it.</summary>
+    internal async Task StartAsync(CancellationToken cancellationToken)
+    {
+        if (_cluster is not null) await _cluster.JoinAsync(Server, cancellationToken).ConfigureAwait(false);
+        try
+        {
+            await Server.StartAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch
+        {
+            await LeaveAsync(cancellationToken).ConfigureAwait(false);
+            throw;
+        }
+    }
+
+    /// <summary>After the server has stopped. Throws nothing.</summary>
+    internal Task LeaveAsync(CancellationToken cancellationToken) => _cluster?.LeaveAsync(cancellationToken) ?? Task.CompletedTask;
+
     /// <summary>From now on a changed section is looked at.</summary>
     internal void Watch() => _watch ??= ChangeToken.OnChange(_section.GetReloadToken, Reload);
 
@@ -91,6 +111,7 @@ internal sealed class HostedServer : IDisposable
     {
         SectionReader section = new(_section, mistakes);
         http = _registration.HttpOptions is { } given ? HttpSection.Read(section.Section("Http"), given(Services)) : null;
+        _cluster?.Read(section.Section(ClusterSection.Name), mistakes);
         ServerOptions code = _registration.Options?.Invoke(Services) ?? new ServerOptions();
         string folder = Services.GetService<IHostEnvironment>()?.ContentRootPath ?? Directory.GetCurrentDirectory();
         ServerOptions options = ServerSection.Read(section, code, Services.GetRequiredService<Engine>(), Services, folder, _notices.Write, isHttp: http is not null);

@@ -3,6 +3,7 @@ using Microsoft.Extensions.DependencyInjection;
 using Microsoft.Extensions.DependencyInjection.Extensions;
 using Microsoft.Extensions.Diagnostics.HealthChecks;
 using Microsoft.Extensions.Hosting;
+using Whimbrel.Clusters;
 using Whimbrel.Http;
 
 namespace Whimbrel.Hosting;
@@ -65,6 +66,30 @@ public static class HostingExtensions
     }
 
     /// <summary>
+    /// Makes a server of the host a node of a cluster, to be had as a keyed <see cref="Cluster"/> by the server's name. It joins before the server listens, and leaves when the server has drained.
+    /// A broker that is not reached then fails the start of the host; one that is lost later does not.
+    /// </summary>
+    /// <param name="services">Those of the host.</param>
+    /// <param name="name">Of a server that was added before. The section <c>Cluster</c> in its section has the options, and the address of the broker as <c>Address</c>; without one the cluster is this process alone.</param>
+    /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults, with the application of the section.</param>
+    /// <param name="bus">Makes the bus, once, with the address of the section or null: for what an address cannot say. Null: it is what was registered for the address's scheme, <see cref="GroupBus.Register"/>.</param>
+    /// <exception cref="InvalidOperationException">There is no server of this name, or it is a node already.</exception>
+    public static IServiceCollection AddWhimbrelCluster(
+        this IServiceCollection services, string name, Func<IServiceProvider, ClusterOptions>? options = null, Func<IServiceProvider, string?, IGroupBus>? bus = null)
+    {
+        ArgumentNullException.ThrowIfNull(services);
+        ArgumentException.ThrowIfNullOrEmpty(name);
+        if (!Has<ServerRegistration>(services, r => r.Name == name)) throw new InvalidOperationException($"There is no server {name}: add it first, then make it a node of a cluster.");
+        if (Has<ClusterRegistration>(services, r => r.Name == name)) throw new InvalidOperationException($"The server {name} is a node of a cluster already.");
+        ClusterRegistration registration = new(name, options, bus);
+        services.AddSingleton(registration);
+        services.AddKeyedSingleton(name, (provider, _) => new HostedCluster(provider, registration));
+        services.AddKeyedSingleton(name, static (provider, key) => provider.GetRequiredKeyedService<HostedCluster>(key).Cluster);
+        services.AddKeyedSingleton(name, static (provider, key) => new ClusterHealth(provider.GetRequiredKeyedService<HostedCluster>(key), TimeProvider.System));
+        return services;
+    }
+
+    /// <summary>
     /// Says what the engine of the host's servers is like; without this it is what the section <c>Whimbrel</c> says. A program that wants to make it itself
     /// registers an <see cref="Engine"/> instead, as a singleton.
     /// </summary>
@@ -94,16 +119,35 @@ public static class HostingExtensions
         return builder.Add(new HealthCheckRegistration(name, provider => provider.GetRequiredKeyedService<ServerHealth>(name), failureStatus, tags));
     }
 
+    /// <summary>
+    /// Adds a health check of a server's node: degraded while the broker is away, and for 10 s when broadcasts from or to other nodes were lost; unhealthy when it has not joined or has left.
+    /// </summary>
+    /// <param name="builder">Of <c>AddHealthChecks</c>.</param>
+    /// <param name="name">The server's; the check is called the same with <c>:Cluster</c> behind it.</param>
+    /// <param name="isolatedStatus">What a node is reported as that has been without its broker for longer than <see cref="ClusterOptions.IsolatedAfter"/>. Null: degraded, since it serves its members all the same and a restart finds no broker either.</param>
+    /// <param name="tags">For filters.</param>
+    public static IHealthChecksBuilder AddWhimbrelCluster(this IHealthChecksBuilder builder, string name, HealthStatus? isolatedStatus = null, IEnumerable<string>? tags = null)
+    {
+        ArgumentNullException.ThrowIfNull(builder);
+        return builder.Add(new HealthCheckRegistration($"{name}:{ClusterSection.Name}", provider => provider.GetRequiredKeyedService<ClusterHealth>(name), isolatedStatus ?? HealthStatus.Degraded, tags));
+    }
+
+    private static bool Has<T>(IServiceCollection services, Predicate<T> wanted)
+    {
+        foreach (ServiceDescriptor each in services)
+        {
+            if (!each.IsKeyedService && each.ImplementationInstance is T other && wanted(other)) return true;
+        }
+
+        return false;
+    }
+
     private static IServiceCollection Add(IServiceCollection services, ServerRegistration registration)
     {
         ArgumentNullException.ThrowIfNull(services);
         string name = registration.Name;
         ArgumentException.ThrowIfNullOrEmpty(name);
-        foreach (ServiceDescriptor each in services)
-        {
-            if (!each.IsKeyedService && each.ImplementationInstance is ServerRegistration other && other.Name == name) throw new InvalidOperationException($"There is a server {name} already: each has a name and a section of its own.");
-        }
-
+        if (Has<ServerRegistration>(services, r => r.Name == name)) throw new InvalidOperationException($"There is a server {name} already: each has a name and a section of its own.");
         bool hasEngine = false;
         foreach (ServiceDescriptor each in services) hasEngine |= each.ServiceType == typeof(Engine);
         if (!hasEngine) services.AddWhimbrelEngine();

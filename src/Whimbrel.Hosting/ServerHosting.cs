@@ -33,7 +33,7 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
             foreach (ServerRegistration registration in registrations)
             {
                 HostedServer hosted = Hosted(registration);
-                await hosted.Server.StartAsync(cancellationToken).ConfigureAwait(false);
+                await hosted.StartAsync(cancellationToken).ConfigureAwait(false);
                 _started.Add(hosted);
                 hosted.Watch();
                 Events.Started(hosted.Logger, hosted.Name, string.Join(", ", hosted.Server.EndPoints), hosted.Server.Engine.KindName);
@@ -73,5 +73,8 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
         {
             Events.StopFailed(hosted.Logger, hosted.Name, e);
         }
+
+        // What sessions said at their end is on its way to the bus now.
+        await hosted.LeaveAsync(cancellationToken).ConfigureAwait(false);
     }
 }

@@ -21,7 +21,7 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel.Cluster.Nats"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Cluster.Redis"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Compat"] = ["Whimbrel", "Whimbrel.Http"],
-        ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks", "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Http"],
+        ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks", "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],
         ["Whimbrel.Http"] = ["Whimbrel"],
         ["Whimbrel.Kestrel"] = ["Microsoft.AspNetCore.App", "Whimbrel"],
         ["Whimbrel.Relays"] = ["Whimbrel"],

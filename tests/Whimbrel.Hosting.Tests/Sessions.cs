@@ -1,4 +1,6 @@
 using System.Text;
+using Microsoft.Extensions.DependencyInjection;
+using Whimbrel.Clusters;
 
 namespace Whimbrel.Hosting.Tests;
 
@@ -99,6 +101,20 @@ internal sealed class Stubborn : Session
     protected override void OnServerStopping()
     {
     }
+}
+
+/// <summary>In the lobby of all nodes; says so to itself, and to them what it hears and when it goes.</summary>
+internal sealed class Member([FromKeyedServices("Chat")] Cluster cluster) : Session
+{
+    protected override void OnConnected()
+    {
+        cluster.Group("lobby").Join(this);
+        Send("in");
+    }
+
+    protected override void OnReceived(ReadOnlySpan<byte> data) => cluster.Group("lobby").Broadcast(data);
+
+    protected override void OnDisconnected(CloseReason reason) => cluster.Group("lobby").Broadcast("gone"u8, except: this);
 }
 
 /// <summary>Blocks its loop until it may go on.</summary>

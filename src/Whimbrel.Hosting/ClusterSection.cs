@@ -1,0 +1,52 @@
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>
+/// The options of a node as the section <c>Cluster</c> of a server has them, over those that the program gives. Ranges are those of
+/// <see cref="ClusterOptions.FindMistakes"/>; the address of the broker is the bus's to judge.
+/// </summary>
+internal static class ClusterSection
+{
+    internal const string Name = "Cluster";
+    internal const string AddressKey = "Address";
+
+    internal static (ClusterOptions Options, string? Address) Read(SectionReader section, ClusterOptions code, Action<ClusterState, string> onStateChanged, Action<string> onTwin)
+    {
+        string? address = section.Text(AddressKey);
+        ClusterOptions options = new()
+        {
+            Application = section.Text(nameof(code.Application)) ?? code.Application,
+            IsolatedAfter = section.Time(nameof(code.IsolatedAfter), code.IsolatedAfter),
+            Key = ReadKey(section, code.Key),
+            MarkInterval = section.Time(nameof(code.MarkInterval), code.MarkInterval),
+            MaxPayloadBytes = section.Int(nameof(code.MaxPayloadBytes), code.MaxPayloadBytes),
+            MaxRecoverableGroups = section.Int(nameof(code.MaxRecoverableGroups), code.MaxRecoverableGroups),
+            NodeId = section.Text(nameof(code.NodeId)) ?? code.NodeId,
+            PresenceInterval = section.Time(nameof(code.PresenceInterval), code.PresenceInterval),
+            PresenceLease = section.Text(nameof(code.PresenceLease)) is null ? code.PresenceLease : section.Time(nameof(code.PresenceLease), TimeSpan.MaxValue),
+            QueueLimitBytes = section.Int(nameof(code.QueueLimitBytes), code.QueueLimitBytes),
+            QueuePolicy = section.Word(nameof(code.QueuePolicy), code.QueuePolicy),
+            UnsubscribeAfter = section.Time(nameof(code.UnsubscribeAfter), code.UnsubscribeAfter),
+
+            // What no text can be.
+            Deliver = code.Deliver,
+            OnGap = code.OnGap,
+            OnStateChanged = onStateChanged + code.OnStateChanged,
+            OnTwin = onTwin + code.OnTwin,
+        };
+        section.End();
+        foreach (string found in options.FindMistakes()) section.AddFound(found.TrimEnd('.'));
+        return (options, address);
+    }
+
+    // It is a secret: a mistake does not repeat it.
+    private static ReadOnlyMemory<byte> ReadKey(SectionReader section, ReadOnlyMemory<byte> code)
+    {
+        if (section.Text(nameof(ClusterOptions.Key)) is not { } text) return code;
+        byte[] bytes = new byte[text.Length];
+        if (Convert.TryFromBase64String(text, bytes, out int length)) return bytes.AsMemory(0, length);
+        section.Mistake(nameof(ClusterOptions.Key), "is no base64");
+        return code;
+    }
+}
