@@ -2,7 +2,7 @@ using System.Net;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>What a <see cref="BrokerLink"/> has to know of its bus.</summary>
+/// <summary>What a connection to a broker has to know of its bus.</summary>
 internal sealed record BrokerSettings
 {
     /// <summary>What is on the other end, for people. Without passwords.</summary>

@@ -35,7 +35,7 @@ public static class GroupBus
         if (s_makers.TryGetValue(scheme, out Func<string, IGroupBus>? make)) return make(address);
         string known = s_makers.IsEmpty ? "none is" : $"there are {string.Join(", ", s_makers.Keys.Order(StringComparer.Ordinal))}";
         throw new ArgumentException(
-            $"No bus is registered for {scheme}:// ({known}). Reference its package and register it once, when the program starts: NatsBus.Register() of Whimbrel.Cluster.Nats, RedisBus.Register() of Whimbrel.Cluster.Redis.",
+            $"No bus is registered for {scheme}:// ({known}). Reference its package and register it once, when the program starts: NatsBus.Register() of Whimbrel.Cluster.Nats, RedisBus.Register() of Whimbrel.Cluster.Redis, RabbitMqBus.Register() of Whimbrel.Cluster.RabbitMq.",
             nameof(address));
     }
 }

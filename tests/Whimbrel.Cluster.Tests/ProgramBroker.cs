@@ -26,7 +26,7 @@ internal abstract class ProgramBroker(string command) : TestBroker
 
     public override ValueTask DisposeAsync() => LoseAsync();
 
-    protected static (string Certificate, string Key) WriteCertificate(string directory)
+    internal static (string Certificate, string Key) WriteCertificate(string directory)
     {
         string certificate = Path.Combine(directory, "server.pem"), key = Path.Combine(directory, "server.key");
         File.WriteAllText(certificate, TestCertificates.Server.ExportCertificatePem());

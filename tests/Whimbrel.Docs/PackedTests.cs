@@ -19,6 +19,7 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel"] = [],
         ["Whimbrel.Cluster"] = ["Whimbrel"],
         ["Whimbrel.Cluster.Nats"] = ["Whimbrel.Cluster"],
+        ["Whimbrel.Cluster.RabbitMq"] = ["RabbitMQ.Client", "Whimbrel.Cluster"],
         ["Whimbrel.Cluster.Redis"] = ["Whimbrel.Cluster"],
         ["Whimbrel.Compat"] = ["Whimbrel", "Whimbrel.Http"],
         ["Whimbrel.Hosting"] = ["Microsoft.Extensions.Diagnostics.HealthChecks", "Microsoft.Extensions.Hosting.Abstractions", "Whimbrel", "Whimbrel.Cluster", "Whimbrel.Http"],

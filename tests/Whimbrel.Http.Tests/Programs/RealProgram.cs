@@ -58,6 +58,9 @@ internal sealed class RealProgram : IDisposable
         return program.Output;
     }
 
+    /// <summary>It ends by itself.</summary>
+    internal Task EndAsync() => _process.WaitForExitAsync().WaitAsync(Patience);
+
     /// <summary>A server that says it is there by accepting on this port.</summary>
     internal static async Task<RealProgram> ServeAsync(string command, int port, Func<string, string[]> configure)
     {

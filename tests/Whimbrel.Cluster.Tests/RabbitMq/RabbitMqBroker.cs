@@ -1,0 +1,17 @@
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Tests.RabbitMq;
+
+// A test's part of the server: an exchange of its own. When the server was lost for it, it is started again for the next one.
+internal sealed class RabbitMqBroker(RabbitMqServer server) : TestBroker
+{
+    private readonly string _exchange = $"whimbrel.{Guid.NewGuid():N}";
+
+    public override IGroupBus Connect() => new RabbitMqBus($"amqp://127.0.0.1:{server.Port}", new RabbitMqOptions { Exchange = _exchange });
+
+    public override ValueTask LoseAsync() => server.LoseAsync();
+
+    public override ValueTask RestoreAsync() => server.InitializeAsync();
+
+    public override ValueTask DisposeAsync() => default;
+}

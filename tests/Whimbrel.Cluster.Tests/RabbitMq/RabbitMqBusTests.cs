@@ -1,0 +1,7 @@
+namespace Whimbrel.Tests.RabbitMq;
+
+[Collection(nameof(RabbitMqServer))]
+public sealed class RabbitMqBusTests(RabbitMqServer server) : GroupBusSuite
+{
+    protected override ValueTask<TestBroker> StartBrokerAsync() => new(new RabbitMqBroker(server));
+}

@@ -1,0 +1,4 @@
+namespace Whimbrel.Tests.RabbitMq;
+
+[CollectionDefinition(nameof(RabbitMqServer))]
+public sealed class RabbitMqCollection : ICollectionFixture<RabbitMqServer>;
