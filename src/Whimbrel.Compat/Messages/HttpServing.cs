@@ -140,7 +140,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         _isInRequest = false;
         // The end that an answer brings waits until the callback that gave it has returned.
         _isTelling = true;
-        if (Request.Method == "GET" && TryFind(Request.Url, out byte[]? content))
+        // Its words become text for who asks for them, and for a cache that has something.
+        if (!session.Files.Empty && Request.Message.FirstBytes.SequenceEqual("GET"u8) && TryFind(Request.Url, out byte[]? content))
         {
             session.TellCached(Request, content);
             Interlocked.Decrement(ref _open);
@@ -156,8 +157,6 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
 
     private bool TryFind(string url, [NotNullWhen(true)] out byte[]? content)
     {
-        content = null;
-        if (session.Files.Empty) return false;
         int query = url.IndexOf('?', StringComparison.Ordinal);
         string path = query < 0 ? url : url[..query];
         (bool found, content) = session.Files.Find(path);
