@@ -48,7 +48,7 @@ internal sealed class StatusSocket : IDisposable
         StatusSocket status = new(engine, listener);
         try
         {
-            new Thread(static s => ((StatusSocket)s!).Run()) { IsBackground = true, Name = "whimbrel-status" }.Start(status);
+            new Thread(static s => ((StatusSocket)s!).Run()) { IsBackground = true, Name = "whimbrel-status" }.UnsafeStart(status);
         }
         catch (Exception)
         {

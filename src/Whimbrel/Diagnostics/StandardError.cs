@@ -36,7 +36,7 @@ internal static class StandardError
 
         try
         {
-            new Thread(Run) { IsBackground = true, Name = "whimbrel-notices" }.Start();
+            new Thread(Run) { IsBackground = true, Name = "whimbrel-notices" }.UnsafeStart();
         }
         catch (Exception e) when (e is OutOfMemoryException or ThreadStartException)
         {

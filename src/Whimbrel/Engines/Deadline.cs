@@ -39,7 +39,7 @@ internal sealed class Deadline
             s_isRunning = true;
         }
 
-        new Thread(RunAll) { IsBackground = true, Name = "whimbrel-deadlines" }.Start();
+        new Thread(RunAll) { IsBackground = true, Name = "whimbrel-deadlines" }.UnsafeStart();
     }
 
     /// <summary>Any thread; it may be running already.</summary>
@@ -82,7 +82,7 @@ internal sealed class Deadline
     {
         try
         {
-            new Thread(static d => ((Deadline)d!).Run()) { IsBackground = true, Name = "whimbrel-deadline" }.Start(due);
+            new Thread(static d => ((Deadline)d!).Run()) { IsBackground = true, Name = "whimbrel-deadline" }.UnsafeStart(due);
         }
         catch (Exception e) when (e is OutOfMemoryException or ThreadStartException)
         {

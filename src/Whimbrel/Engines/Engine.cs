@@ -555,7 +555,8 @@ public class Engine : IAsyncDisposable
             {
                 Thread thread = new(static state => ((Loop)state!).RunThread()) { IsBackground = true, Name = $"{Options.Name}-{loop.Index}" };
                 if (Options.Priority != ThreadPriority.Normal && !KernelProbe.HasEpoll) thread.Priority = Options.Priority;
-                thread.Start(loop);
+                // What flows with whoever starts it, an activity for one, would stay with the loop for ever.
+                thread.UnsafeStart(loop);
             }
             catch (Exception e)
             {

@@ -26,7 +26,7 @@ internal static class Watchdog
             s_isRunning = true;
         }
 
-        new Thread(Run) { IsBackground = true, Name = "whimbrel-watchdog" }.Start();
+        new Thread(Run) { IsBackground = true, Name = "whimbrel-watchdog" }.UnsafeStart();
     }
 
     internal static void Forget(Engine engine)
