@@ -66,7 +66,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
     }
 
     private bool AskStream(string what, string subject, byte[] payload, Action<NatsStream?, int> done) =>
-        requests.Ask($"$JS.API.STREAM.{what}.{NatsStream.NameOf(subject)}", [payload], (answer, body) =>
+        requests.Ask($"$JS.API.STREAM.{what}.{NatsStream.NameOf(subject)}", [payload], (_, answer, body) =>
         {
             if (answer != NatsAnswer.Said)
             {
@@ -85,7 +85,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
     private bool Publish(string subject, IReadOnlyList<ReadOnlyMemory<byte>> envelopes, Action<bool> done)
     {
         int left = envelopes.Count, stored = 0;
-        return requests.Ask(NatsStream.SubjectOf(subject), envelopes, (answer, body) =>
+        return requests.Ask(NatsStream.SubjectOf(subject), envelopes, (_, answer, body) =>
         {
             left--;
             string? why = null;
@@ -120,7 +120,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             // Not trimmed but missing inside: nobody can be given what is behind it.
             Tell($"message {one.Missing} of {one.Subject} is missing: its stream begins anew");
             _made.Remove(one.Subject);
-            if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}", [default], (_, _) => one.Done(null))) one.Done(null);
+            if (!requests.Ask($"$JS.API.STREAM.DELETE.{NatsStream.NameOf(one.Subject)}", [default], (_, _, _) => one.Done(null))) one.Done(null);
             return;
         }
 
@@ -143,24 +143,19 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
 
         byte[]?[] read = new byte[count][];
-        bool isTaken = true;
-        for (int i = 0; i < count && isTaken; i++)
+        ReadOnlyMemory<byte>[] wanted = [.. Enumerable.Range(0, count).Select(i => (ReadOnlyMemory<byte>)NatsStream.Get(at + (ulong)i))];
+        bool isTaken = requests.Ask($"$JS.API.DIRECT.GET.{NatsStream.NameOf(one.Subject)}", wanted, (index, answer, body) =>
         {
-            int here = i;
-            isTaken = requests.Ask($"$JS.API.DIRECT.GET.{NatsStream.NameOf(one.Subject)}", [NatsStream.Get(at + (ulong)i)], (answer, body) =>
-            {
-                if (answer == NatsAnswer.Said) read[here] = body.ToArray();
-                else if (answer == NatsAnswer.NotFound) one.Missing = Math.Max(one.Missing, at + (ulong)here);
-                if (--left == 0) Came(one, read, isTaken);
-            });
-            // What was asked for before is answered first; there is at least one where there is anything to wait for.
-            if (!isTaken && (left -= count - i) == 0) one.Done(null);
-        }
+            if (answer == NatsAnswer.Said) read[index] = body.ToArray();
+            else if (answer == NatsAnswer.NotFound) one.Missing = Math.Max(one.Missing, at + (ulong)index);
+            if (--left == 0) Came(one, read);
+        });
+        if (!isTaken) one.Done(null);
     }
 
-    private void Came(Reading one, byte[]?[] read, bool isTaken)
+    private void Came(Reading one, byte[]?[] read)
     {
-        if (isTaken && read.All(static r => r is not null))
+        if (read.All(static r => r is not null))
         {
             foreach (byte[]? envelope in read)
             {

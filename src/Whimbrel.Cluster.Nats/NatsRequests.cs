@@ -7,8 +7,8 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Clusters;
 
-/// <summary>Told of an answer, once for each request; the bytes are those of an answer that was said.</summary>
-internal delegate void NatsAnswered(NatsAnswer answer, ReadOnlySpan<byte> body);
+/// <summary>Told of an answer, once for each payload, by its place among those that were asked with; the bytes are those of an answer that was said.</summary>
+internal delegate void NatsAnswered(int index, NatsAnswer answer, ReadOnlySpan<byte> body);
 
 /// <summary>
 /// Messages that are answered: each names a subject of its own under an inbox, which is subscribed once for each connection, when it is first used. One that is not answered in time is over. On the
@@ -16,7 +16,7 @@ internal delegate void NatsAnswered(NatsAnswer answer, ReadOnlySpan<byte> body);
 /// </summary>
 internal sealed class NatsRequests(NatsBus bus)
 {
-    private readonly Dictionary<ulong, (NatsAnswered Done, long UntilMs)> _waiting = [];
+    private readonly Dictionary<ulong, (NatsAnswered Done, int Index, long UntilMs)> _waiting = [];
     private readonly string _inbox = $"_INBOX.{Convert.ToHexStringLower(RandomNumberGenerator.GetBytes(12))}.";
     private ulong _last;
     private LoopTimer? _timer;
@@ -43,7 +43,7 @@ internal sealed class NatsRequests(NatsBus bus)
         ulong number = _last;
         foreach (ReadOnlyMemory<byte> payload in payloads) NatsLines.WriteRequest(bytes, subject, _inbox + (++number).ToString(CultureInfo.InvariantCulture), payload.Span);
         if (!session.TryCommand(bytes.WrittenSpan)) return false;
-        while (_last < number) _waiting.Add(++_last, (done, Loop!.TimeMs + (long)Within.TotalMilliseconds));
+        for (int i = 0; i < payloads.Count; i++) _waiting.Add(++_last, (done, i, Loop!.TimeMs + (long)Within.TotalMilliseconds));
         if (_timer is not { IsActive: true }) Watch();
         return true;
     }
@@ -52,7 +52,7 @@ internal sealed class NatsRequests(NatsBus bus)
     {
         ReadOnlySpan<byte> number = message.Subject[(message.Subject.LastIndexOf((byte)'.') + 1)..];
         // One that is not waited for any more was too late.
-        if (!Utf8Parser.TryParse(number, out ulong of, out int used) || used != number.Length || !_waiting.Remove(of, out (NatsAnswered Done, long UntilMs) one)) return;
+        if (!Utf8Parser.TryParse(number, out ulong of, out int used) || used != number.Length || !_waiting.Remove(of, out (NatsAnswered Done, int Index, long UntilMs) one)) return;
         NatsAnswer answer = StatusOf(message.Headers) switch
         {
             0 => NatsAnswer.Said,
@@ -60,7 +60,7 @@ internal sealed class NatsRequests(NatsBus bus)
             503 => NatsAnswer.Nobody,
             _ => NatsAnswer.Refused,
         };
-        one.Done(answer, message.Body);
+        one.Done(one.Index, answer, message.Body);
     }
 
     /// <summary>The connection is over, and its inbox with it.</summary>
@@ -68,9 +68,9 @@ internal sealed class NatsRequests(NatsBus bus)
     {
         Number = 0;
         _timer?.Cancel();
-        (NatsAnswered Done, long UntilMs)[] all = [.. _waiting.OrderBy(static w => w.Key).Select(static w => w.Value)];
+        (NatsAnswered Done, int Index, long UntilMs)[] all = [.. _waiting.OrderBy(static w => w.Key).Select(static w => w.Value)];
         _waiting.Clear();
-        foreach ((NatsAnswered done, _) in all) done(NatsAnswer.None, default);
+        foreach ((NatsAnswered done, int index, _) in all) done(index, NatsAnswer.None, default);
     }
 
     /// <summary>The first line of headers is <c>NATS/1.0</c>, with a number behind it where it is a status.</summary>
@@ -88,7 +88,7 @@ internal sealed class NatsRequests(NatsBus bus)
         ulong[] late = [.. _waiting.Where(w => w.Value.UntilMs <= now).Select(static w => w.Key).Order()];
         foreach (ulong number in late)
         {
-            if (_waiting.Remove(number, out (NatsAnswered Done, long UntilMs) one)) one.Done(NatsAnswer.None, default);
+            if (_waiting.Remove(number, out (NatsAnswered Done, int Index, long UntilMs) one)) one.Done(one.Index, NatsAnswer.None, default);
         }
 
         if (_waiting.Count > 0) Watch();

@@ -58,7 +58,7 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
     /// <summary>Whether a message was stored, and if not, why.</summary>
     internal static bool IsStored(ReadOnlySpan<byte> json, out string? why)
     {
-        (int _, why) = (0, null);
+        why = null;
         try
         {
             Utf8JsonReader reader = new(json);
