@@ -9,14 +9,18 @@ internal static class RabbitMqFailure
 {
     internal static NetworkException Explain(Exception failure, string description)
     {
-        (ErrorCategory category, string text) = Causes(failure).Select(Judge).FirstOrDefault(static j => j.Text is not null) is { Text: { } found } judged
-            ? (judged.Category, found)
-            : (ErrorCategory.Unreachable, Short(failure.GetBaseException().Message));
+        (ErrorCategory category, string text) = Judged(failure);
         return new NetworkException(new NetworkError(0, category, $"{description}: {text}"), failure);
     }
 
+    /// <summary>The first of its causes that is known, or its base in its own words.</summary>
+    internal static (ErrorCategory Category, string Text) Judged(Exception failure) =>
+        Causes(failure).Select(Judge).FirstOrDefault(static j => j.Text is not null) is { Text: { } found } judged
+            ? (judged.Category, found)
+            : (ErrorCategory.Unreachable, Short(failure.GetBaseException().Message));
+
     /// <summary>The outermost first.</summary>
-    internal static IEnumerable<Exception> Causes(Exception failure)
+    private static IEnumerable<Exception> Causes(Exception failure)
     {
         yield return failure;
         IEnumerable<Exception> inner = failure is AggregateException several ? several.InnerExceptions : failure.InnerException is { } one ? [one] : [];

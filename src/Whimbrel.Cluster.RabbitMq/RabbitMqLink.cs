@@ -171,7 +171,7 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         catch (Exception e)
 #pragma warning restore CA1031
         {
-            End(RabbitMqFailure.Explain(e, "").Error.Message.TrimStart(':', ' ').TrimEnd('.'));
+            End(RabbitMqFailure.Judged(e).Text.TrimEnd('.'));
         }
     }
 

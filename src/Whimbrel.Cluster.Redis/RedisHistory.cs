@@ -1,6 +1,6 @@
 using System.Buffers.Text;
-using System.Globalization;
 using System.Text;
+using static System.FormattableString;
 
 namespace Whimbrel.Clusters;
 
@@ -139,6 +139,4 @@ internal sealed class RedisHistory(RedisBus bus)
         number = 0;
         return item.Kind == RespKind.Bulk && Utf8Parser.TryParse(item.Body, out number, out int used) && used == item.Body.Length;
     }
-
-    private static string Invariant(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
 }

@@ -1,6 +1,6 @@
-using System.Globalization;
 using Whimbrel.Conformance;
 using Whimbrel.Http.Tests.Programs;
+using static System.FormattableString;
 
 namespace Whimbrel.Tests.RabbitMq;
 
@@ -34,8 +34,6 @@ public sealed class RabbitMqServer : IAsyncLifetime
         using RealProgram end = RealProgram.Start("env", Invariant($"ERL_EPMD_PORT={_epmd}"), "epmd", "-kill");
         await end.EndAsync();
     }
-
-    private static string Invariant(FormattableString text) => text.ToString(CultureInfo.InvariantCulture);
 
     private IEnumerable<string> Settings(string directory)
     {
