@@ -1,7 +1,6 @@
 using System;
 using System.Net;
 using System.Net.Sockets;
-using System.Threading;
 using NetCoreServer;
 using OldPrograms.Host;
 
@@ -19,30 +18,9 @@ internal static class WssMulticastServer
         Console.WriteLine($"Message size: {size}");
         Console.WriteLine();
         var server = new MulticastServer(Certificates.OfServer(), IPAddress.Any, port) { OptionNoDelay = true };
-        bool multicasting = true;
-        var thread = new Thread(() =>
-        {
-            byte[] message = new byte[size];
-            while (multicasting)
-            {
-                var start = DateTime.UtcNow;
-                for (int i = 0; i < rate && multicasting; i++) server.MulticastBinary(message, 0, message.Length);
-                double left = 1000 - (DateTime.UtcNow - start).TotalMilliseconds;
-                if (left > 0) Thread.Sleep((int)left);
-                else Thread.Yield();
-            }
-        });
-        Keyboard.Serve(() =>
-        {
-            bool started = server.Start();
-            thread.Start();
-            return started;
-        }, server.Restart, () =>
-        {
-            multicasting = false;
-            thread.Join();
-            return server.Stop();
-        });
+        byte[] message = new byte[size];
+        var ticker = new Ticker(rate, () => server.MulticastBinary(message, 0, message.Length));
+        Keyboard.Serve(() => server.Start() && ticker.Start(), server.Restart, () => ticker.Stop() && server.Stop());
     }
 
     private class MulticastServer : WssServer
