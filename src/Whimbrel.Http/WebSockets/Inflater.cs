@@ -47,8 +47,9 @@ internal sealed unsafe class Inflater : IDisposable
         else inflater.Dispose();
     }
 
-    // What a sender leaves out at the end of a message.
-    private static ReadOnlySpan<byte> Tail => [0x00, 0x00, 0xFF, 0xFF];
+    // What a sender leaves out at the end of a message, and a byte that is none of it. Asked to stop where a block ends, zlib does not touch
+    // that byte; behind a message that was cut inside a block it takes it for the rest, or makes text of the bytes in front of it.
+    private static ReadOnlySpan<byte> TailAndOneMore => [0x00, 0x00, 0xFF, 0xFF, 0x00];
 
     /// <summary>Reads on in a message.</summary>
     /// <param name="source">A piece of it.</param>
@@ -62,11 +63,13 @@ internal sealed unsafe class Inflater : IDisposable
     {
         _came += source.Length;
         int most = (int)Math.Min(mostBytes, Math.Max(FreeBytes, (_came + toCome) * mostRatio));
-        Outcome outcome = Run(source, ref target, most);
+        Outcome outcome = Run(source, 0, ref target, most);
         if (isLast && outcome == Outcome.Fine)
         {
             _came = 0;
-            outcome = Run(Tail, ref target, most);
+            int length = target.Length;
+            outcome = Run(TailAndOneMore, 1, ref target, most);
+            if (outcome == Outcome.Fine && target.Length != length) return Outcome.Malformed;
             if (outcome == Outcome.Fine && _forgets && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
         }
 
@@ -95,7 +98,8 @@ internal sealed unsafe class Inflater : IDisposable
         TooDense,
     }
 
-    private Outcome Run(ReadOnlySpan<byte> source, ref MessageBuffer target, int mostBytes)
+    // Where bytes must stay behind, so many at the end of the source, it stops at each border of blocks, and the last border must be in front of them.
+    private Outcome Run(ReadOnlySpan<byte> source, uint staysBehind, ref MessageBuffer target, int mostBytes)
     {
         ObjectDisposedException.ThrowIf(_stream is null, this);
         fixed (byte* from = source)
@@ -114,7 +118,7 @@ internal sealed unsafe class Inflater : IDisposable
                 {
                     _stream->NextOut = to;
                     _stream->AvailableOut = (uint)room.Length;
-                    result = Zlib.Inflate(_stream, Zlib.SyncFlush);
+                    result = Zlib.Inflate(_stream, staysBehind > 0 ? Zlib.Block : Zlib.SyncFlush);
                 }
 
                 target.Advance(room.Length - (int)_stream->AvailableOut);
@@ -123,7 +127,7 @@ internal sealed unsafe class Inflater : IDisposable
                 if (result == Zlib.StreamEnd && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
                 if (result is not (Zlib.Ok or Zlib.StreamEnd or Zlib.BufferError)) return Outcome.Malformed;
                 // Room that was left over says that there is nothing more to write.
-                if (_stream->AvailableIn == 0 && _stream->AvailableOut > 0) return Outcome.Fine;
+                if (_stream->AvailableIn <= staysBehind && _stream->AvailableOut > 0) return _stream->AvailableIn == staysBehind ? Outcome.Fine : Outcome.Malformed;
                 if (result == Zlib.BufferError && _stream->AvailableOut > 0) return Outcome.Malformed;
             }
         }

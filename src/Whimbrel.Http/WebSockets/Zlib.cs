@@ -15,6 +15,7 @@ internal static unsafe partial class Zlib
 
     internal const int NoFlush = 0;
     internal const int SyncFlush = 2;
+    internal const int Block = 5;
     internal const int FullFlush = 3;
     internal const int Finish = 4;
 

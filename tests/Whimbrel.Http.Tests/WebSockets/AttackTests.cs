@@ -116,6 +116,9 @@ public sealed class AttackTests
     [InlineData("FF")] // a block of a kind that does not exist
     [InlineData("000500FAFE48656C6C6F00")] // a length and its complement disagree
     [InlineData("4B04A3E1FFFF")] // a copy from before the beginning
+    [InlineData("F248CDC9")] // cut: more was to come
+    [InlineData("F348CDC9C90700")] // marked as the last block, and the empty one that must follow is missing: RFC 7692, 7.2.3.4
+    [InlineData("")]
     public void What_is_no_DEFLATE_is_1007_and_nothing_of_the_connection_is_used_afterwards(string hex)
     {
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())

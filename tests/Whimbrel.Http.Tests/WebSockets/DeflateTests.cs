@@ -122,6 +122,64 @@ public sealed class DeflateTests
         target.Release();
     }
 
+    // Less than a message is none: to give its beginning to the user would be a loss that nobody told.
+    [Theory]
+    [InlineData("F248CDC9C90700", -1, "")]
+    [InlineData("000500FAFF48656C6C6F00", 1, "")] // one zero is the empty message
+    [InlineData("F348CDC9C9070000", -1, "")] // without its last byte, the empty block that must follow one marked as the last
+    [InlineData("F24805000000FFFFCAC9C90700", 4, "He")] // cut in front of the tail of its first flush it is a message of two letters
+    public void A_message_that_was_cut_is_refused(string hex, int shorterLength, string shorter)
+    {
+        byte[] whole = Convert.FromHexString(hex);
+        for (int length = 0; length < whole.Length; length++)
+        {
+            foreach (bool forgets in (bool[])[false, true])
+            {
+                using Inflater inflater = new(15, forgets);
+                MessageBuffer target = default;
+                Inflater.Outcome outcome = inflater.Add(whole.AsSpan(0, length), true, ref target, Most);
+                bool isShorter = length == shorterLength;
+                Assert.Equal((isShorter ? Inflater.Outcome.Fine : Inflater.Outcome.Malformed, length), (outcome, length));
+                if (isShorter) Assert.Equal(shorter, Encoding.ASCII.GetString(target.Span));
+                target.Release();
+            }
+        }
+    }
+
+    // Each kind of block, long matches, windows: cut at any byte but the last it is refused, or it is the text so far and nothing else.
+    [Fact]
+    public void A_cut_in_any_message_is_refused_or_gives_a_beginning_of_it_that_ends_with_a_block()
+    {
+        foreach (int seed in Seeds.Some(2))
+        {
+            Random random = new(seed);
+            for (int run = 0; run < 40; run++)
+            {
+                byte[] message = new byte[random.Next(1, 3000)];
+                random.NextBytes(message);
+                if (run % 2 == 0) message.AsSpan().Fill((byte)run);
+                if (run % 4 == 1) for (int i = 0; i < message.Length; i++) message[i] &= 7;
+                using Deflater deflater = new(random.Next(1, 10), random.Next(9, 16), random.Next(1, 10), forgets: false);
+                byte[] packed = Deflate(deflater, message);
+                for (int length = random.Next(3); length < packed.Length; length += random.Next(1, 9))
+                {
+                    using Inflater inflater = new(15, forgets: false);
+                    MessageBuffer target = default;
+                    Inflater.Outcome outcome = inflater.Add(packed.AsSpan(0, length), true, ref target, Most);
+                    if (outcome != Inflater.Outcome.Malformed)
+                    {
+                        Assert.True(outcome == Inflater.Outcome.Fine && message.AsSpan().StartsWith(target.Span) && target.Length < message.Length, $"seed {seed}, run {run}, cut at {length} of {packed.Length}: {outcome}");
+                    }
+
+                    target.Release();
+                }
+
+                using Inflater whole = new(15, forgets: false);
+                Assert.Equal(message, Inflate(whole, packed));
+            }
+        }
+    }
+
     [Fact]
     public void Any_bytes_at_all_end_in_an_outcome()
     {
