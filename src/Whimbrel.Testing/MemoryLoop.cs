@@ -406,6 +406,7 @@ internal sealed unsafe partial class MemoryLoop : Loop
             int length = head.Length;
             if (length > 1 && Chance(Faults.WouldBlock)) length = _engine.Random.Next(1, length);
             int count = socket.Write(new ReadOnlySpan<byte>(head.Memory + head.Start, length));
+            Counters.Sends++;
             _engine.Trace.Add("send", socket.Id, count);
             if (count < 0)
             {
@@ -439,6 +440,7 @@ internal sealed unsafe partial class MemoryLoop : Loop
             int length = (int)piece.Length;
             if (Chance(Faults.WouldBlock)) length = _engine.Random.Next(length);
             int count = slot.Socket!.Write(new ReadOnlySpan<byte>(piece.Base, length));
+            Counters.Sends++;
             if (count < 0) connection.FailSend(Errno.EPIPE);
             else sent += count;
             if (count < (int)piece.Length) break;

@@ -362,7 +362,7 @@ internal sealed partial class Connection
     private void ForeignArrived(uint generation)
     {
         ForeignGone(generation);
-        Loop.FlushIfMany();
+        Loop.FlushIfManyDrained();
     }
 
     internal void DrainClose(uint generation, object? reason)

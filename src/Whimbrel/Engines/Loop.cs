@@ -36,6 +36,9 @@ public abstract partial class Loop
 {
     private const int FlushEveryBytes = 64 * 1024;
     private const int FlushEveryBlocks = 64;
+
+    // Of what other threads sent, what comes next may be for the same connections, a little for each of many: as many blocks as the pool keeps may wait for it.
+    private const int FlushEveryBlocksDrained = BlockPool.MaxKept;
     private const int StartSlots = 64;
     private const int RestMs = 10;
 
@@ -547,6 +550,12 @@ public abstract partial class Loop
     internal void FlushIfMany()
     {
         if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocks) FlushDirty(isEndOfTurn: false);
+    }
+
+    /// <summary>The same while sends of other threads are drained.</summary>
+    internal void FlushIfManyDrained()
+    {
+        if (_receivedSinceFlush >= FlushEveryBytes || _blocksSinceFlush >= FlushEveryBlocksDrained) FlushDirty(isEndOfTurn: false);
     }
 
     private void FlushDirty(bool isEndOfTurn)
