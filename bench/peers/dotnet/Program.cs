@@ -1,6 +1,6 @@
 // The .NET servers that Whimbrel is measured against, one per name, each written the way its documentation shows.
 // Start here; each server is in the file of its name. All echo; two can also push, Kestrel has groups,
-// those whose name says udp speak datagrams, and those whose name says web HTTP and WebSocket. `bench/run` sets
+// those whose name says udp speak datagrams, those whose name says web HTTP and WebSocket, and the old APIs what --serve says. `bench/run` sets
 // DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS=1 for the names that end in `-inline`: the runtime reads it once, at start.
 
 using System.Globalization;
@@ -8,8 +8,9 @@ using System.Net;
 using System.Security.Cryptography.X509Certificates;
 using Whimbrel;
 using Whimbrel.Bench.Peers;
+using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
 
 if (args.Length == 0)
 {
@@ -17,7 +18,7 @@ if (args.Length == 0)
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
-string? certificateFile = null, keyFile = null, folder = null;
+string? certificateFile = null, keyFile = null, folder = null, serves = null;
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
@@ -39,6 +40,10 @@ for (var i = 1; i < args.Length; i++)
     else if (args[i] == "--key" && i + 1 < args.Length)
     {
         keyFile = args[++i];
+    }
+    else if (args[i] == "--serve" && i + 1 < args.Length)
+    {
+        serves = args[++i];
     }
     else if (args[i] == "--files" && i + 1 < args.Length)
     {
@@ -106,8 +111,34 @@ switch (name, push)
     case (_, false) when name.Split('-') is ["whimbrel", var engine, "stream" or "pipe" or "async"] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
         await (name.EndsWith("-async", StringComparison.Ordinal) ? WhimbrelAsyncEcho.RunAsync(kind, port, Tell) : WhimbrelStreamEcho.RunAsync(kind, port, name.EndsWith("-pipe", StringComparison.Ordinal), Tell));
         return 0;
+    case (_, false) when serves is not null && name.Split('-') is ["netcoreserver" or "csharpserver", .. var more]:
+        if (!IsOldStarted(name, more, serves))
+        {
+            return Fail(Usage);
+        }
+
+        await Task.Delay(Timeout.Infinite);
+        return 0;
     default:
         return Fail(Usage);
+}
+
+bool IsOldStarted(string peer, string[] words, string what)
+{
+    CompatOptions.Callbacks = words is [.., "loop"] ? Scheduling.Inline : Scheduling.ThreadPool;
+    if (peer.StartsWith("csharp", StringComparison.Ordinal))
+    {
+        return CSharpServerPeer.TryStart(what, port, Tell);
+    }
+
+    if (words is not [var engine, ..] || !Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind))
+    {
+        return false;
+    }
+
+    CompatOptions.Engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
+    var certificate = certificateFile is null || keyFile is null ? null : X509Certificate2.CreateFromPemFile(certificateFile, keyFile);
+    return NetCoreServerPeer.TryStart(what, port, folder, certificate, Tell);
 }
 
 // The line that the runner waits for.

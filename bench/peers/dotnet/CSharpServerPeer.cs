@@ -1,0 +1,63 @@
+using System.Net;
+using CSharpServer;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>Servers written against the classes of CSharpServer, as its performance programs are, over <c>Whimbrel.Compat</c>, on the engine that its service chooses.</summary>
+internal static class CSharpServerPeer
+{
+    /// <summary>Starts the server of a kind: tcp, push or udp.</summary>
+    public static bool TryStart(string kind, int port, Action<IPEndPoint> tell)
+    {
+        Service service = new(1);
+        service.Start();
+        bool isStarted;
+        switch (kind)
+        {
+            case "tcp":
+                isStarted = new Server(service, port, static server => new Echo(server)).Start();
+                break;
+            case "push":
+                var push = new Server(service, port, static server => new Listener(server));
+                isStarted = push.Start();
+                OldProducer.Start(message => push.Multicast(message, 0, message.Length));
+                break;
+            case "udp":
+                isStarted = new UdpEcho(service, port).Start();
+                break;
+            default:
+                return false;
+        }
+
+        if (isStarted)
+        {
+            tell(new IPEndPoint(IPAddress.Loopback, port));
+        }
+
+        return isStarted;
+    }
+
+    private sealed class Server(Service service, int port, Func<TcpServer, TcpSession> make) : TcpServer(service, "127.0.0.1", port)
+    {
+        protected override TcpSession CreateSession() => make(this);
+    }
+
+    private sealed class Echo(TcpServer server) : TcpSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer, 0, size);
+    }
+
+    private sealed class Listener(TcpServer server) : TcpSession(server)
+    {
+        protected override bool OnSending(long size) => BytesPending + size <= OldProducer.MostPending;
+    }
+
+    private sealed class UdpEcho(Service service, int port) : UdpServer(service, "127.0.0.1", port)
+    {
+        protected override void OnStarted() => ReceiveAsync();
+
+        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) => SendAsync(endpoint, buffer, 0, size);
+
+        protected override void OnSent(UdpEndpoint endpoint, long sent) => ReceiveAsync();
+    }
+}
