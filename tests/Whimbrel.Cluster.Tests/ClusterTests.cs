@@ -106,6 +106,23 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal("x ", atTwo.Heard);
     }
 
+    [Fact] // 3
+    public void A_publisher_that_lost_the_broker_says_again_how_far_it_was_and_what_was_lost_before_is_told()
+    {
+        (TestNode one, _, TestNode two, _) = Pair();
+        _bus.Loss = 1;
+        Say(one, "a ");
+        Pass(6);
+        one.Link.Link.IsCut = true;
+        Pass();
+        _bus.Loss = 0;
+        Pass(3);
+        Assert.Empty(two.Gaps);
+        one.Link.Link.IsCut = false;
+        Pass(3);
+        Assert.Equal([new ClusterGap("one", "g", 1)], two.Gaps);
+    }
+
     [Theory] // 3
     [InlineData(false)]
     [InlineData(true)]
