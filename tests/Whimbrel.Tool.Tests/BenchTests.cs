@@ -54,7 +54,7 @@ public sealed class BenchTests
         Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
         OtherProgram.Needs("openssl");
         // Each way of the load program once, and all rows in deep runs.
-        string[] scenarios = isDeep ? ["web"] : ["http-pipelined-100", "https-resumed", "http-up-1g", "ws-64k", "ws-oneway-64k", "ws-room-100", "ws-open", "ws-idle"];
+        string[] scenarios = isDeep ? ["web"] : ["http-pipelined-100", "https-resumed", "http-up-1g", "ws-64k", "ws-oneway-64k", "ws-stream-64k", "ws-room-100", "ws-open", "ws-idle"];
         (int exitCode, string output) = await BenchAsync([.. scenarios, "--smoke", "--seconds", "0.1", "--peers", peer, "--no-build"]);
         Assert.True(exitCode == 0, output);
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);

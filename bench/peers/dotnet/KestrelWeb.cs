@@ -57,6 +57,7 @@ internal static class KestrelWeb
         app.UseStaticFiles(new StaticFileOptions { FileProvider = new PhysicalFileProvider(Path.GetFullPath(Path.Combine(folder, "files"))), RequestPath = "/files", ServeUnknownFileTypes = true });
         AddRoutes(app, new WebBodies(folder));
         AddSockets(app);
+        AddStreams(app);
         await app.StartAsync();
         var addresses = app.Services.GetRequiredService<IServer>().Features.GetRequiredFeature<IServerAddressesFeature>();
         tell(new IPEndPoint(IPAddress.Loopback, new Uri(addresses.Addresses.First()).Port));
@@ -176,6 +177,18 @@ internal static class KestrelWeb
                 }
             }
         });
+    }
+
+    private static void AddStreams(WebApplication app)
+    {
+        foreach (var size in StreamSink.Sizes)
+        {
+            Map(app, string.Create(CultureInfo.InvariantCulture, $"/stream/{size}"), async (socket, _) =>
+            {
+                await using var stream = WebSocketStream.Create(socket, WebSocketMessageType.Binary, ownsWebSocket: false);
+                await StreamSink.ReadAsync(stream, size, text => socket.SendAsync(Encoding.ASCII.GetBytes(text).AsMemory(), WebSocketMessageType.Text, true, default));
+            });
+        }
     }
 
     private static void Map(WebApplication app, string path, Func<WebSocket, HttpContext, Task> serve) => app.MapGet(path, async context =>

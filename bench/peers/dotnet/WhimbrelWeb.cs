@@ -72,6 +72,20 @@ internal static class WhimbrelWeb
         server.WebSocket("/echo", static () => new Echo(), options);
         server.WebSocket("/discard", static () => new Discard(), options);
         server.WebSocket("/room", () => new Member(room), options);
+        foreach (var size in StreamSink.Sizes)
+        {
+            server.WebSocket(string.Create(CultureInfo.InvariantCulture, $"/stream/{size}"), (socket, _) => ReadStreamAsync(socket, size), options);
+        }
+    }
+
+    private static async Task ReadStreamAsync(WebSocketSession socket, int size)
+    {
+        await using WebSocketStream stream = new(socket);
+        await StreamSink.ReadAsync(stream, size, text =>
+        {
+            socket.SendText(text);
+            return ValueTask.CompletedTask;
+        });
     }
 
     private sealed class Echo : WebSocketSession
