@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Linq;
 using System.Threading;
 using NetCoreServer;
 
@@ -20,6 +21,7 @@ internal sealed class Benchmark
     public long TotalErrors;
     public long TotalBytes;
     public long TotalMessages;
+    private readonly int _wait;
     private long _begin;
     private long _end;
     private long _bytesBeforeLast;
@@ -38,6 +40,7 @@ internal sealed class Benchmark
         Messages = options.Number("messages", messages);
         Size = options.Number("size", size);
         Seconds = options.Number("seconds", 10);
+        _wait = options.Number("wait", 30);
         Console.WriteLine(path == null ? $"Server address: {Address}\nServer port: {Port}" : $"Server path: {Path}");
         // Of CSharpServer's alone.
         Threads = hasThreads ? options.Number("threads", Environment.ProcessorCount) : 0;
@@ -62,11 +65,7 @@ internal sealed class Benchmark
         Console.Write("Clients connecting...");
         foreach (var client in clients) connect(client);
         Console.WriteLine("Done!");
-        foreach (var client in clients)
-        {
-            while (!isReady(client)) Thread.Yield();
-        }
-
+        if (!AreReady(clients, isReady)) Environment.Exit(1);
         Console.WriteLine("All clients connected!");
         Console.Write("Benchmarking...");
         for (int second = 0; second < Seconds; second++)
@@ -103,5 +102,26 @@ internal sealed class Benchmark
 
         // The old ones said nothing of it.
         if (stalled) Console.WriteLine("Stalled: no bytes came in the last second");
+    }
+
+    // The old ones waited for a server that is not there without end.
+    private bool AreReady<T>(List<T> clients, Func<T, bool> isReady)
+    {
+        long limit = Environment.TickCount64 + _wait * 1000L;
+        foreach (var client in clients)
+        {
+            while (!isReady(client))
+            {
+                if (Environment.TickCount64 > limit)
+                {
+                    Console.WriteLine($"Not connected within {_wait} seconds: {clients.Count(c => !isReady(c))} of {clients.Count} clients");
+                    return false;
+                }
+
+                Thread.Yield();
+            }
+        }
+
+        return true;
     }
 }

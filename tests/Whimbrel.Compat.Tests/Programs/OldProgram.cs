@@ -110,11 +110,11 @@ internal sealed class OldProgram : IDisposable
         return output;
     }
 
-    internal void WaitForExit()
+    internal void WaitForExit(int code = 0)
     {
         Assert.True(_process.WaitForExit(s_deadline), $"{_name} does not end:\n{Output}");
         _process.WaitForExit();
-        Assert.True(_process.ExitCode == 0, $"{_name} ended with {_process.ExitCode}:\n{Output}");
+        Assert.True(_process.ExitCode == code, $"{_name} ended with {_process.ExitCode}:\n{Output}");
     }
 
     public void Dispose()

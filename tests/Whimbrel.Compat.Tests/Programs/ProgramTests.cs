@@ -46,6 +46,17 @@ public sealed class ProgramTests : IDisposable
     }
 
     [Theory]
+    [InlineData("Performance.TcpEchoClient")]
+    [InlineData("CSharp.Performance.TcpEchoClient")]
+    public void A_performance_client_whose_server_is_not_there_says_so_and_ends(string client)
+    {
+        using OldProgram asking = new(_folder, client, "--port", OldProgram.FreePort(), "--clients", "3", "--messages", "1", "--seconds", "1", "--wait", "1");
+        asking.WaitForExit(1);
+        Assert.Contains("Not connected within 1 seconds: 3 of 3 clients", asking.Output, StringComparison.Ordinal);
+        Assert.DoesNotContain("All clients connected!", asking.Output, StringComparison.Ordinal);
+    }
+
+    [Theory]
     [InlineData("WsChatServer", "WsChatClient")]
     [InlineData("WssChatServer", "WssChatClient")]
     public void The_chat_greets_tells_all_and_finds_the_server_again(string server, string client)
