@@ -16,7 +16,8 @@ namespace Whimbrel.Clusters;
 /// <item>Members here get a broadcast before anything goes to the bus, in call order, and whatever the bus does.</item>
 /// <item>Members elsewhere get it at most once, in order for each publishing node and group. Between groups and nodes there is no order.</item>
 /// <item>Every loss is told: on the nodes whose members did not get it by <see cref="ClusterOptions.OnGap"/>, and here when it did not get as far as the bus.
-/// The number is never too small. What a group missed before its subscription reached the broker was never its own.</item>
+/// The number is never too small. What a group missed before its subscription, and the question that goes with it, reached the publisher was never
+/// its own; and where a last broadcast and all marks behind it are lost, the loss is known with the next broadcast.</item>
 /// <item>A lost broker ends no connection. The state says so, what is published waits within a limit, and goes out when the broker is back.</item>
 /// <item>What the broker sends back of this node's own is dropped.</item>
 /// <item>A group is subscribed with its first member here, and unsubscribed a while after its last.</item>

@@ -32,7 +32,7 @@ public sealed class ClusterOptions
     public TimeSpan UnsubscribeAfter { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>
-    /// Default 1 s. So often a node says how far it has published, three times behind the last broadcast of a group: so the loss of a last
+    /// Default 1 s. So often a node says how far it has published, six times behind the last broadcast of a group: so the loss of a last
     /// one is found, too. For so long a new subscription waits for what publishers say of what was before it: what is not said in time counts as lost.
     /// </summary>
     public TimeSpan MarkInterval { get; init; } = TimeSpan.FromSeconds(1);

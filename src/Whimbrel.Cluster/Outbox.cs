@@ -8,8 +8,8 @@ namespace Whimbrel.Clusters;
 /// </summary>
 internal sealed class Outbox(int limitBytes, QueuePolicy policy)
 {
-    // Behind the last broadcast of a group, so that one lost mark does not hide a loss.
-    private const int MarksBehindLast = 3;
+    // Behind the last broadcast of a group, so that lost marks do not hide a loss: where one envelope of twenty is lost, each alone, one loss of a billion stays unknown until the next broadcast.
+    private const int MarksBehindLast = 6;
 
     private readonly Lock _gate = new();
     private readonly Stack<Outgoing> _given = []; // given back by the loop: before the queue, the oldest on top

@@ -12,11 +12,15 @@ internal sealed class CrowdStory
     private const int Groups = 8;
     private const int Steps = 500;
 
+    // 40 ms and more: so long a question is under way to the others. What they said before it came they cannot tell from what was before the subscription.
+    private const int StepsUntilAsked = 8;
+
     private readonly Dictionary<(int Node, int Group), int> _said = [];
     private readonly Dictionary<(int At, int Group, int Of), List<int>> _expected = []; // since the group was first joined
-    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expectedLast = []; // since it was joined the last time
+    private readonly Dictionary<(int At, int Group, int Of), List<int>> _expectedLast = []; // since a while after it was joined the last time
     private readonly bool[,] _isMember = new bool[Nodes, Groups];
     private readonly long[] _joinedAtStep = new long[Nodes];
+    private readonly int[,] _joinedGroupAtStep = new int[Nodes, Groups];
     private readonly MemoryEngine _engine;
     private readonly MemoryBus _bus;
     private readonly Random _random;
@@ -56,7 +60,7 @@ internal sealed class CrowdStory
         MemoryBusLink link = _nodes[node].Link.Link;
         switch (_random.Next(100))
         {
-            case < 55: Say(node, group); break;
+            case < 55: Say(node, group, step); break;
             case < 80 when !link.IsCut && !_isMember[node, group]: Join(node, group, step); break;
             case < 94 when _isMember[node, group]: Leave(node, group); break;
             // A node that is cut off before its question came back may have been no subscriber yet.
@@ -66,7 +70,7 @@ internal sealed class CrowdStory
         _engine.RunFor(TimeSpan.FromMilliseconds(_random.Next(5, 40)));
     }
 
-    private void Say(int node, int group)
+    private void Say(int node, int group, int step)
     {
         int number = _said[(node, group)] = _said.GetValueOrDefault((node, group)) + 1;
         Assert.Equal(SendResult.Queued, _nodes[node].Cluster.Group($"g{group}").Broadcast($"{node}.{group}.{number} "));
@@ -74,7 +78,7 @@ internal sealed class CrowdStory
         {
             if (!_isMember[at, group]) continue;
             Of(_expected, at, group, node).Add(number);
-            Of(_expectedLast, at, group, node).Add(number);
+            if (step - _joinedGroupAtStep[at, group] >= StepsUntilAsked) Of(_expectedLast, at, group, node).Add(number);
         }
     }
 
@@ -82,7 +86,7 @@ internal sealed class CrowdStory
     {
         _nodes[node].Cluster.Group($"g{group}").Join(_members[node]);
         _isMember[node, group] = true;
-        _joinedAtStep[node] = step;
+        _joinedAtStep[node] = _joinedGroupAtStep[node, group] = step;
         for (int of = 0; of < Nodes; of++) Of(_expectedLast, node, group, of).Clear();
     }
 
