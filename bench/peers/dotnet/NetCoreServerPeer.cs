@@ -94,8 +94,9 @@ internal static class NetCoreServerPeer
 
     private sealed class Listener(TcpServer server) : TcpSession(server)
     {
-        // A slow client misses messages, and stays: as the old programs have it.
-        public override bool SendAsync(ReadOnlySpan<byte> buffer) => BytesPending + BytesSending + buffer.Length <= OldProducer.MostPending && base.SendAsync(buffer);
+        // As the old program has it, to make slow clients miss messages. But Multicast does not call this form: there as here the limit has no effect.
+        public override bool SendAsync(byte[] buffer, long offset, long size) =>
+            BytesPending + BytesSending + size <= OldProducer.MostPending && base.SendAsync(buffer, offset, size);
     }
 
     private sealed class TlsServer(SslContext context, IPAddress address, int port) : SslServer(context, address, port)

@@ -11,6 +11,9 @@ internal static class LoopMetrics
     private static readonly ConcurrentDictionary<Loop, KeyValuePair<string, object?>[]> s_loops = new();
     private static int s_isMade;
 
+    /// <summary>Those of engines that run, but for engines in memory.</summary>
+    internal static ICollection<Loop> Loops => s_loops.Keys;
+
     internal static void EngineStarted(Engine engine)
     {
         foreach (Loop loop in engine.Loops) s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
@@ -19,10 +22,14 @@ internal static class LoopMetrics
 
     internal static void EngineStopped(Engine engine)
     {
+        bool hadSome = false;
         foreach ((Loop loop, _) in s_loops)
         {
-            if (ReferenceEquals(loop.Engine, engine)) s_loops.TryRemove(loop, out _);
+            if (ReferenceEquals(loop.Engine, engine)) hadSome |= s_loops.TryRemove(loop, out _);
         }
+
+        // Elsewhere: it takes locks of the runtime, under which listeners are called.
+        if (hadSome) ThreadPool.UnsafeQueueUserWorkItem(static _ => WhimbrelEventSource.Log.UpdateCounters(), null);
     }
 
     private static void Make()

@@ -15,6 +15,8 @@ internal static class ProgramStory
         first.Expect(greeting);
         second.Expect(greeting);
         first.Type("good day");
+        // Both: what the server says next would otherwise come in one piece with it.
+        first.Expect("Incoming: good day");
         second.Expect("Incoming: good day");
         chat.Expect("Incoming: good day");
         chat.Type("to all");

@@ -1,0 +1,68 @@
+using System.Diagnostics.Tracing;
+using System.Globalization;
+
+namespace Whimbrel.Diagnostics;
+
+/// <summary>
+/// What the event source "Whimbrel" tells of one loop, at the interval that its listener asks for: the numbers of <see cref="LoopCounters"/>, counts as what came
+/// since the last time. Read on the listener's thread, so a message costs the same with and without one.
+/// </summary>
+internal sealed class LoopEventCounters : IDisposable
+{
+    private readonly EventSource _source;
+    private readonly Loop _loop;
+    private readonly List<DiagnosticCounter> _all = [];
+
+    internal LoopEventCounters(EventSource source, Loop loop)
+    {
+        _source = source;
+        _loop = loop;
+        Count("loop-turns", "turns", static c => c.Turns);
+        Count("loop-empty-turns", "turns that brought nothing", static c => c.EmptyTurns);
+        Count("loop-blocked-turns", "turns that a callback held up", static c => c.BlockedTurns);
+        Count("loop-completions", "completions", static c => c.Completions);
+        Ratio("loop-completions-per-turn", "completions per turn", "", static c => c.Completions, static c => c.Turns);
+        Count("loop-wakes", "wakes", static c => c.Wakes);
+        Count("loop-receives", "receives", static c => c.Receives);
+        Count("loop-parked-receives", "receives that waited for a buffer", static c => c.ReceivesParked);
+        Count("loop-sends", "sends", static c => c.Sends);
+        Ratio("loop-bytes-per-send", "bytes per send", "By", static c => c.BytesSent, static c => c.Sends);
+        Value("loop-connections", "connections", "", static loop => loop.ReadCounters().Connections);
+        Value("loop-timers", "timers", "", static loop => loop.ReadCounters().Timers);
+        Value("loop-queue-bytes", "bytes that wait to be sent", "By", static loop => loop.BytesPending);
+    }
+
+    private void Count(string name, string shown, Func<LoopCounters, long> count) => Add(
+        new IncrementingPollingCounter(name, _source, () => count(_loop.ReadCounters())) { DisplayName = shown, DisplayRateTimeScale = TimeSpan.FromSeconds(1) });
+
+    private void Value(string name, string shown, string unit, Func<Loop, double> value) =>
+        Add(new PollingCounter(name, _source, () => value(_loop)) { DisplayName = shown, DisplayUnits = unit });
+
+    /// <summary>Of what came since it was asked the last time; 0 when there was nothing.</summary>
+    private void Ratio(string name, string shown, string unit, Func<LoopCounters, long> of, Func<LoopCounters, long> by)
+    {
+        LoopCounters last = _loop.ReadCounters();
+        Add(new PollingCounter(name, _source, Next) { DisplayName = shown, DisplayUnits = unit });
+
+        double Next()
+        {
+            LoopCounters now = _loop.ReadCounters();
+            long parts = by(now) - by(last);
+            double mean = parts == 0 ? 0 : (double)(of(now) - of(last)) / parts;
+            last = now;
+            return mean;
+        }
+    }
+
+    private void Add(DiagnosticCounter counter)
+    {
+        counter.AddMetadata("whimbrel.engine", _loop.Engine.KindName);
+        counter.AddMetadata("whimbrel.loop", _loop.Index.ToString(CultureInfo.InvariantCulture));
+        _all.Add(counter);
+    }
+
+    public void Dispose()
+    {
+        foreach (DiagnosticCounter each in _all) each.Dispose();
+    }
+}
