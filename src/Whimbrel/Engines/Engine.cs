@@ -788,7 +788,7 @@ public class Engine : IAsyncDisposable
     private static void TellListeners(Engine engine)
     {
         WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount);
-        WhimbrelEventSource.Log.UpdateCounters();
+        LoopEventCounters.Update();
     }
 
     private void CallEvent(string name, Action<Engine> call)

@@ -29,7 +29,7 @@ internal static class LoopMetrics
         }
 
         // Elsewhere: it takes locks of the runtime, under which listeners are called.
-        if (hadSome) ThreadPool.UnsafeQueueUserWorkItem(static _ => WhimbrelEventSource.Log.UpdateCounters(), null);
+        if (hadSome) ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
     }
 
     private static void Make()

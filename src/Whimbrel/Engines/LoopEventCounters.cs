@@ -1,7 +1,8 @@
 using System.Diagnostics.Tracing;
 using System.Globalization;
+using Whimbrel.Diagnostics;
 
-namespace Whimbrel.Diagnostics;
+namespace Whimbrel.Engines;
 
 /// <summary>
 /// What the event source "Whimbrel" tells of one loop, at the interval that its listener asks for: the numbers of <see cref="LoopCounters"/>, counts as what came
@@ -9,11 +10,16 @@ namespace Whimbrel.Diagnostics;
 /// </summary>
 internal sealed class LoopEventCounters : IDisposable
 {
+    // tidy: allowed because it changes when engines start and stop, and when listeners come and go
+    private static readonly Lock s_gate = new();
+    private static readonly Dictionary<Loop, LoopEventCounters> s_ofLoops = [];
+    private static bool s_isHeard;
+
     private readonly EventSource _source;
     private readonly Loop _loop;
     private readonly List<DiagnosticCounter> _all = [];
 
-    internal LoopEventCounters(EventSource source, Loop loop)
+    private LoopEventCounters(EventSource source, Loop loop)
     {
         _source = source;
         _loop = loop;
@@ -32,10 +38,40 @@ internal sealed class LoopEventCounters : IDisposable
         Value("loop-queue-bytes", "bytes that wait to be sent", "By", static loop => loop.BytesPending);
     }
 
+    /// <summary>Makes what is missing and ends what is of loops that are gone; all of it when nobody listens. Not under locks: it takes those of the runtime under which listeners are called.</summary>
+    internal static void Update()
+    {
+        WhimbrelEventSource source = WhimbrelEventSource.Log;
+        // tidy: allowed because no loop runs this
+        lock (s_gate)
+        {
+            if (!s_isHeard)
+            {
+                s_isHeard = true;
+                source.EventCommandExecuted += static (_, _) => Update();
+            }
+
+            HashSet<Loop> wanted = source.IsEnabled() ? [.. LoopMetrics.Loops] : [];
+            foreach ((Loop loop, LoopEventCounters counters) in s_ofLoops)
+            {
+                if (wanted.Contains(loop)) continue;
+                counters.Dispose();
+                s_ofLoops.Remove(loop);
+            }
+
+            foreach (Loop loop in wanted)
+            {
+                if (!s_ofLoops.ContainsKey(loop)) s_ofLoops.Add(loop, new LoopEventCounters(source, loop));
+            }
+        }
+    }
+
     private void Count(string name, string shown, Func<LoopCounters, long> count) => Add(
+        // tidy: allowed because no loop runs this
         new IncrementingPollingCounter(name, _source, () => count(_loop.ReadCounters())) { DisplayName = shown, DisplayRateTimeScale = TimeSpan.FromSeconds(1) });
 
     private void Value(string name, string shown, string unit, Func<Loop, double> value) =>
+        // tidy: allowed because no loop runs this
         Add(new PollingCounter(name, _source, () => value(_loop)) { DisplayName = shown, DisplayUnits = unit });
 
     /// <summary>Of what came since it was asked the last time; 0 when there was nothing.</summary>
