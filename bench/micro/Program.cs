@@ -1,10 +1,10 @@
 // Costs of single operations of the library, each in the file of its name, and an echo server whose loop also has timers or a neighbour that allocates.
-// `bench/run post`, `bench/run rearm`, `bench/run head`, `bench/run frame` and the peers whimbrel-epoll-timers and whimbrel-ENGINE-alloc-COLLECTOR start it.
+// `bench/run post`, `bench/run rearm`, `bench/run head`, `bench/run frame` and the peers whimbrel-epoll-timers, whimbrel-epoll-metrics and whimbrel-ENGINE-alloc-COLLECTOR start it.
 
 using System.Globalization;
 using Whimbrel.Bench.Micro;
 
-const string Usage = "usage: post|rearm|head|frame [--rounds N] | serve [--port N] [--engine NAME] [--timers N] [--rearms N] [--allocate MB_PER_SECOND]";
+const string Usage = "usage: post|rearm|head|frame [--rounds N] | serve [--port N] [--engine NAME] [--timers N] [--rearms N] [--allocate MB_PER_SECOND] [--watch metrics]";
 
 Dictionary<string, string> given = [];
 for (var i = 1; i + 1 < args.Length; i += 2)
@@ -23,7 +23,7 @@ switch (args.Length % 2 == 1 ? args[0] : "")
     case "frame":
         return FrameCost.Run(Number("--rounds", 5));
     case "serve":
-        await TimerServer.RunAsync(Number("--port", 0), given.GetValueOrDefault("--engine", "epoll"), Number("--timers", 0), Number("--rearms", 0), Number("--allocate", 0));
+        await TimerServer.RunAsync(Number("--port", 0), given.GetValueOrDefault("--engine", "epoll"), Number("--timers", 0), Number("--rearms", 0), Number("--allocate", 0), given.GetValueOrDefault("--watch", ""));
         return 0;
     default:
         Console.Error.WriteLine(Usage);

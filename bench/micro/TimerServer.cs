@@ -21,9 +21,14 @@ internal static class TimerServer
     private static int s_next;
     private static long s_lastMs;
 
-    internal static async Task RunAsync(int port, string engineName, int timers, int rearms, int megabytesPerSecond)
+    internal static async Task RunAsync(int port, string engineName, int timers, int rearms, int megabytesPerSecond, string watch)
     {
         using Signals signals = new();
+        if (!Watching.TryStart(watch))
+        {
+            throw new ArgumentException($"--watch takes metrics or traces, not '{watch}'");
+        }
+
         await using Engine engine = new(new EngineOptions { Kind = Enum.Parse<EngineKind>(engineName, ignoreCase: true), Loops = 1 });
         await using Server server = new(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, port) }, static () => new Echo());
         await server.StartAsync();

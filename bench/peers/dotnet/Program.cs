@@ -10,7 +10,7 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
 
 if (args.Length == 0)
 {
@@ -101,7 +101,7 @@ switch (name, push)
         }
 
         return 0;
-    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind):
+    case (_, false) when folder is not null && name.Split('-') is ["whimbrel", "web", var engine, .. var watch] && Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind) && Watching.TryStart(string.Join('-', watch)):
         var tls = certificateFile is null || keyFile is null ? null : new TlsOptions { Certificate = TlsCertificate.FromPemFile(certificateFile, keyFile) };
         await WhimbrelWeb.RunAsync(kind, port, Path.GetFullPath(folder), tls, Tell);
         return 0;

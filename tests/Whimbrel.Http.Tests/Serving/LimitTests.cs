@@ -223,6 +223,25 @@ public sealed class LimitTests
         Assert.Equal(count, served);
     }
 
+    [Theory]
+    [InlineData(2000, 0)]
+    [InlineData(2001, 1)]
+    public void What_is_sent_ahead_pauses_the_peer_just_above_the_limit(int ahead, int pauses)
+    {
+        using Web web = new(new HttpOptions { PipelineLimitBytes = 2000 });
+        TaskCompletionSource ready = new();
+        web.Server.Get("/", async (_, response, _) => { await ready.Task; response.Text("x"); });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/"));
+        string second = Web.Get("/", "X: \r\n");
+        peer.Send(Web.Get("/", $"X: {new string('x', ahead - second.Length)}\r\n"));
+        Assert.Equal(pauses, web.Counters.PipelinePauses);
+        Assert.Equal(pauses > 0, peer.IsPaused);
+        peer.OnLoop(ready.SetResult);
+        Assert.Equal(2, Web.Answers(peer).Length);
+        Assert.False(peer.IsPaused);
+    }
+
     [Fact]
     public void Questions_of_a_peer_that_takes_no_answers_wait()
     {

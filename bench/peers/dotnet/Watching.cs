@@ -1,0 +1,64 @@
+using System.Diagnostics;
+using System.Diagnostics.Metrics;
+
+namespace Whimbrel.Bench.Peers;
+
+/// <summary>
+/// A listener as an operator's exporter is one: each instrument of the meter is switched on and read once a second, what is recorded is added up; or each request is
+/// followed. What an exporter makes of it is not here.
+/// </summary>
+internal static class Watching
+{
+    private static MeterListener? s_listener;
+    private static Timer? s_timer;
+    private static long s_seen;
+    private static double s_sum;
+
+    /// <summary>By its word: metrics, traces, or nothing.</summary>
+    public static bool TryStart(string word)
+    {
+        switch (word)
+        {
+            case "":
+                return true;
+            case "metrics":
+                StartMetrics();
+                return true;
+            case "traces":
+                ActivitySource.AddActivityListener(new ActivityListener
+                {
+                    ShouldListenTo = static source => source.Name == "Whimbrel",
+                    Sample = static (ref ActivityCreationOptions<ActivityContext> _) => ActivitySamplingResult.AllData,
+                    ActivityStopped = static _ => Interlocked.Increment(ref s_seen),
+                });
+                return true;
+            default:
+                return false;
+        }
+    }
+
+    private static void StartMetrics()
+    {
+        s_listener = new MeterListener
+        {
+            InstrumentPublished = static (instrument, listener) =>
+            {
+                if (instrument.Meter.Name == "Whimbrel")
+                {
+                    listener.EnableMeasurementEvents(instrument);
+                }
+            },
+        };
+        s_listener.SetMeasurementEventCallback<int>(static (_, value, _, _) => Add(value));
+        s_listener.SetMeasurementEventCallback<long>(static (_, value, _, _) => Add(value));
+        s_listener.SetMeasurementEventCallback<double>(static (_, value, _, _) => Add(value));
+        s_listener.Start();
+        s_timer = new Timer(static _ => s_listener!.RecordObservableInstruments(), null, TimeSpan.FromSeconds(1), TimeSpan.FromSeconds(1));
+    }
+
+    private static void Add(double value)
+    {
+        Interlocked.Increment(ref s_seen);
+        s_sum += value;
+    }
+}
