@@ -17,7 +17,8 @@ public sealed class TestPeer : IDisposable
 {
     private readonly byte[] _piece = new byte[16 * 1024];
     private readonly List<byte> _received = [];
-    private readonly Queue<byte> _outgoing = new();
+    private byte[] _outgoing = []; // the connection has taken what lies before _outgoingAt
+    private int _outgoingAt;
     private MemoryPeer? _wire;
     private int _mayRead;
     private bool _ownsNetwork;
@@ -136,7 +137,7 @@ public sealed class TestPeer : IDisposable
         get
         {
             Network.Run();
-            return _outgoing.Count;
+            return UnsentCount;
         }
     }
 
@@ -191,7 +192,8 @@ public sealed class TestPeer : IDisposable
         if (_finishAsked) throw new InvalidOperationException("This peer has finished sending.");
         Network.Run();
         if (_isClosed || _reason is not null) throw new IOException($"The connection has ended{(_reason is { } reason ? $" ({reason.Cause})" : "")}.");
-        foreach (byte b in data) _outgoing.Enqueue(b);
+        _outgoing = [.. _outgoing.AsSpan(_outgoingAt), .. data];
+        _outgoingAt = 0;
         Network.Run();
     }
 
@@ -326,7 +328,8 @@ public sealed class TestPeer : IDisposable
         catch (IOException)
         {
             _wasReset = true;
-            _outgoing.Clear();
+            _outgoing = [];
+            _outgoingAt = 0;
             _isClosed = true;
             wire.Close();
             return true;
@@ -345,12 +348,13 @@ public sealed class TestPeer : IDisposable
         return true;
     }
 
+    private int UnsentCount => _outgoing.Length - _outgoingAt;
+
     private bool Write(MemoryPeer wire)
     {
-        if (_outgoing.Count == 0) return false;
-        byte[] bytes = SplitEveryByte ? [_outgoing.Peek()] : [.. _outgoing];
-        int count = wire.Write(bytes);
-        for (int i = 0; i < count; i++) _outgoing.Dequeue();
+        if (UnsentCount == 0) return false;
+        int count = wire.Write(_outgoing.AsSpan(_outgoingAt, SplitEveryByte ? 1 : UnsentCount));
+        _outgoingAt += count;
         return count > 0;
     }
 
@@ -359,7 +363,7 @@ public sealed class TestPeer : IDisposable
         if (_isFinishSent) return false;
         // A session that has closed waits for the peer's end; one that has only finished sending may want more.
         bool isOver = _hasFinished && Live is not { IsOpen: true };
-        if (!isOver && !(_finishAsked && _outgoing.Count == 0)) return false;
+        if (!isOver && !(_finishAsked && UnsentCount == 0)) return false;
         _isFinishSent = true;
         wire.FinishSending();
         return true;
