@@ -10,11 +10,18 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED]";
 
 if (args.Length == 0)
 {
     return Fail(Usage);
+}
+
+var name = args[0];
+if (args is ["cluster-node", var node, var broker, .. var publishing] && publishing.Length is 0 or 4)
+{
+    await ClusterNode.RunAsync(node, broker, publishing, Tell);
+    return 0;
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
@@ -56,7 +63,6 @@ for (var i = 1; i < args.Length; i++)
     }
 }
 
-var name = args[0];
 var inline = name.EndsWith("-inline", StringComparison.Ordinal);
 if (inline && Environment.GetEnvironmentVariable("DOTNET_SYSTEM_NET_SOCKETS_INLINE_COMPLETIONS") != "1")
 {
