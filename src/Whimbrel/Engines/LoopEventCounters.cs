@@ -48,6 +48,7 @@ internal sealed class LoopEventCounters : IDisposable
             if (!s_isHeard)
             {
                 s_isHeard = true;
+                WhimbrelEventSource.CountLoopsBy(static () => LoopMetrics.Loops.Count);
                 source.EventCommandExecuted += static (_, _) => Update();
             }
 
