@@ -94,9 +94,8 @@ internal static class NetCoreServerPeer
 
     private sealed class Listener(TcpServer server) : TcpSession(server)
     {
-        // As the old program has it, to make slow clients miss messages. But Multicast does not call this form: there as here the limit has no effect.
-        public override bool SendAsync(byte[] buffer, long offset, long size) =>
-            BytesPending + BytesSending + size <= OldProducer.MostPending && base.SendAsync(buffer, offset, size);
+        // A slow client misses messages, and stays: as the old programs mean it.
+        public override bool SendAsync(ReadOnlySpan<byte> buffer) => BytesPending + BytesSending + buffer.Length <= OldProducer.MostPending && base.SendAsync(buffer);
     }
 
     private sealed class TlsServer(SslContext context, IPAddress address, int port) : SslServer(context, address, port)
@@ -154,7 +153,7 @@ internal static class NetCoreServerPeer
         private long _messages;
         private long _bytes;
 
-        public override void OnWsConnected(HttpRequest request) => _path = request.Url.StartsWith("/stream/", StringComparison.Ordinal) ? "/discard" : request.Url;
+        public override void OnWsConnected(HttpRequest request) => _path = request.Url;
 
         // The old classes do not say which kind of message it was: what the load program asks for is known by its length.
         public override void OnWsReceived(byte[] buffer, long offset, long size)
