@@ -153,7 +153,7 @@ internal static class NetCoreServerPeer
         private long _messages;
         private long _bytes;
 
-        public override void OnWsConnected(HttpRequest request) => _path = request.Url;
+        public override void OnWsConnected(HttpRequest request) => _path = request.Url.StartsWith("/stream/", StringComparison.Ordinal) ? "/discard" : request.Url;
 
         // The old classes do not say which kind of message it was: what the load program asks for is known by its length.
         public override void OnWsReceived(byte[] buffer, long offset, long size)
