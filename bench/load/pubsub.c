@@ -9,7 +9,6 @@
 // A subscriber says `hearing` with its first message, and at the end what came: messages, those missing, seconds, p50, p99, p99.9 in ns.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>

@@ -4,7 +4,7 @@ using System.Diagnostics.Metrics;
 namespace Whimbrel.Bench.Peers;
 
 /// <summary>
-/// A listener as an operator's exporter is one: each instrument of the meter is switched on and read once a second, what is recorded is added up; or each request is
+/// A listener as an operator's exporter is one: each instrument of the meter is switched on and read once a second, what it is told is counted; or each request is
 /// followed. What an exporter makes of it is not here.
 /// </summary>
 internal static class Watching
@@ -12,7 +12,6 @@ internal static class Watching
     private static MeterListener? s_listener;
     private static Timer? s_timer;
     private static long s_seen;
-    private static double s_sum;
 
     /// <summary>By its word: metrics, traces, or nothing.</summary>
     public static bool TryStart(string word)
@@ -49,16 +48,10 @@ internal static class Watching
                 }
             },
         };
-        s_listener.SetMeasurementEventCallback<int>(static (_, value, _, _) => Add(value));
-        s_listener.SetMeasurementEventCallback<long>(static (_, value, _, _) => Add(value));
-        s_listener.SetMeasurementEventCallback<double>(static (_, value, _, _) => Add(value));
+        s_listener.SetMeasurementEventCallback<int>(static (_, _, _, _) => Interlocked.Increment(ref s_seen));
+        s_listener.SetMeasurementEventCallback<long>(static (_, _, _, _) => Interlocked.Increment(ref s_seen));
+        s_listener.SetMeasurementEventCallback<double>(static (_, _, _, _) => Interlocked.Increment(ref s_seen));
         s_listener.Start();
         s_timer = new Timer(static _ => s_listener!.RecordObservableInstruments(), null, TimeSpan.FromSeconds(1), TimeSpan.FromSeconds(1));
-    }
-
-    private static void Add(double value)
-    {
-        Interlocked.Increment(ref s_seen);
-        s_sum += value;
     }
 }

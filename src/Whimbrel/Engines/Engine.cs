@@ -442,7 +442,7 @@ public class Engine : IAsyncDisposable
             }
 
             // Beside the start: making the event source takes the first engine as long as opening its queues.
-            ThreadPool.UnsafeQueueUserWorkItem(TellListeners, this, preferLocal: false);
+            ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
             if (endAtOnce)
             {
                 EndLoops();
@@ -783,12 +783,6 @@ public class Engine : IAsyncDisposable
     /// <summary>All loops have ended, everything is given back; it may be started again from here. On the thread of the last loop, which is a loop's no more. What it throws is a notice.</summary>
     protected virtual void OnStopped()
     {
-    }
-
-    private static void TellListeners(Engine engine)
-    {
-        WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount);
-        LoopEventCounters.Update();
     }
 
     private void CallEvent(string name, Action<Engine> call)
