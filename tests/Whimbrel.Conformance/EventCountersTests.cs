@@ -120,7 +120,12 @@ public sealed class EventCountersTests
             while (true)
             {
                 await socket.SendAsync(message, stop);
-                for (int got = 0; got < message.Length;) got += await socket.ReceiveAsync(message.AsMemory(got), stop);
+                for (int got = 0; got < message.Length;)
+                {
+                    int read = await socket.ReceiveAsync(message.AsMemory(got), stop);
+                    Assert.True(read > 0, "the connection ended");
+                    got += read;
+                }
             }
         }
         catch (OperationCanceledException)

@@ -18,6 +18,7 @@ internal static class LoopMetrics
     {
         foreach (Loop loop in engine.Loops) s_loops[loop] = [new("whimbrel.engine", engine.KindName), new("whimbrel.loop", loop.Index)];
         WhimbrelMeter.MakeOnce(ref s_isMade, Make);
+        UpdateEventCounters();
     }
 
     internal static void EngineStopped(Engine engine)
@@ -28,9 +29,11 @@ internal static class LoopMetrics
             if (ReferenceEquals(loop.Engine, engine)) hadSome |= s_loops.TryRemove(loop, out _);
         }
 
-        // Elsewhere: it takes locks of the runtime, under which listeners are called.
-        if (hadSome) ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
+        if (hadSome) UpdateEventCounters();
     }
+
+    /// <summary>Elsewhere: it takes locks of the runtime, under which listeners are called.</summary>
+    private static void UpdateEventCounters() => ThreadPool.UnsafeQueueUserWorkItem(static _ => LoopEventCounters.Update(), null);
 
     private static void Make()
     {
