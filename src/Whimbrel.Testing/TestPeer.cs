@@ -1,4 +1,5 @@
 using System.Net;
+using System.Runtime.InteropServices;
 using System.Text;
 using Whimbrel.Connections;
 
@@ -17,7 +18,7 @@ public sealed class TestPeer : IDisposable
 {
     private readonly byte[] _piece = new byte[16 * 1024];
     private readonly List<byte> _received = [];
-    private byte[] _outgoing = []; // the connection has taken what lies before _outgoingAt
+    private readonly List<byte> _outgoing = []; // the connection has taken what lies before _outgoingAt
     private int _outgoingAt;
     private MemoryPeer? _wire;
     private int _mayRead;
@@ -192,8 +193,7 @@ public sealed class TestPeer : IDisposable
         if (_finishAsked) throw new InvalidOperationException("This peer has finished sending.");
         Network.Run();
         if (_isClosed || _reason is not null) throw new IOException($"The connection has ended{(_reason is { } reason ? $" ({reason.Cause})" : "")}.");
-        _outgoing = [.. _outgoing.AsSpan(_outgoingAt), .. data];
-        _outgoingAt = 0;
+        _outgoing.AddRange(data);
         Network.Run();
     }
 
@@ -328,7 +328,7 @@ public sealed class TestPeer : IDisposable
         catch (IOException)
         {
             _wasReset = true;
-            _outgoing = [];
+            _outgoing.Clear();
             _outgoingAt = 0;
             _isClosed = true;
             wire.Close();
@@ -348,13 +348,19 @@ public sealed class TestPeer : IDisposable
         return true;
     }
 
-    private int UnsentCount => _outgoing.Length - _outgoingAt;
+    private int UnsentCount => _outgoing.Count - _outgoingAt;
 
     private bool Write(MemoryPeer wire)
     {
         if (UnsentCount == 0) return false;
-        int count = wire.Write(_outgoing.AsSpan(_outgoingAt, SplitEveryByte ? 1 : UnsentCount));
+        int count = wire.Write(CollectionsMarshal.AsSpan(_outgoing).Slice(_outgoingAt, SplitEveryByte ? 1 : UnsentCount));
         _outgoingAt += count;
+        if (UnsentCount == 0)
+        {
+            _outgoing.Clear();
+            _outgoingAt = 0;
+        }
+
         return count > 0;
     }
 
