@@ -62,7 +62,7 @@ public sealed partial class Cluster
         }
 
         Interlocked.Add(ref _published, count);
-        if (!_isDisposed && _outbox.AddControl(Form(EnvelopeKind.News, 0, group.NameBytes, group.Subject, default) with { Sequence = 1 })) Schedule();
+        if (!_isDisposed) TryControl(Form(EnvelopeKind.News, 0, group.NameBytes, group.Subject, default) with { Sequence = 1 });
     }
 
     internal void TellNotAppended(string group, int count)

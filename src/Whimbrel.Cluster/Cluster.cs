@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Buffers.Binary;
 using System.Collections.Concurrent;
+using System.Runtime.InteropServices;
 using System.Security.Cryptography;
 using System.Text;
 using Whimbrel.Engines;
@@ -33,6 +34,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private const int MostPresenceBytes = 16 * 1024; // of an envelope
     private const int MostTwins = 256; // that are told of
     private const long ForgetAfterMs = 600_000;
+    private const int MostKeptWhileAway = 65_536; // groups that were published to
 
     private readonly ConcurrentDictionary<string, GroupState> _groups = new(StringComparer.Ordinal);
     private readonly ConcurrentDictionary<string, GroupState>.AlternateLookup<ReadOnlySpan<char>> _groupsBySpan;
@@ -44,7 +46,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private readonly byte[] _nodeBytes;
     private readonly ulong _instance = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(8));
     private readonly List<Outgoing> _batch = [];
-    private readonly List<(GroupState Group, ulong Sequence)> _marks = [];
+    private readonly Queue<GroupState> _unasked = []; // subscribed, and the question what was before waits for room
     private readonly HashSet<ulong> _twins = [];
     private readonly string _nodesSubject;
     private readonly Presence? _presence;
@@ -55,6 +57,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private bool _isDisposed;
     private int _hasLeft;
     private long _lostAtMs;
+    private long _tickedAtMs;
+    private long _runningMs; // any thread reads
     private int _state = (int)ClusterState.Degraded;
     private long _published;
     private long _received;
@@ -170,9 +174,13 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     internal GroupState Use(string name)
     {
-        GroupState state = _groups.GetOrAdd(name, static (n, cluster) => new GroupState(cluster, n, Interlocked.Increment(ref cluster._epochs)), this);
-        Volatile.Write(ref state.UsedAtMs, Environment.TickCount64);
-        return state;
+        while (true)
+        {
+            GroupState state = _groups.GetOrAdd(name, static (n, cluster) => new GroupState(cluster, n, Interlocked.Increment(ref cluster._epochs), Volatile.Read(ref cluster._runningMs)), this);
+            if (state.TryUse(Volatile.Read(ref _runningMs))) return state;
+            // The loop forgets it this moment. Whoever joined it would hear nothing.
+            _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
+        }
     }
 
     internal void CheckPayload(ReadOnlySpan<byte> data)
@@ -187,7 +195,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         GroupState state = Use(name);
         SendResult result = Deliver(state, data, except);
         if (result == SendResult.Full) return result;
-        List<GroupState>? dropped = null;
+        List<(GroupState Group, int Count)>? dropped = null;
         if (_outbox.Add(Form(EnvelopeKind.Broadcast, state, state.Subject, data) with { Since = ClusterMetrics.Now(_loop) }, state, ref dropped)) Schedule();
         if (dropped is not null) PostDropped(dropped);
         return result;
@@ -215,7 +223,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     }
 
     // Not in the caller, where the closure would be made for each broadcast.
-    private void PostDropped(List<GroupState> dropped) => _loop.Post(d => TellDropped((List<GroupState>)d!), dropped);
+    private void PostDropped(List<(GroupState Group, int Count)> dropped) => _loop.Post(d => TellDropped((List<(GroupState Group, int Count)>)d!), dropped);
 
     private void Schedule() => _loop.Post(static c => ((Cluster)c!).Flush(), this);
 
@@ -239,6 +247,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         while (_isConnected)
         {
+            AskAndMark();
             _outbox.Take(_batch, MostInBatch);
             if (_batch.Count == 0) return;
             LeaveOutTooLarge();
@@ -252,13 +261,14 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             }
 
             int taken = _bus.Publish(messages);
-            for (int i = 0; i < taken; i++)
+            Span<Outgoing> sent = CollectionsMarshal.AsSpan(_batch)[..taken];
+            foreach (ref readonly Outgoing item in sent)
             {
-                if (_batch[i].Group is not null) Interlocked.Increment(ref _published);
-                if (_batch[i].Since != 0) ClusterMetrics.Published(this, _loop, _batch[i].Since);
-                _outbox.Sent(_batch[i]);
+                if (item.Count > 0) Interlocked.Add(ref _published, item.Count);
+                if (item.Since != 0) ClusterMetrics.Published(this, _loop, item.Since);
             }
 
+            _outbox.Sent(sent);
             _batch.RemoveRange(0, taken);
             if (_batch.Count == 0) continue;
             _outbox.GiveBack(_batch); // the bus is full or away: OnRoom or OnConnected, and the next tick
@@ -271,12 +281,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     /// <summary>The broker would end the connection for it, and others would lose what is behind it.</summary>
     private void LeaveOutTooLarge()
     {
-        List<GroupState>? dropped = null;
+        List<(GroupState Group, int Count)>? dropped = null;
         for (int i = 0; i < _batch.Count; i++)
         {
             if (_batch[i].Length <= _bus.MaxEnvelopeBytes) continue;
-            if (_batch[i].Group is { } group) (dropped ??= []).Add(group);
-            _outbox.Sent(_batch[i]);
+            if (_batch[i] is { Group: { } group, Count: > 0 and var count }) (dropped ??= []).Add((group, count));
+            _outbox.Sent(CollectionsMarshal.AsSpan(_batch).Slice(i, 1));
             _batch.RemoveAt(i--);
         }
 
@@ -302,27 +312,59 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private void Subscribe(GroupState state)
     {
         _bus.Subscribe(state.Subject);
-        state.Asked(_loop.TimeMs, (long)_options.MarkInterval.TotalMilliseconds);
-        if (_outbox.AddControl(Form(EnvelopeKind.Query, state, _nodesSubject, default))) Schedule();
+        _unasked.Enqueue(state);
+        AskAndMark();
+    }
+
+    /// <summary>As many questions and marks as may wait. The others stay where they are, and take no room.</summary>
+    private void AskAndMark()
+    {
+        while (_unasked.TryPeek(out GroupState? state))
+        {
+            if (state.IsSubscribed)
+            {
+                if (!TryControl(Form(EnvelopeKind.Query, state, _nodesSubject, default) with { Group = state })) return;
+                state.Asked(_loop.TimeMs, (long)_options.MarkInterval.TotalMilliseconds);
+            }
+
+            _unasked.Dequeue();
+        }
+
+        while (_outbox.TryTakeUnmarked(out GroupState? group, out ulong sequence))
+        {
+            AddMark(group, sequence, default);
+            group.TryUse(_runningMs); // so that it is known for as long as the marks may still be on their way
+        }
+    }
+
+    private bool TryControl(in Outgoing item)
+    {
+        bool isTaken = _outbox.TryAddControl(item, out bool mustSchedule);
+        if (mustSchedule) Schedule();
+        return isTaken;
     }
 
     private void StartTicking()
     {
         if (_isDisposed) return;
+        _tickedAtMs = _loop.TimeMs;
         _timer = _loop.StartTimer(_options.MarkInterval, static c => ((Cluster)c!).Tick(), this, _options.MarkInterval);
         if (_presence is not null) _presenceTimer = _loop.StartTimer(_options.PresenceInterval, static c => ((Cluster)c!).TellPresence(), this, _options.PresenceInterval);
     }
 
     private void Tick()
     {
-        long nowMs = _loop.TimeMs;
-        if (_isConnected) PublishMarks();
+        long nowMs = _loop.TimeMs, intervalMs = (long)_options.MarkInterval.TotalMilliseconds;
+        // While the process stands still nobody could use anything, and who is about to must not find it forgotten.
+        Volatile.Write(ref _runningMs, _runningMs + Math.Min(nowMs - _tickedAtMs, 2 * intervalMs));
+        _tickedAtMs = nowMs;
+        if (_isConnected) _outbox.BeginMarks();
         else if (State == ClusterState.Degraded && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
         {
             SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; members here are served, other nodes hear nothing.");
         }
 
-        long forgetBefore = Environment.TickCount64 - ForgetAfterMs;
+        long unusedSinceMs = _runningMs - Math.Max(ForgetAfterMs, 2 * intervalMs);
         foreach ((string name, GroupState state) in _groups)
         {
             if (state.UnsubscribeAtMs <= nowMs && state.Count == 0)
@@ -333,13 +375,17 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
                 if (_isConnected) _bus.Unsubscribe(state.Subject);
             }
 
-            if (!state.IsSubscribed && state.Count == 0 && state.ToldCount == 0 && Volatile.Read(ref state.UsedAtMs) < forgetBefore) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
+            if (!state.IsUsedSince(unusedSinceMs) && MayForget(state) && state.TryForget(unusedSinceMs)) _groups.TryRemove(new KeyValuePair<string, GroupState>(name, state));
         }
 
         if (!_isConnected) return;
         Flush();
         Look();
     }
+
+    /// <summary>Not before the others know how far it was published to: its next life begins with another epoch, and then nobody looks for what was lost before.</summary>
+    private bool MayForget(GroupState state) =>
+        !state.IsSubscribed && state.Count == 0 && state.ToldCount == 0 && (_outbox.IsSettled(state, _isConnected) || _groups.Count > MostKeptWhileAway);
 
     /// <summary>Where the bus is behind, nothing is added to what waits: what has changed is said with the next beat.</summary>
     private void TellPresence()
@@ -360,7 +406,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         Span<byte> payload = stackalloc byte[sizeof(ulong)];
         BinaryPrimitives.WriteUInt64LittleEndian(payload, instance);
-        AddPresence(EnvelopeKind.PresenceQuery, 1, payload);
+        // One that is not taken is asked again: what was heard does not fit then, either.
+        TryControl(Form(EnvelopeKind.PresenceQuery, 0, default, _nodesSubject, payload) with { Sequence = 1 });
     }
 
     private void HearPresence(Presence presence, in Envelope envelope)
@@ -378,25 +425,19 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
-    private void PublishMarks()
-    {
-        _outbox.TakeUnmarked(_marks);
-        foreach ((GroupState group, ulong sequence) in _marks) AddMark(group, sequence, default);
-        _marks.Clear();
-    }
-
-    /// <summary>With the instance that asked, or nothing.</summary>
+    /// <summary>With the instance that asked, or nothing. An answer for which there is no room is none: who asked counts too many.</summary>
     private void AddMark(GroupState group, ulong sequence, ReadOnlySpan<byte> asker)
     {
-        if (_outbox.AddControl(Form(EnvelopeKind.Mark, group, group.Subject, asker) with { Sequence = sequence })) Schedule();
+        TryControl(Form(EnvelopeKind.Mark, group, group.Subject, asker) with { Sequence = sequence, Group = group });
     }
 
-    private void TellDropped(List<GroupState> dropped)
+    private void TellDropped(List<(GroupState Group, int Count)> dropped)
     {
-        foreach (IGrouping<GroupState, GroupState> group in dropped.GroupBy(static g => g))
+        foreach (IGrouping<GroupState, int> group in dropped.GroupBy(static d => d.Group, static d => d.Count))
         {
-            Interlocked.Add(ref _dropped, group.Count());
-            TellGap(NodeId, group.Key.Name, group.Count());
+            int count = group.Sum();
+            Interlocked.Add(ref _dropped, count);
+            TellGap(NodeId, group.Key.Name, count);
         }
     }
 
@@ -468,6 +509,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (_isDisposed || !_isConnected) return;
         _isConnected = false;
+        _unasked.Clear(); // all are subscribed and asked about anew
         _lostAtMs = _loop.TimeMs;
         SetState(ClusterState.Degraded, $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
     }

@@ -11,14 +11,18 @@ internal sealed class GroupState : SessionGroup
     // Of one group. Nodes that were restarted leave an entry each; beyond this the one heard longest ago goes.
     private const int MostPublishers = 256;
 
+    private const long Forgotten = long.MinValue;
+
     private readonly Cluster _cluster;
     private readonly Dictionary<ulong, Publisher> _publishers = [];
     private long _heard;
+    private long _usedAtMs; // any thread
 
-    internal GroupState(Cluster cluster, string name, uint epoch)
+    internal GroupState(Cluster cluster, string name, uint epoch, long nowMs)
         : base(name)
     {
         _cluster = cluster;
+        _usedAtMs = nowMs;
         NameBytes = Encoding.UTF8.GetBytes(name);
         Subject = Subjects.OfGroup(cluster.Application, name);
         Epoch = epoch;
@@ -36,10 +40,34 @@ internal sealed class GroupState : SessionGroup
     /// <summary>Under the outbox's gate: so many marks are still to be published.</summary>
     internal int MarksLeft { get; set; }
 
-    /// <summary>When somebody last joined or published; any thread.</summary>
-    internal long UsedAtMs;
+    /// <summary>Under the outbox's gate: so many envelopes of it wait there.</summary>
+    internal int Waiting { get; set; }
+
+    /// <summary>Somebody joins or publishes. Any thread. False when it was forgotten: another one has its name, or gets it.</summary>
+    internal bool TryUse(long nowMs)
+    {
+        long before = Volatile.Read(ref _usedAtMs);
+        while (before != Forgotten)
+        {
+            if (before >= nowMs) return true;
+            long seen = Interlocked.CompareExchange(ref _usedAtMs, nowMs, before);
+            if (seen == before) return true;
+            before = seen;
+        }
+
+        return false;
+    }
 
     // The rest on the node's loop.
+
+    internal bool IsUsedSince(long thenMs) => Volatile.Read(ref _usedAtMs) >= thenMs;
+
+    /// <summary>From here on nobody uses it, unless somebody has since then.</summary>
+    internal bool TryForget(long unusedSinceMs)
+    {
+        long usedAtMs = Volatile.Read(ref _usedAtMs);
+        return usedAtMs < unusedSinceMs && usedAtMs != Forgotten && Interlocked.CompareExchange(ref _usedAtMs, Forgotten, usedAtMs) == usedAtMs;
+    }
 
     internal bool IsSubscribed { get; set; }
 

@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Diagnostics.CodeAnalysis;
 
 namespace Whimbrel.Clusters;
 
@@ -11,11 +12,16 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     // Behind the last broadcast of a group, so that lost marks do not hide a loss: where one envelope of twenty is lost, each alone, one loss of a billion stays unknown until the next broadcast.
     private const int MarksBehindLast = 6;
 
+    /// <summary>So much of marks and questions waits beside the broadcasts. Others wait where they come from, which is a list of groups.</summary>
+    internal const int ControlLimitBytes = 256 * 1024;
+
     private readonly Lock _gate = new();
     private readonly Stack<Outgoing> _given = []; // given back by the loop: before the queue, the oldest on top
     private readonly Queue<Outgoing> _queue = [];
-    private readonly List<GroupState> _unmarked = [];
+    private readonly Queue<GroupState> _unmarked = [];
     private long _bytes;
+    private long _controlBytes; // of these
+    private int _marksDue; // so many of the unmarked have their turn now
     private bool _isScheduled;
     private bool _isClosed;
 
@@ -24,9 +30,9 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     /// <summary>Queues a broadcast of a group and gives it its number.</summary>
     /// <param name="item">Without a number yet.</param>
     /// <param name="group">Of which group.</param>
-    /// <param name="dropped">Filled with the groups of what was dropped for it, itself perhaps.</param>
+    /// <param name="dropped">Filled with what was dropped for it, itself perhaps.</param>
     /// <returns>True when the caller has to see to it that the loop takes it.</returns>
-    internal bool Add(Outgoing item, GroupState group, ref List<GroupState>? dropped)
+    internal bool Add(Outgoing item, GroupState group, ref List<(GroupState Group, int Count)>? dropped)
     {
         lock (_gate)
         {
@@ -36,7 +42,7 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
                 return false;
             }
 
-            item = item with { Sequence = ++group.Sequence, Group = group };
+            item = item with { Sequence = ++group.Sequence, Group = group, Count = 1 };
             NeedsMarks(group);
             if (policy == QueuePolicy.DropNewest && _bytes + item.Length > limitBytes)
             {
@@ -46,7 +52,7 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
 
             while (_bytes + item.Length > limitBytes && TryTake(out Outgoing oldest))
             {
-                _bytes -= oldest.Length;
+                Leaves(oldest);
                 Drop(oldest, ref dropped);
             }
 
@@ -54,7 +60,21 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         }
     }
 
-    /// <summary>Queues a mark or a query, which are few and small.</summary>
+    /// <summary>Queues a mark or a question, unless too many wait.</summary>
+    /// <returns>False when it was not taken.</returns>
+    internal bool TryAddControl(Outgoing item, out bool mustSchedule)
+    {
+        lock (_gate)
+        {
+            mustSchedule = false;
+            bool hasRoom = !_isClosed && _controlBytes < ControlLimitBytes;
+            if (hasRoom) mustSchedule = Enqueue(item);
+            else Return(item);
+            return hasRoom;
+        }
+    }
+
+    /// <summary>Queues what its caller keeps within limits: reports of presence, which are nothing when a part of them is missing.</summary>
     internal bool AddControl(Outgoing item)
     {
         lock (_gate)
@@ -65,13 +85,24 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         }
     }
 
-    /// <summary>Takes the groups that are to be marked now, with their sequence.</summary>
-    internal void TakeUnmarked(List<(GroupState Group, ulong Sequence)> target)
+    /// <summary>It is time for a mark of each group that needs one.</summary>
+    internal void BeginMarks()
+    {
+        lock (_gate) _marksDue = _unmarked.Count;
+    }
+
+    /// <summary>Takes the next group that is to be marked now, with its sequence; none while too many marks wait.</summary>
+    internal bool TryTakeUnmarked([NotNullWhen(true)] out GroupState? group, out ulong sequence)
     {
         lock (_gate)
         {
-            foreach (GroupState group in _unmarked) target.Add((group, group.Sequence));
-            _unmarked.RemoveAll(static group => --group.MarksLeft == 0);
+            (group, sequence) = (null, 0);
+            if (_marksDue == 0 || _controlBytes >= ControlLimitBytes) return false;
+            _marksDue--;
+            group = _unmarked.Dequeue();
+            sequence = group.Sequence;
+            if (--group.MarksLeft > 0) _unmarked.Enqueue(group);
+            return true;
         }
     }
 
@@ -82,6 +113,12 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         {
             if (group.Sequence > 0) NeedsMarks(group);
         }
+    }
+
+    /// <summary>Whether the other nodes have been told all about the group that this one could tell.</summary>
+    internal bool IsSettled(GroupState group, bool isConnected)
+    {
+        lock (_gate) return group.Waiting == 0 && group.MarksLeft == 0 && (isConnected || group.Sequence == 0);
     }
 
     internal ulong SequenceOf(GroupState group)
@@ -120,11 +157,15 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         lock (_gate) _isScheduled = false;
     }
 
-    /// <summary>The bus has taken it.</summary>
-    internal void Sent(in Outgoing item)
+    /// <summary>The bus has taken them, or nobody ever will.</summary>
+    internal void Sent(ReadOnlySpan<Outgoing> items)
     {
-        lock (_gate) _bytes -= item.Length;
-        Return(item);
+        lock (_gate)
+        {
+            foreach (ref readonly Outgoing item in items) Leaves(item);
+        }
+
+        foreach (ref readonly Outgoing item in items) Return(item);
     }
 
     internal void Close()
@@ -133,7 +174,7 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         {
             _isClosed = true;
             while (TryTake(out Outgoing item)) Return(item);
-            _bytes = 0;
+            _bytes = _controlBytes = 0;
         }
     }
 
@@ -143,21 +184,30 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     {
         _queue.Enqueue(item);
         _bytes += item.Length;
+        if (item.Count == 0) _controlBytes += item.Length;
+        if (item.Group is { } group) group.Waiting++;
         if (_isScheduled) return false;
         _isScheduled = true;
         return true;
     }
 
+    private void Leaves(in Outgoing item)
+    {
+        _bytes -= item.Length;
+        if (item.Count == 0) _controlBytes -= item.Length;
+        if (item.Group is { } group) group.Waiting--;
+    }
+
     private void NeedsMarks(GroupState group)
     {
-        if (group.MarksLeft == 0) _unmarked.Add(group);
+        if (group.MarksLeft == 0) _unmarked.Enqueue(group);
         group.MarksLeft = MarksBehindLast;
     }
 
     // Only broadcasts are losses: what a mark says a later one says again.
-    private static void Drop(in Outgoing item, ref List<GroupState>? dropped)
+    private static void Drop(in Outgoing item, ref List<(GroupState Group, int Count)>? dropped)
     {
-        if (item.Group is { } group) (dropped ??= []).Add(group);
+        if (item is { Group: { } group, Count: > 0 }) (dropped ??= []).Add((group, item.Count));
         Return(item);
     }
 

@@ -336,6 +336,105 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal((1L, 0L), (one.Cluster.ReadCounters().Dropped, one.Cluster.ReadCounters().PendingBytes));
     }
 
+    [Fact] // 3
+    public void A_group_that_nobody_uses_is_forgotten_and_who_comes_then_hears_it_from_its_beginning()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        Say(one, "a ");
+        Pass(660);
+        Assert.Null(one.Cluster.Find("g"));
+        Say(one, "b ");
+        Say(one, "c ");
+        Pass(10);
+        Assert.Equal("a b c ", atTwo.Heard);
+        Assert.Empty(two.Gaps);
+    }
+
+    [Fact] // 1, 6
+    public void Who_joins_a_group_in_the_moment_in_which_it_is_forgotten_hears_what_others_say_there()
+    {
+        TestNode one = Node("one"), two = Node("two");
+        Say(one, "a ");
+        GroupState old = one.Cluster.Find("g")!;
+        Assert.True(old.TryForget(long.MaxValue)); // as the loop does, just before it takes it off the list
+        TestNode.Member atOne = one.Connect("g");
+        Assert.NotSame(old, one.Cluster.Find("g"));
+        Pass(1.5);
+        Say(one, "b ");
+        Say(two, "c ");
+        Pass();
+        Assert.Equal("b c ", atOne.Heard);
+        Assert.False(old.TryUse(0));
+        Assert.False(old.TryForget(long.MaxValue));
+    }
+
+    [Theory] // 3
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_publisher_remembers_how_far_it_was_while_it_cannot_tell_the_others(bool isBehind)
+    {
+        TestNode one = Node("one"), two = Node("two");
+        TestNode.Member atTwo = two.Connect("g");
+        Pass(1.5);
+        Say(one, "a ");
+        Pass(0.05);
+        _bus.Loss = 1;
+        Say(one, "b ");
+        Pass(0.05);
+        if (isBehind) one.Link.Room = 0;
+        else one.Link.Link.IsCut = true;
+        _bus.Loss = 0;
+        Pass(1_300);
+        Assert.Empty(two.Gaps);
+        if (isBehind) one.Link.Room = int.MaxValue;
+        else one.Link.Link.IsCut = false;
+        Pass(10);
+        Assert.Equal([new ClusterGap("one", "g", 1)], two.Gaps);
+        Say(one, "c ");
+        Pass();
+        Assert.Equal("a c ", atTwo.Heard);
+        Pass(700);
+        Assert.Null(one.Cluster.Find("g"));
+        Assert.Single(two.Gaps);
+    }
+
+    [Fact] // 3, 4
+    public void Marks_and_questions_of_many_groups_wait_where_they_take_no_room_while_the_bus_is_behind()
+    {
+        const int Groups = 5_000, Most = Outbox.ControlLimitBytes + 2_000 + 1_000;
+        TestNode one = Node("one", static o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, MaxPayloadBytes = 100, QueueLimitBytes = 2_000 });
+        TestNode two = Node("two");
+        TestNode.Member atOne = one.Connect(), atTwo = two.Connect();
+        for (int i = 0; i < Groups; i++) two.Cluster.Group($"g{i}").Join(atTwo);
+        Pass(10);
+        one.Link.Room = 0;
+        for (int i = 0; i < Groups; i++)
+        {
+            one.Cluster.Group($"g{i}").Join(atOne);
+            one.Cluster.Group($"g{i}").Broadcast("a ");
+            if (i % 50 == 0) Pass(0.01);
+            Assert.InRange(one.Cluster.ReadCounters().PendingBytes, 0, Most);
+        }
+
+        for (int second = 0; second < 10; second++)
+        {
+            Pass(1);
+            Assert.InRange(one.Cluster.ReadCounters().PendingBytes, 0, Most);
+        }
+
+        long dropped = one.Cluster.ReadCounters().Dropped;
+        Assert.InRange(dropped, 1, Groups);
+        one.Link.Room = int.MaxValue;
+        Pass(20);
+        Assert.Equal(dropped, two.Gaps.Sum(static g => g.Missed));
+        Assert.Equal(dropped, two.Gaps.Count);
+        Assert.Equal(2 * (Groups - dropped), atTwo.Heard.Length);
+        Assert.Equal(0, one.Cluster.ReadCounters().PendingBytes);
+        Assert.True(one.Cluster.ReadCounters().Echoes >= 2 * Groups, $"{one.Cluster.ReadCounters().Echoes} envelopes came back: a question and a mark for each group at least");
+    }
+
     [Fact] // 8
     public void What_the_broker_brings_is_left_out_and_counted_when_it_is_none_of_ours()
     {
