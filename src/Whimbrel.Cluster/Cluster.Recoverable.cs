@@ -37,16 +37,10 @@ public sealed partial class Cluster
 
     internal int MostEnvelopeBytes => _bus.MaxEnvelopeBytes;
 
-    internal int EnvelopeLength(int group, int payload) => Envelope.Length(_nodeBytes.Length, group, payload, _key.Length > 0);
+    internal int EnvelopeLength(int group, int payload) => _form.Length(group, payload);
 
     /// <summary>An envelope for a stream.</summary>
-    internal byte[] Seal(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload)
-    {
-        byte[] envelope = new byte[EnvelopeLength(group.Length, payload.Length)];
-        Envelope.Write(envelope, EnvelopeKind.Entry, _instance, 0, _nodeBytes, group, payload, _key.Length > 0);
-        Envelope.Seal(envelope, sequence, _key);
-        return envelope;
-    }
+    internal byte[] Seal(ReadOnlySpan<byte> group, ulong sequence, ReadOnlySpan<byte> payload) => _form.Entry(group, sequence, payload, _key);
 
     // ------------------------------------------------------------------ on the node's loop
 
@@ -62,7 +56,10 @@ public sealed partial class Cluster
         }
 
         Interlocked.Add(ref _published, count);
-        if (!_isDisposed) TryControl(Form(EnvelopeKind.News, 0, group.NameBytes, group.Subject, default) with { Sequence = 1 });
+        if (_isDisposed) return;
+        Outgoing news = _form.Control(EnvelopeKind.News, group.NameBytes, group.Subject, default);
+        news.Sequence = 1;
+        TryControl(news);
     }
 
     internal void TellNotAppended(string group, int count)

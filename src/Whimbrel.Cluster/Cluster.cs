@@ -44,10 +44,13 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private readonly Outbox _outbox;
     private readonly byte[] _key;
     private readonly byte[] _nodeBytes;
+    private readonly EnvelopeForm _form;
     private readonly ulong _instance = BitConverter.ToUInt64(RandomNumberGenerator.GetBytes(8));
     private readonly List<Outgoing> _batch = [];
     private readonly Queue<GroupState> _unasked = []; // subscribed, and the question what was before waits for room
     private readonly HashSet<ulong> _twins = [];
+    private BusMessage[] _messages = new BusMessage[8];
+    private GroupState? _lastFound;
     private readonly string _nodesSubject;
     private readonly Presence? _presence;
     private LoopTimer? _timer;
@@ -74,10 +77,11 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _options = options;
         _bus = bus;
         _loop = server.Engine.GetLoop(0);
-        _outbox = new Outbox(options.QueueLimitBytes, options.QueuePolicy);
         _key = options.Key.ToArray();
         NodeId = options.NodeId ?? MakeNodeId();
         _nodeBytes = Encoding.UTF8.GetBytes(NodeId);
+        _form = new EnvelopeForm(_instance, _nodeBytes, _key.Length > 0);
+        _outbox = new Outbox(options.QueueLimitBytes, options.QueuePolicy, _form);
         _groupsBySpan = _groups.GetAlternateLookup<ReadOnlySpan<char>>();
         _nodesSubject = Subjects.OfNodes(options.Application);
         if (options.PresenceInterval > TimeSpan.Zero) _presence = new Presence(Math.Min(MostPresenceBytes, options.MaxPayloadBytes));
@@ -196,7 +200,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         SendResult result = Deliver(state, data, except);
         if (result == SendResult.Full) return result;
         List<(GroupState Group, int Count)>? dropped = null;
-        if (_outbox.Add(Form(EnvelopeKind.Broadcast, state, state.Subject, data) with { Since = ClusterMetrics.Now(_loop) }, state, ref dropped)) Schedule();
+        if (_outbox.Add(state, data, ClusterMetrics.Now(_loop), ref dropped)) Schedule();
         if (dropped is not null) PostDropped(dropped);
         return result;
     }
@@ -227,17 +231,6 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void Schedule() => _loop.Post(static c => ((Cluster)c!).Flush(), this);
 
-    private Outgoing Form(EnvelopeKind kind, GroupState group, string subject, ReadOnlySpan<byte> payload) => Form(kind, group.Epoch, group.NameBytes, subject, payload);
-
-    private Outgoing Form(EnvelopeKind kind, uint epoch, ReadOnlySpan<byte> group, string subject, ReadOnlySpan<byte> payload)
-    {
-        bool isSigned = _key.Length > 0;
-        int length = Envelope.Length(_nodeBytes.Length, group.Length, payload.Length, isSigned);
-        byte[] buffer = ArrayPool<byte>.Shared.Rent(length);
-        Envelope.Write(buffer.AsSpan(0, length), kind, _instance, epoch, _nodeBytes, group, payload, isSigned);
-        return new Outgoing(subject, buffer, length, 0, null);
-    }
-
     private SendResult Deliver(GroupState state, ReadOnlySpan<byte> payload, Session? except) =>
         _options.Deliver is { } deliver ? deliver(state, payload, except) : state.Broadcast(payload, except);
 
@@ -252,20 +245,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             if (_batch.Count == 0) return;
             LeaveOutTooLarge();
             if (_batch.Count == 0) continue;
-            BusMessage[] messages = new BusMessage[_batch.Count];
-            for (int i = 0; i < messages.Length; i++)
-            {
-                Outgoing item = _batch[i];
-                Envelope.Seal(item.Bytes.Span, item.Sequence, _key);
-                messages[i] = new BusMessage(item.Subject, item.Bytes);
-            }
-
-            int taken = _bus.Publish(messages);
+            int taken = PublishBatch();
             Span<Outgoing> sent = CollectionsMarshal.AsSpan(_batch)[..taken];
-            foreach (ref readonly Outgoing item in sent)
+            foreach (Outgoing item in sent)
             {
                 if (item.Count > 0) Interlocked.Add(ref _published, item.Count);
-                if (item.Since != 0) ClusterMetrics.Published(this, _loop, item.Since);
+                foreach (long since in item.Since) ClusterMetrics.Published(this, _loop, since);
             }
 
             _outbox.Sent(sent);
@@ -278,13 +263,30 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _outbox.Unschedule();
     }
 
+    private int PublishBatch()
+    {
+        if (_messages.Length < _batch.Count) _messages = new BusMessage[MostInBatch];
+        Span<BusMessage> messages = _messages.AsSpan(0, _batch.Count);
+        for (int i = 0; i < messages.Length; i++)
+        {
+            Outgoing item = _batch[i];
+            Envelope.Seal(item.Bytes.Span, item.Sequence, _key);
+            messages[i] = new BusMessage(item.Subject, item.Bytes);
+        }
+
+        int taken = _bus.Publish(messages);
+        messages.Clear(); // their buffers are the pool's again
+        return taken;
+    }
+
     /// <summary>The broker would end the connection for it, and others would lose what is behind it.</summary>
     private void LeaveOutTooLarge()
     {
         List<(GroupState Group, int Count)>? dropped = null;
+        int most = _bus.MaxEnvelopeBytes;
         for (int i = 0; i < _batch.Count; i++)
         {
-            if (_batch[i].Length <= _bus.MaxEnvelopeBytes) continue;
+            if (_batch[i].Length <= most) continue;
             if (_batch[i] is { Group: { } group, Count: > 0 and var count }) (dropped ??= []).Add((group, count));
             _outbox.Sent(CollectionsMarshal.AsSpan(_batch).Slice(i, 1));
             _batch.RemoveAt(i--);
@@ -323,7 +325,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         {
             if (state.IsSubscribed)
             {
-                if (!TryControl(Form(EnvelopeKind.Query, state, _nodesSubject, default) with { Group = state })) return;
+                if (!TryControl(_form.Control(EnvelopeKind.Query, state, _nodesSubject, default))) return;
                 state.Asked(_loop.TimeMs, (long)_options.MarkInterval.TotalMilliseconds);
             }
 
@@ -337,7 +339,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
-    private bool TryControl(in Outgoing item)
+    private bool TryControl(Outgoing item)
     {
         bool isTaken = _outbox.TryAddControl(item, out bool mustSchedule);
         if (mustSchedule) Schedule();
@@ -398,7 +400,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void AddPresence(EnvelopeKind kind, ulong revision, ReadOnlySpan<byte> payload)
     {
-        if (_outbox.AddControl(Form(kind, 0, default, _nodesSubject, payload) with { Sequence = revision })) Schedule();
+        Outgoing report = _form.Control(kind, (ReadOnlySpan<byte>)[], _nodesSubject, payload);
+        report.Sequence = revision;
+        if (_outbox.AddControl(report)) Schedule();
     }
 
     /// <summary>Each node, when the instance is 0, or one of them has to say all.</summary>
@@ -407,7 +411,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         Span<byte> payload = stackalloc byte[sizeof(ulong)];
         BinaryPrimitives.WriteUInt64LittleEndian(payload, instance);
         // One that is not taken is asked again: what was heard does not fit then, either.
-        TryControl(Form(EnvelopeKind.PresenceQuery, 0, default, _nodesSubject, payload) with { Sequence = 1 });
+        TryControl(_form.Control(EnvelopeKind.PresenceQuery, (ReadOnlySpan<byte>)[], _nodesSubject, payload));
     }
 
     private void HearPresence(Presence presence, in Envelope envelope)
@@ -428,7 +432,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     /// <summary>With the instance that asked, or nothing. An answer for which there is no room is none: who asked counts too many.</summary>
     private void AddMark(GroupState group, ulong sequence, ReadOnlySpan<byte> asker)
     {
-        TryControl(Form(EnvelopeKind.Mark, group, group.Subject, asker) with { Sequence = sequence, Group = group });
+        Outgoing mark = _form.Control(EnvelopeKind.Mark, group, group.Subject, asker);
+        mark.Sequence = sequence;
+        TryControl(mark);
     }
 
     private void TellDropped(List<(GroupState Group, int Count)> dropped)
@@ -486,6 +492,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (_isDisposed) return;
         _isConnected = true;
+        _outbox.SetMostEnvelopeBytes(_bus.MaxEnvelopeBytes);
         _bus.Subscribe(_nodesSubject);
         foreach (GroupState state in _groups.Values)
         {
@@ -524,7 +531,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     void IGroupBusListener.OnEnvelope(ReadOnlySpan<byte> envelope)
     {
         if (_isDisposed) return;
-        if (envelope.Length > _options.MaxPayloadBytes + Envelope.MostOverheadBytes)
+        if (envelope.Length > Math.Max(_options.MaxPayloadBytes, Envelope.MostJoinedBytes) + Envelope.MostOverheadBytes)
         {
             Interlocked.Increment(ref _refused);
             return;
@@ -587,22 +594,28 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     private GroupState? FindGroup(ReadOnlySpan<byte> utf8)
     {
+        // What comes next is often of the same group, and its bytes are quickly compared.
+        if (_lastFound is { } last && last.NameBytes.AsSpan().SequenceEqual(utf8) && !last.IsForgotten) return last;
         Span<char> name = stackalloc char[Envelope.MostGroupBytes];
-        return _groupsBySpan.TryGetValue(name[..Encoding.UTF8.GetChars(utf8, name)], out GroupState? state) ? state : null;
+        return _lastFound = _groupsBySpan.TryGetValue(name[..Encoding.UTF8.GetChars(utf8, name)], out GroupState? state) ? state : null;
     }
 
     private void HearGroup(GroupState state, in Envelope envelope)
     {
         bool isAnswer = envelope.Kind == EnvelopeKind.Mark && envelope.Payload.Length == sizeof(ulong) && BinaryPrimitives.ReadUInt64LittleEndian(envelope.Payload) == _instance;
-        bool isNew = state.Hear(envelope, isAnswer, _loop.TimeMs, out string node, out long missed);
+        int fresh = state.Hear(envelope, isAnswer, _loop.TimeMs, out string node, out long missed);
         if (missed > 0)
         {
             Interlocked.Add(ref _missed, missed);
             TellGap(node, state.Name, missed);
         }
 
-        if (!isNew) Interlocked.Increment(ref _duplicates);
-        else if (envelope.Kind == EnvelopeKind.Broadcast) Receive(state, node, envelope.Payload);
+        if (fresh < envelope.Count) Interlocked.Add(ref _duplicates, envelope.Count - fresh);
+        ReadOnlySpan<byte> rest = envelope.Payload;
+        for (int left = envelope.Count; left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message); left--)
+        {
+            if (left <= fresh) Receive(state, node, message);
+        }
     }
 
     private void Receive(GroupState state, string node, ReadOnlySpan<byte> payload)
@@ -610,7 +623,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         SendResult result = SendResult.Full;
         try
         {
-            result = Deliver(state, payload, null);
+            if (payload.Length <= _options.MaxPayloadBytes) result = Deliver(state, payload, null);
+            else Interlocked.Increment(ref _refused);
         }
         catch (Exception e)
         {
@@ -623,7 +637,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             return;
         }
 
-        // No loop here had room for it: nobody on this node got it.
+        // No loop here had room for it, or it is too large: nobody on this node got it.
         Interlocked.Increment(ref _missed);
         TellGap(node, state.Name, 1);
     }

@@ -4,18 +4,23 @@ using System.Security.Cryptography;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What nodes send each other, as bytes in and out. Version 1, numbers little endian: version (1), flags (1: kind, 0x80 signed), instance (8), epoch (4),
+/// What nodes send each other, as bytes in and out. Version 2, numbers little endian: version (1), flags (1: kind, 0x80 signed), instance (8), epoch (4),
 /// sequence (8), length of the node's id (1) and of the group's name (2), these two in UTF-8, the payload, and HMAC-SHA256 of all before it
-/// when signed. Nothing is deserialized.
+/// when signed. The payload of a broadcast is one or several, with numbers that follow each other: before each its length, seven bits a byte, the lowest first. (In version 1 it
+/// was one, without a length.) Nothing is deserialized.
 /// </summary>
 internal readonly ref struct Envelope
 {
-    internal const byte CurrentVersion = 1;
+    internal const byte CurrentVersion = 2;
     internal const int HeadBytes = 25;
     internal const int MostNodeBytes = 64;
     internal const int MostGroupBytes = 256;
     internal const int MacBytes = HMACSHA256.HashSizeInBytes;
-    internal const int MostOverheadBytes = HeadBytes + MostNodeBytes + MostGroupBytes + MacBytes;
+    internal const int MostLengthBytes = 4;
+    internal const int MostOverheadBytes = HeadBytes + MostNodeBytes + MostGroupBytes + MostLengthBytes + MacBytes;
+
+    /// <summary>An envelope of several broadcasts is no larger. What is larger has one.</summary>
+    internal const int MostJoinedBytes = 8 * 1024;
 
     private const int SequenceAt = 14;
     private const byte KindMask = 0x0F;
@@ -29,8 +34,11 @@ internal readonly ref struct Envelope
     /// <summary>Higher when the node counts the group's broadcasts from 1 again.</summary>
     internal uint Epoch { get; init; }
 
-    /// <summary>Of this node, in this epoch, to this group: from 1 on.</summary>
+    /// <summary>Of this node, in this epoch, to this group: from 1 on. Of several broadcasts the first one's.</summary>
     internal ulong Sequence { get; init; }
+
+    /// <summary>How many broadcasts are in it; 0 in all but broadcasts.</summary>
+    internal int Count { get; init; }
 
     internal ReadOnlySpan<byte> Node { get; init; }
 
@@ -88,8 +96,55 @@ internal readonly ref struct Envelope
             Group = bytes.Slice(HeadBytes + node, group),
             Payload = bytes[payloadAt..end],
         };
-        bool isRight = envelope.Kind is EnvelopeKind.Query or EnvelopeKind.PresenceQuery || envelope.Sequence is > 0 and <= long.MaxValue;
+        if (envelope.Kind == EnvelopeKind.Broadcast && (envelope = envelope with { Count = CountMessages(envelope.Payload) }).Count == 0) return EnvelopeResult.Refused;
+        bool isRight = envelope.Kind is EnvelopeKind.Query or EnvelopeKind.PresenceQuery || (envelope.Sequence > 0 && envelope.Sequence <= long.MaxValue - (ulong)envelope.Count);
         return isRight && Utf8IsValid(envelope.Node) && Utf8IsValid(envelope.Group) ? EnvelopeResult.Read : EnvelopeResult.Refused;
+    }
+
+    /// <summary>Of a broadcast with its length.</summary>
+    internal static int MessageLength(int message) => message + (message < 1 << 7 ? 1 : message < 1 << 14 ? 2 : message < 1 << 21 ? 3 : 4);
+
+    internal static void WriteMessage(Span<byte> target, ReadOnlySpan<byte> message)
+    {
+        int at = 0;
+        for (uint rest = (uint)message.Length; ; rest >>= 7)
+        {
+            target[at++] = (byte)(rest < 0x80 ? rest : rest | 0x80);
+            if (rest < 0x80) break;
+        }
+
+        message.CopyTo(target[at..]);
+    }
+
+    /// <summary>Takes the first broadcast out of a payload, or of what is left of it. False when there is none, or it is cut.</summary>
+    internal static bool TryTakeMessage(ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> message)
+    {
+        message = default;
+        int length = 0, at = 0;
+        while (at < rest.Length && at < MostLengthBytes)
+        {
+            byte part = rest[at];
+            length |= (part & 0x7F) << (7 * at++);
+            if (part >= 0x80) continue;
+            if (length > rest.Length - at) return false;
+            message = rest.Slice(at, length);
+            rest = rest[(at + length)..];
+            return true;
+        }
+
+        return false;
+    }
+
+    // 0 when it is none: a node publishes nothing that is empty.
+    private static int CountMessages(ReadOnlySpan<byte> payload)
+    {
+        int count = 0;
+        for (; !payload.IsEmpty; count++)
+        {
+            if (!TryTakeMessage(ref payload, out ReadOnlySpan<byte> message) || message.IsEmpty) return 0;
+        }
+
+        return count;
     }
 
     private static bool Utf8IsValid(ReadOnlySpan<byte> text) => System.Text.Unicode.Utf8.IsValid(text);

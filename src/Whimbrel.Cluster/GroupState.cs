@@ -43,6 +43,9 @@ internal sealed class GroupState : SessionGroup
     /// <summary>Under the outbox's gate: so many envelopes of it wait there.</summary>
     internal int Waiting { get; set; }
 
+    /// <summary>Under the outbox's gate: an envelope that waits there, and takes what is broadcast next.</summary>
+    internal Outgoing? Open { get; set; }
+
     /// <summary>Somebody joins or publishes. Any thread. False when it was forgotten: another one has its name, or gets it.</summary>
     internal bool TryUse(long nowMs)
     {
@@ -59,6 +62,8 @@ internal sealed class GroupState : SessionGroup
     }
 
     // The rest on the node's loop.
+
+    internal bool IsForgotten => Volatile.Read(ref _usedAtMs) == Forgotten;
 
     internal bool IsUsedSince(long thenMs) => Volatile.Read(ref _usedAtMs) >= thenMs;
 
@@ -97,30 +102,31 @@ internal sealed class GroupState : SessionGroup
     }
 
     /// <summary>Takes note of what another node says.</summary>
-    /// <param name="envelope">A broadcast or a mark.</param>
+    /// <param name="envelope">Broadcasts or a mark.</param>
     /// <param name="isAnswer">A mark that answers this node's question.</param>
     /// <param name="nowMs">The loop's time.</param>
     /// <param name="node">Who says it.</param>
     /// <param name="missed">How many are known to be lost now.</param>
-    internal bool Hear(in Envelope envelope, bool isAnswer, long nowMs, out string node, out long missed)
+    /// <returns>How many broadcasts in it are new: the last ones.</returns>
+    internal int Hear(in Envelope envelope, bool isAnswer, long nowMs, out string node, out long missed)
     {
-        bool isMark = envelope.Kind == EnvelopeKind.Mark, isSettled = nowMs >= SettledAtMs;
+        bool isSettled = nowMs >= SettledAtMs;
         IsConfirmed = true;
         if (!_publishers.TryGetValue(envelope.Instance, out Publisher? publisher))
         {
             if (_publishers.Count >= MostPublishers) _publishers.Remove(_publishers.MinBy(static p => p.Value.HeardAt).Key);
             // While a subscription is fresh, what was before may not be ours.
-            ulong before = isSettled ? 0 : envelope.Sequence - (isMark ? 0ul : 1ul);
+            ulong before = isSettled ? 0 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
             publisher = new Publisher(Encoding.UTF8.GetString(envelope.Node), envelope.Epoch, before) { Unproven = (long)before };
             _publishers.Add(envelope.Instance, publisher);
         }
 
         publisher.HeardAt = ++_heard;
         node = publisher.Node;
-        bool isNew = publisher.Hear(envelope.Epoch, envelope.Sequence, isMark, out missed);
+        int fresh = publisher.Hear(envelope.Epoch, envelope.Sequence, envelope.Count, out missed);
         if (isSettled) missed += publisher.Unproven;
         if (isSettled || isAnswer) publisher.Unproven = 0;
-        return isNew;
+        return fresh;
     }
 
     protected override void OnOccupiedChanged(bool isOccupied) => _cluster.Occupied(this);

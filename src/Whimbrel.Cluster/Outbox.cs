@@ -5,9 +5,10 @@ namespace Whimbrel.Clusters;
 
 /// <summary>
 /// What waits for the bus, from any thread, within a limit. The sequence is given under the same gate that orders the queue; a broadcast that is dropped has
-/// used its number, so that the other nodes find the gap.
+/// used its number, so that the other nodes find the gap. Broadcasts that wait for the same turn of the loop share an envelope for each group, whose first place in the queue
+/// they take: the order of a group is kept, that of groups among each other is not.
 /// </summary>
-internal sealed class Outbox(int limitBytes, QueuePolicy policy)
+internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm form)
 {
     // Behind the last broadcast of a group, so that lost marks do not hide a loss: where one envelope of twenty is lost, each alone, one loss of a billion stays unknown until the next broadcast.
     private const int MarksBehindLast = 6;
@@ -16,8 +17,9 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     internal const int ControlLimitBytes = 256 * 1024;
 
     private readonly Lock _gate = new();
-    private readonly Stack<Outgoing> _given = []; // given back by the loop: before the queue, the oldest on top
-    private readonly Queue<Outgoing> _queue = [];
+    private readonly WaitingLine _broadcasts = new(); // these alone count against the limit, and may be lost for others
+    private readonly WaitingLine _control = new();
+    private long _lastPlace;
     private readonly Queue<GroupState> _unmarked = [];
     private long _bytes;
     private long _controlBytes; // of these
@@ -25,38 +27,71 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     private bool _isScheduled;
     private bool _isClosed;
 
+    // With the oldest envelope that a full queue loses go all broadcasts in it.
+    private readonly int _mostJoinedBytes = Math.Min(Envelope.MostJoinedBytes, limitBytes / 16);
+    private int _mostEnvelopeBytes;
+
     internal long Bytes => Interlocked.Read(ref _bytes);
 
+    /// <summary>What the broker takes, from now on.</summary>
+    internal void SetMostEnvelopeBytes(int bytes)
+    {
+        lock (_gate) _mostEnvelopeBytes = bytes;
+    }
+
     /// <summary>Queues a broadcast of a group and gives it its number.</summary>
-    /// <param name="item">Without a number yet.</param>
     /// <param name="group">Of which group.</param>
+    /// <param name="message">Its bytes.</param>
+    /// <param name="since">See <see cref="Outgoing.NoteSince"/>.</param>
     /// <param name="dropped">Filled with what was dropped for it, itself perhaps.</param>
     /// <returns>True when the caller has to see to it that the loop takes it.</returns>
-    internal bool Add(Outgoing item, GroupState group, ref List<(GroupState Group, int Count)>? dropped)
+    internal bool Add(GroupState group, ReadOnlySpan<byte> message, long since, ref List<(GroupState Group, int Count)>? dropped)
     {
+        int alone = form.Length(group.NameBytes.Length, Envelope.MessageLength(message.Length));
+        bool mayJoin = alone <= _mostJoinedBytes;
+        // What is large is copied before the gate is taken.
+        Outgoing? made = mayJoin ? null : form.Broadcast(group, message);
         lock (_gate)
         {
             if (_isClosed)
             {
-                Return(item);
+                if (made is not null) Return(made);
                 return false;
             }
 
-            item = item with { Sequence = ++group.Sequence, Group = group, Count = 1 };
+            ulong sequence = ++group.Sequence;
             NeedsMarks(group);
-            if (policy == QueuePolicy.DropNewest && _bytes + item.Length > limitBytes)
+            Outgoing? open = mayJoin && group.Open is { } waits && Fits(waits, message.Length) ? waits : null;
+            int added = open is null ? alone : Envelope.MessageLength(message.Length);
+            if (policy == QueuePolicy.DropNewest && BroadcastBytes + added > limitBytes)
             {
-                Drop(item, ref dropped);
+                (dropped ??= []).Add((group, 1));
+                if (made is not null) Return(made);
+                group.Open = null; // numbers in an envelope follow each other
                 return false;
             }
 
-            while (_bytes + item.Length > limitBytes && TryTake(out Outgoing oldest))
+            while (BroadcastBytes + added > limitBytes && _broadcasts.TryTake(out Outgoing? oldest))
             {
+                Close(oldest);
                 Leaves(oldest);
                 Drop(oldest, ref dropped);
+                if (oldest == open) (open, added) = (null, alone);
             }
 
-            return Enqueue(item);
+            if (open is not null)
+            {
+                form.Join(open, message);
+                open.NoteSince(since);
+                _bytes += added;
+                return MustSchedule();
+            }
+
+            made ??= form.Broadcast(group, message);
+            made.Sequence = sequence;
+            made.NoteSince(since);
+            group.Open = mayJoin ? made : null;
+            return Enqueue(made);
         }
     }
 
@@ -94,10 +129,11 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     /// <summary>Takes the next group that is to be marked now, with its sequence; none while too many marks wait.</summary>
     internal bool TryTakeUnmarked([NotNullWhen(true)] out GroupState? group, out ulong sequence)
     {
+        (group, sequence) = (null, 0);
+        if (_marksDue == 0) return false; // the loop's own
         lock (_gate)
         {
-            (group, sequence) = (null, 0);
-            if (_marksDue == 0 || _controlBytes >= ControlLimitBytes) return false;
+            if (_controlBytes >= ControlLimitBytes) return false;
             _marksDue--;
             group = _unmarked.Dequeue();
             sequence = group.Sequence;
@@ -131,8 +167,8 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     {
         lock (_gate)
         {
-            while (target.Count < most && TryTake(out Outgoing item)) target.Add(item);
-            if (_queue.Count + _given.Count == 0) _isScheduled = false;
+            while (target.Count < most && TryTake(out Outgoing? item)) target.Add(item);
+            if (_broadcasts.IsEmpty && _control.IsEmpty) _isScheduled = false;
         }
     }
 
@@ -144,7 +180,7 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     {
         lock (_gate)
         {
-            for (int i = items.Count - 1; i >= 0; i--) _given.Push(items[i]);
+            for (int i = items.Count - 1; i >= 0; i--) LineOf(items[i]).GiveBack(items[i]);
             _isScheduled = true;
         }
 
@@ -162,10 +198,10 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
     {
         lock (_gate)
         {
-            foreach (ref readonly Outgoing item in items) Leaves(item);
+            foreach (Outgoing item in items) Leaves(item);
         }
 
-        foreach (ref readonly Outgoing item in items) Return(item);
+        foreach (Outgoing item in items) Return(item);
     }
 
     internal void Close()
@@ -173,25 +209,50 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         lock (_gate)
         {
             _isClosed = true;
-            while (TryTake(out Outgoing item)) Return(item);
+            while (TryTake(out Outgoing? item)) Return(item);
             _bytes = _controlBytes = 0;
         }
     }
 
-    private bool TryTake(out Outgoing oldest) => _given.TryPop(out oldest) || _queue.TryDequeue(out oldest);
+    private long BroadcastBytes => _bytes - _controlBytes;
 
-    private bool Enqueue(in Outgoing item)
+    private WaitingLine LineOf(Outgoing item) => item.Count > 0 ? _broadcasts : _control;
+
+    // In the order in which they came, so that a mark stays behind the broadcasts that it counts.
+    private bool TryTake([NotNullWhen(true)] out Outgoing? oldest)
     {
-        _queue.Enqueue(item);
+        bool isBroadcast = _broadcasts.TryPeek(out Outgoing? broadcast) && !(_control.TryPeek(out Outgoing? control) && control.Place < broadcast.Place);
+        if (!(isBroadcast ? _broadcasts : _control).TryTake(out oldest)) return false;
+        Close(oldest);
+        return true;
+    }
+
+    /// <summary>It takes nothing more.</summary>
+    private static void Close(Outgoing item)
+    {
+        if (item.Group is { } group && group.Open == item) group.Open = null;
+    }
+
+    private bool Fits(Outgoing open, int message) => open.Length + Envelope.MessageLength(message) <= Math.Min(_mostJoinedBytes, _mostEnvelopeBytes);
+
+    private bool Enqueue(Outgoing item)
+    {
+        item.Place = ++_lastPlace;
+        LineOf(item).Add(item);
         _bytes += item.Length;
         if (item.Count == 0) _controlBytes += item.Length;
         if (item.Group is { } group) group.Waiting++;
+        return MustSchedule();
+    }
+
+    private bool MustSchedule()
+    {
         if (_isScheduled) return false;
         _isScheduled = true;
         return true;
     }
 
-    private void Leaves(in Outgoing item)
+    private void Leaves(Outgoing item)
     {
         _bytes -= item.Length;
         if (item.Count == 0) _controlBytes -= item.Length;
@@ -204,12 +265,11 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy)
         group.MarksLeft = MarksBehindLast;
     }
 
-    // Only broadcasts are losses: what a mark says a later one says again.
-    private static void Drop(in Outgoing item, ref List<(GroupState Group, int Count)>? dropped)
+    private static void Drop(Outgoing item, ref List<(GroupState Group, int Count)>? dropped)
     {
-        if (item is { Group: { } group, Count: > 0 }) (dropped ??= []).Add((group, item.Count));
+        (dropped ??= []).Add((item.Group!, item.Count));
         Return(item);
     }
 
-    private static void Return(in Outgoing item) => ArrayPool<byte>.Shared.Return(item.Buffer);
+    private static void Return(Outgoing item) => ArrayPool<byte>.Shared.Return(item.Buffer);
 }

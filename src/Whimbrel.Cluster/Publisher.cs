@@ -15,20 +15,22 @@ internal sealed class Publisher(string node, uint epoch, ulong last)
     /// <summary>Order in which publishers were heard last: who is forgotten first.</summary>
     internal long HeardAt { get; set; }
 
-    /// <summary>Takes note of a broadcast or a mark.</summary>
-    /// <param name="epochHeard">Its epoch.</param>
-    /// <param name="sequence">Its sequence.</param>
-    /// <param name="isMark">It only tells what was.</param>
-    /// <param name="missed">How many before it did not come.</param>
-    /// <returns>False for what came before, or late.</returns>
-    internal bool Hear(uint epochHeard, ulong sequence, bool isMark, out long missed)
+    /// <summary>Takes note of broadcasts or a mark.</summary>
+    /// <param name="epochHeard">Their epoch.</param>
+    /// <param name="sequence">The first one's sequence; of a mark the last that was.</param>
+    /// <param name="count">How many broadcasts; 0: it only tells what was.</param>
+    /// <param name="missed">How many before them did not come.</param>
+    /// <returns>How many are new: the last ones. The others came before, or late.</returns>
+    internal int Hear(uint epochHeard, ulong sequence, int count, out long missed)
     {
         missed = 0;
-        if (epochHeard < epoch) return false;
+        if (epochHeard < epoch) return 0;
         if (epochHeard > epoch) (epoch, last) = (epochHeard, 0);
-        if (sequence <= last) return isMark;
-        missed = (long)(sequence - last - (isMark ? 0ul : 1ul));
-        last = sequence;
-        return true;
+        ulong end = count == 0 ? sequence : sequence + (ulong)count - 1;
+        if (end <= last) return 0;
+        int fresh = (int)Math.Min((ulong)count, end - last);
+        missed = (long)(end - last) - fresh;
+        last = end;
+        return fresh;
     }
 }

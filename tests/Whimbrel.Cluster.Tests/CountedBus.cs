@@ -20,6 +20,9 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     internal IGroupBusListener? Listener { get; private set; }
 
+    // Told how long each envelope is that comes.
+    internal Action<int>? OnEnvelope { get; set; }
+
     public string Description => Link.Description;
 
     public int MaxEnvelopeBytes { get; set; } = int.MaxValue;
@@ -27,7 +30,7 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
     public ValueTask StartAsync(Loop loop, IGroupBusListener listener, CancellationToken cancellationToken)
     {
         Listener = listener;
-        return Link.StartAsync(loop, listener, cancellationToken);
+        return Link.StartAsync(loop, new Listening(this), cancellationToken);
     }
 
     public int Publish(ReadOnlySpan<BusMessage> messages)
@@ -61,4 +64,19 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
     }
 
     public ValueTask DisposeAsync() => Link.DisposeAsync();
+
+    private sealed class Listening(CountedBus bus) : IGroupBusListener
+    {
+        public void OnConnected() => bus.Listener!.OnConnected();
+
+        public void OnLost(string reason) => bus.Listener!.OnLost(reason);
+
+        public void OnRoom() => bus.Listener!.OnRoom();
+
+        public void OnEnvelope(ReadOnlySpan<byte> envelope)
+        {
+            bus.OnEnvelope?.Invoke(envelope.Length);
+            bus.Listener!.OnEnvelope(envelope);
+        }
+    }
 }

@@ -6,12 +6,72 @@ public sealed class EnvelopeTests
 {
     private static readonly byte[] s_key = [.. Enumerable.Range(1, 16).Select(static i => (byte)i)];
 
-    private static byte[] Make(byte[] key, string group = "lobby", string payload = "hello", EnvelopeKind kind = EnvelopeKind.Broadcast)
+    private static byte[] Make(byte[] key, params string[] messages)
     {
-        byte[] bytes = new byte[Envelope.Length(3, group.Length, payload.Length, key.Length > 0)];
-        Envelope.Write(bytes, kind, 0x1122334455667788, 7, "one"u8, System.Text.Encoding.ASCII.GetBytes(group), System.Text.Encoding.ASCII.GetBytes(payload), key.Length > 0);
+        byte[] payload = Messages(messages is [] ? ["hello"] : messages);
+        byte[] bytes = new byte[Envelope.Length(3, 5, payload.Length, key.Length > 0)];
+        Envelope.Write(bytes, EnvelopeKind.Broadcast, 0x1122334455667788, 7, "one"u8, "lobby"u8, payload, key.Length > 0);
         Envelope.Seal(bytes, 42, key);
         return bytes;
+    }
+
+    private static byte[] Messages(params string[] messages)
+    {
+        byte[] payload = new byte[messages.Sum(static m => Envelope.MessageLength(m.Length))];
+        int at = 0;
+        foreach (string message in messages)
+        {
+            Envelope.WriteMessage(payload.AsSpan(at), System.Text.Encoding.ASCII.GetBytes(message));
+            at += Envelope.MessageLength(message.Length);
+        }
+
+        return payload;
+    }
+
+    [Theory]
+    [InlineData(1, 1)]
+    [InlineData(127, 1)]
+    [InlineData(128, 2)]
+    [InlineData(16_383, 2)]
+    [InlineData(16_384, 3)]
+    [InlineData((1 << 21) - 1, 3)]
+    [InlineData(1 << 21, 4)]
+    [InlineData(16 << 20, 4)]
+    public void A_broadcast_of_any_length_stands_behind_its_length(int length, int before)
+    {
+        byte[] message = new byte[length], payload = new byte[Envelope.MessageLength(length)];
+        Random.Shared.NextBytes(message);
+        Envelope.WriteMessage(payload, message);
+        Assert.Equal(before, payload.Length - length);
+        ReadOnlySpan<byte> rest = payload;
+        Assert.True(Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> read));
+        Assert.True(read.SequenceEqual(message) && rest.IsEmpty);
+        for (int cut = 0; cut < before + 1; cut++)
+        {
+            rest = payload.AsSpan(0, cut);
+            Assert.Equal(cut == payload.Length, Envelope.TryTakeMessage(ref rest, out _));
+        }
+    }
+
+    [Fact]
+    public void Several_broadcasts_in_one_envelope_are_read_one_by_one_and_cut_ones_are_refused_at_every_byte()
+    {
+        string[] messages = ["a", new string('b', 200), "cc"];
+        byte[] whole = Make([], messages);
+        Assert.Equal(EnvelopeResult.Read, Envelope.TryRead(whole, default, out Envelope read));
+        Assert.Equal(3, read.Count);
+        ReadOnlySpan<byte> rest = read.Payload;
+        foreach (string message in messages)
+        {
+            Assert.True(Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> next));
+            Assert.Equal(message, System.Text.Encoding.ASCII.GetString(next));
+        }
+
+        Assert.True(rest.IsEmpty);
+        int at = whole.Length - Messages(messages).Length;
+        int[] ends = [at + 2, at + 2 + 202, whole.Length];
+        for (int length = at; length < whole.Length; length++) Assert.Equal(ends.Contains(length) ? EnvelopeResult.Read : EnvelopeResult.Refused, Envelope.TryRead(whole.AsSpan(0, length), default, out _));
+        Assert.Equal(EnvelopeResult.Refused, Envelope.TryRead(Make([], "a", "", "c"), default, out _));
     }
 
     [Theory]
@@ -22,7 +82,7 @@ public sealed class EnvelopeTests
         byte[] key = isSigned ? s_key : [];
         Assert.Equal(EnvelopeResult.Read, Envelope.TryRead(Make(key), key, out Envelope read));
         Assert.Equal((EnvelopeKind.Broadcast, 0x1122334455667788ul, 7u, 42ul), (read.Kind, read.Instance, read.Epoch, read.Sequence));
-        Assert.True(read.Node.SequenceEqual("one"u8) && read.Group.SequenceEqual("lobby"u8) && read.Payload.SequenceEqual("hello"u8));
+        Assert.True(read.Node.SequenceEqual("one"u8) && read.Group.SequenceEqual("lobby"u8) && read.Payload[1..].SequenceEqual("hello"u8) && read.Payload[0] == 5);
     }
 
     [Fact]
@@ -51,8 +111,11 @@ public sealed class EnvelopeTests
     public void Another_version_is_told_apart()
     {
         byte[] bytes = Make([]);
-        bytes[0] = 2;
-        Assert.Equal(EnvelopeResult.UnknownVersion, Envelope.TryRead(bytes, default, out _));
+        foreach (byte version in (byte[])[0, 1, 3, 255])
+        {
+            bytes[0] = version;
+            Assert.Equal(EnvelopeResult.UnknownVersion, Envelope.TryRead(bytes, default, out _));
+        }
     }
 
     [Fact]
@@ -63,11 +126,14 @@ public sealed class EnvelopeTests
             Random random = new(seed);
             for (int i = 0; i < 2_000; i++)
             {
-                byte[] bytes = Make(random.Next(2) == 0 ? s_key : []);
+                byte[] bytes = Make(random.Next(2) == 0 ? s_key : [], [.. Enumerable.Range(0, random.Next(5)).Select(static i => new string('m', 1 + (i * 70)))]);
                 for (int n = random.Next(6); n >= 0; n--) bytes[random.Next(bytes.Length)] = (byte)random.Next(256);
-                bytes[0] = 1;
+                bytes[0] = Envelope.CurrentVersion;
                 if (Envelope.TryRead(bytes.AsSpan(0, random.Next(bytes.Length + 1)), default, out Envelope read) != EnvelopeResult.Read) continue;
                 Assert.InRange(read.Group.Length, 0, Envelope.MostGroupBytes);
+                ReadOnlySpan<byte> rest = read.Payload;
+                for (int left = read.Count; left > 0; left--) Assert.True(Envelope.TryTakeMessage(ref rest, out _));
+                Assert.True(read.Count == 0 || rest.IsEmpty);
             }
         }
     }
