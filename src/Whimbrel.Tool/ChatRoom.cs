@@ -44,6 +44,7 @@ internal sealed class ChatRoom
     {
         NatsBus.Register(new NatsOptions { OnTrouble = TellOperator });
         RedisBus.Register(new RedisOptions { OnTrouble = TellOperator });
+        RabbitMqBus.Register(new RabbitMqOptions { OnTrouble = TellOperator });
         Cluster cluster = await Cluster.JoinAsync(server, address, new ClusterOptions
         {
             Application = "whimbrel-chat",

@@ -1,6 +1,7 @@
 using System.Globalization;
 using System.Text.RegularExpressions;
 using Whimbrel.Http.Tests.Programs;
+using Whimbrel.Tests.RabbitMq;
 
 namespace Whimbrel.Tool.Tests;
 
@@ -20,7 +21,19 @@ public sealed class ClusterTests
     {
         int port = RealProgram.FreePort();
         using RealProgram broker = await RealProgram.ServeAsync($"{kind}-server", port, _ => [.. options, $"{port}"]);
-        string address = $"{kind}://127.0.0.1:{port}";
+        await AreOneRoomAsync($"{kind}://127.0.0.1:{port}", kind == "nats" ? "NATS" : "Redis");
+    }
+
+    [Fact]
+    public async Task Two_servers_are_one_room_over_RabbitMQ_too()
+    {
+        int port = RealProgram.FreePort();
+        await using RabbitMqProgram broker = await RabbitMqProgram.ServeAsync(port);
+        await AreOneRoomAsync($"amqp://127.0.0.1:{port}", "RabbitMQ");
+    }
+
+    private static async Task AreOneRoomAsync(string address, string broker)
+    {
         await using RunningTool a = await NodeAsync("a", address), b = await NodeAsync("b", address);
         using ClusterGuest anna = await ClusterGuest.EnterAsync(a, "a", "anna"), bert = await ClusterGuest.EnterAsync(b, "b", "bert");
         await anna.UntilAsync(static l => Regex.IsMatch(l, @"^\[b\] \* guest\d+ is bert now$"), "who came");
@@ -28,7 +41,7 @@ public sealed class ClusterTests
         await bert.UntilAsync(static l => Regex.IsMatch(l, @"^\[a\] anna: hello, ünïcode ✓$"), "what anna said");
         await bert.SayAsync("hi");
         await anna.UntilAsync(static l => l == "[b] bert: hi", "what bert said");
-        Assert.Contains($"cluster: healthy. {(kind == "nats" ? "NATS" : "Redis")} {address} is reached.", await a.Error.ThatContains("cluster: "), StringComparison.Ordinal);
+        Assert.Contains($"cluster: healthy. {broker} {address} is reached.", await a.Error.ThatContains("cluster: "), StringComparison.Ordinal);
         await a.StopAsync();
         await b.StopAsync();
     }
@@ -47,7 +60,7 @@ public sealed class ClusterTests
 
     [Theory]
     [InlineData("--node is the name in a cluster", "--node", "x")]
-    [InlineData("--cluster takes nats://HOST:PORT or redis://HOST:PORT", "--cluster", "127.0.0.1:4222")]
+    [InlineData("--cluster takes nats://HOST:PORT, redis://HOST:PORT or amqp://HOST:PORT", "--cluster", "127.0.0.1:4222")]
     [InlineData("--node takes 1 to 20", "--cluster", "nats://x", "--node", "a b")]
     public async Task Options_that_mean_nothing_are_refused(string message, params string[] options) =>
         await RunningTool.AssertRefused(message, "whimbrel serve chat", ["serve", "chat", .. options]);

@@ -1,0 +1,44 @@
+using Whimbrel.Http.Tests.Programs;
+using static System.FormattableString;
+
+namespace Whimbrel.Tests.RabbitMq;
+
+// A RabbitMQ server, with files, ports and a name server for itself: nothing of the machine's own is read or changed.
+internal sealed class RabbitMqProgram : IAsyncDisposable
+{
+    // What goes by the name of the command in the PATH changes the user and starts with the settings of the machine.
+    private const string Command = "/usr/lib/rabbitmq/bin/rabbitmq-server";
+
+    private readonly RealProgram _program;
+    private readonly int _names;
+
+    private RabbitMqProgram(RealProgram program, int names) => (_program, _names) = (program, names);
+
+    // With more lines of configuration, which may name files in the directory.
+    internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null)
+    {
+        Assert.SkipWhen(!File.Exists(Command), "rabbitmq-server is not installed");
+        int names = RealProgram.FreePort(), nodes = RealProgram.FreePort();
+        return new RabbitMqProgram(await RealProgram.ServeAsync("env", port, Arguments), names);
+
+        string[] Arguments(string directory)
+        {
+            File.WriteAllText(Path.Combine(directory, "rabbit.conf"), Invariant($"listeners.tcp.1 = 127.0.0.1:{port}\n{configure?.Invoke(directory)}\n"));
+            File.WriteAllText(Path.Combine(directory, "plugins"), "[].");
+            return
+            [
+                $"HOME={directory}", Invariant($"ERL_EPMD_PORT={names}"), "ERL_EPMD_ADDRESS=127.0.0.1", Invariant($"RABBITMQ_NODENAME=w{port}@localhost"), Invariant($"RABBITMQ_DIST_PORT={nodes}"),
+                $"RABBITMQ_MNESIA_BASE={directory}", $"RABBITMQ_LOG_BASE={directory}", "RABBITMQ_LOGS=-", $"RABBITMQ_ENABLED_PLUGINS_FILE={directory}/plugins",
+                $"RABBITMQ_CONFIG_FILE={directory}/rabbit.conf", $"RABBITMQ_CONF_ENV_FILE={directory}/none", $"RABBITMQ_PID_FILE={directory}/pid", Command,
+            ];
+        }
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _program.Dispose();
+        // Erlang starts its name server beside it, which would stay.
+        using RealProgram end = RealProgram.Start("env", Invariant($"ERL_EPMD_PORT={_names}"), "epmd", "-kill");
+        await end.EndAsync();
+    }
+}
