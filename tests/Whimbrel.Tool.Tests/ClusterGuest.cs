@@ -12,19 +12,23 @@ internal sealed partial class ClusterGuest : IDisposable
     private static readonly TimeSpan s_pace = TimeSpan.FromMilliseconds(Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 300 : 70);
 
     private readonly Lock _gate = new();
-    private readonly TcpClient _client = new();
+    private readonly Socket _client;
+    private readonly NetworkStream _stream;
     private readonly List<string> _lines = [];
     private readonly CancellationTokenSource _silence = new();
     private TaskCompletionSource _changed = new(TaskCreationOptions.RunContinuationsAsynchronously);
     private Task _talking = Task.CompletedTask;
-    private StreamWriter? _writer;
+    private readonly StreamWriter _writer;
     private int _said;
     private bool _hasEnded;
 
-    private ClusterGuest(string name, string node)
+    private ClusterGuest(string name, string node, Socket connected)
     {
         Name = name;
         Node = node;
+        _client = connected;
+        _stream = new NetworkStream(connected);
+        _writer = new StreamWriter(_stream, new UTF8Encoding(false)) { AutoFlush = true, NewLine = "\n" };
     }
 
     internal string Name { get; }
@@ -41,16 +45,16 @@ internal sealed partial class ClusterGuest : IDisposable
 
     internal static async Task<ClusterGuest> EnterAsync(RunningTool tool, string node, string name)
     {
-        ClusterGuest guest = new(name, node);
-        await guest._client.ConnectAsync((System.Net.IPEndPoint)tool.EndPoint);
-        guest._writer = new StreamWriter(guest._client.GetStream(), new UTF8Encoding(false)) { AutoFlush = true, NewLine = "\n" };
+        Socket socket = new(tool.EndPoint.AddressFamily, SocketType.Stream, ProtocolType.Unspecified);
+        await socket.ConnectAsync(tool.EndPoint);
+        ClusterGuest guest = new(name, node, socket);
         _ = guest.ReadAsync();
         await guest.SayAsync($"/name {name}");
         await guest.UntilAsync(l => l == $"* you are {name} now.", "the name");
         return guest;
     }
 
-    internal Task SayAsync(string text) => _writer!.WriteLineAsync(text);
+    internal Task SayAsync(string text) => _writer.WriteLineAsync(text);
 
     internal void StartTalking() => _talking = TalkAsync();
 
@@ -122,7 +126,7 @@ internal sealed partial class ClusterGuest : IDisposable
     {
         try
         {
-            using StreamReader reader = new(_client.GetStream(), Encoding.UTF8);
+            using StreamReader reader = new(_stream, Encoding.UTF8);
             while (await reader.ReadLineAsync() is { } line) Note(() => _lines.Add(line));
         }
         catch (Exception e) when (e is IOException or ObjectDisposedException)

@@ -127,6 +127,71 @@ public sealed class ClusterTests
         }
     }
 
+    // Between a node and its broker nothing goes through any more, and nobody is told: for less time than a connection takes to be given up, for more, one way only, and between the broker and all.
+    [Theory, Trait("Runs", "alone")]
+    [InlineData("nats", "Server is ready", "-a", "0.0.0.0", "-p")]
+    [InlineData("redis", "Ready to accept connections", "--save", "", "--protected-mode", "no", "--port")]
+    public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_told(string kind, string isReady, params string[] options)
+    {
+        const string Port = "4222"; // tidy: fixed port because it is the broker's, in a network of its own
+        await using ClusterNetwork network = await ClusterNetwork.MakeAsync("a", "b", "c");
+        using RealProgram broker = RealProgram.Start("ip", ["netns", "exec", network.SpaceOf("broker"), RealProgram.Find($"{kind}-server"), .. options, Port]);
+        await Deadline.Within(
+            async cancellation =>
+            {
+                while (!broker.Output.Contains(isReady, StringComparison.Ordinal)) await Task.Delay(20, cancellation); // tidy: waits because another program begins to listen
+                return true;
+            },
+            () => broker.Output);
+        List<RunningTool> nodes = [];
+        List<ClusterGuest> guests = [];
+        try
+        {
+            foreach (string name in (string[])["a", "b", "c"])
+            {
+                nodes.Add(await RunningTool.ServeIn(
+                    network.SpaceOf(name), "chat", "--unix", Path.Combine(broker.Directory, name), "--cluster", $"{kind}://{ClusterNetwork.BrokerAddress}:{Port}", "--node", name, "--loops", "1"));
+                guests.Add(await ClusterGuest.EnterAsync(nodes[^1], name, name));
+            }
+
+            foreach (ClusterGuest guest in guests) guest.StartTalking();
+            await AllHearAllAsync(guests);
+
+            await network.CutAsync("c");
+            await PassAsync(TimeSpan.FromSeconds(2));
+            await AllHearAllAsync(guests[..2]);
+            await network.HealAsync("c");
+            await AllHearAllAsync(guests);
+
+            // Longer than the three pings after which a silent broker is given up.
+            await network.CutAsync("c");
+            await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 20 : 8));
+            await AllHearAllAsync(guests[..2]);
+            Assert.Contains("cluster: degraded.", await nodes[2].Error.ThatContains("degraded"), StringComparison.Ordinal);
+            await network.HealAsync("c");
+            await AllHearAllAsync(guests);
+
+            await network.CutAsync("a", isOneWay: true);
+            await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 10 : 3));
+            await network.HealAsync("a");
+            await AllHearAllAsync(guests);
+
+            await network.CutAsync("broker");
+            await PassAsync(TimeSpan.FromSeconds(s_isDeep ? 10 : 3));
+            await network.HealAsync("broker");
+            await AllHearAllAsync(guests);
+
+            foreach (ClusterGuest guest in guests) await guest.FallSilentAsync(guests);
+            foreach (ClusterGuest guest in guests) Assert.True(guest.IsConnected, $"{guest.Name} was disconnected");
+            foreach (ClusterGuest guest in guests) guest.Check(guests);
+        }
+        finally
+        {
+            foreach (ClusterGuest guest in guests) guest.Dispose();
+            foreach (RunningTool node in nodes) await node.DisposeAsync();
+        }
+    }
+
     // The promise: five seconds. On a machine that others share, the deadline of the test is ten times that, and what it took is printed.
     private static async Task AllHearAllAsync(IReadOnlyList<ClusterGuest> guests)
     {

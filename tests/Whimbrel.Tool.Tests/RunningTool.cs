@@ -11,9 +11,11 @@ internal sealed partial class RunningTool : IAsyncDisposable
 {
     private readonly Process _process;
 
-    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null)
+    private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, string? space = null)
     {
-        var start = new ProcessStartInfo("dotnet", [Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
+        string[] command = ["dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments];
+        if (space is not null) command = ["ip", "netns", "exec", space, .. command]; // which becomes the tool: no process between
+        var start = new ProcessStartInfo(command[0], command[1..])
         {
             RedirectStandardInput = true,
             RedirectStandardOutput = true,
@@ -48,6 +50,9 @@ internal sealed partial class RunningTool : IAsyncDisposable
 
     // The same with BlockedLoop inside.
     public static Task<RunningTool> ServeBlockable(string kind, params string[] options) => ServeWith(null, typeof(BlockedLoop).Assembly.Location, kind, options);
+
+    // The same in a network namespace.
+    public static Task<RunningTool> ServeIn(string space, string kind, params string[] options) => ListeningAsync(new RunningTool(["serve", kind, .. options], space: space));
 
     private static Task<RunningTool> ServeWith(string? tlsLayer, string? hook, string kind, string[] options)
     {
