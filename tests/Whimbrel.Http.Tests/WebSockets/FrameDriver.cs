@@ -1,4 +1,4 @@
-using System.Text;
+using System.Runtime.InteropServices;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http.Tests.WebSockets;
@@ -12,7 +12,9 @@ internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.M
     private byte[] _unread = [];
     private bool _began;
 
-    internal List<string> Events { get; } = [];
+    internal FrameLog Log { get; } = new();
+
+    internal List<string> Events => Log.ToList();
 
     internal WebSocketRule Rule { get; private set; }
 
@@ -40,7 +42,7 @@ internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.M
                     Break(_reader.Rule);
                     return;
                 case WebSocketReading.Control:
-                    Events.Add($"{_reader.Opcode} {Latin(piece)}");
+                    Log.Tell(_reader.Opcode, isCompressed: false, piece);
                     break;
                 default:
                     if (!TakePiece(piece)) return;
@@ -51,7 +53,7 @@ internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.M
 
     private bool TakePiece(Span<byte> piece)
     {
-        Assert.Equal(!_began, _reader.IsFirst);
+        if (_reader.IsFirst == _began) Assert.Fail("a message begins twice, or has no beginning");
         _began = !_reader.IsLast;
         WebSocketMask.Apply(piece, _reader.Key);
         _message.AddRange(piece);
@@ -63,7 +65,7 @@ internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.M
         }
 
         if (!_reader.IsLast) return true;
-        Events.Add($"{_reader.Opcode}{(_reader.IsCompressed ? "*" : "")} {Latin([.. _message])}");
+        Log.Tell(_reader.Opcode, _reader.IsCompressed, CollectionsMarshal.AsSpan(_message));
         _message.Clear();
         return true;
     }
@@ -71,8 +73,6 @@ internal sealed class FrameDriver(WebSocketRole role, long messageLimit = long.M
     private void Break(WebSocketRule rule)
     {
         Rule = rule;
-        Events.Add($"! {rule}");
+        Log.Break(rule);
     }
-
-    private static string Latin(ReadOnlySpan<byte> bytes) => Encoding.Latin1.GetString(bytes);
 }
