@@ -38,13 +38,15 @@ public partial class WebSocketSession
     /// <exception cref="WebSocketException">The connection has ended without a close frame of the peer's.</exception>
     public ValueTask<WebSocketReceived> ReceiveAsync(Memory<byte> into, CancellationToken cancellationToken = default) => Inbox.ReceiveAsync(into, cancellationToken);
 
-    /// <summary>As <see cref="ReceiveAsync"/>, blocking; on a loop's thread it throws.</summary>
+    /// <summary>As <see cref="ReceiveAsync"/>, blocking. On a loop's thread it throws, and so it does in a callback of this session on the pool: await there.</summary>
     /// <param name="into">As there.</param>
     /// <param name="timeout">How long to wait, or <see cref="Timeout.InfiniteTimeSpan"/>. No byte is lost by it.</param>
+    /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>, or it was called where nothing could come meanwhile.</exception>
     /// <exception cref="TimeoutException">Nothing has come in time.</exception>
     public WebSocketReceived Receive(Memory<byte> into, TimeSpan timeout)
     {
         WebSocketInbox inbox = Inbox;
+        ThrowIfNothingCanCome();
         return Block(timeout, stop => inbox.ReceiveAsync(into, stop));
     }
 
@@ -71,10 +73,15 @@ public partial class WebSocketSession
         }
     }
 
-    /// <summary>As <see cref="ReceiveMessageAsync"/>, blocking; on a loop's thread it throws.</summary>
+    /// <summary>As <see cref="ReceiveMessageAsync"/>, blocking. On a loop's thread it throws, and so it does in a callback of this session on the pool: await there.</summary>
     /// <param name="timeout">How long to wait, or <see cref="Timeout.InfiniteTimeSpan"/>. What has come of a message is for the next call.</param>
+    /// <exception cref="InvalidOperationException">As in <see cref="ReceiveAsync"/>, or it was called where nothing could come meanwhile.</exception>
     /// <exception cref="TimeoutException">No message has come in time.</exception>
-    public WebSocketMessage? ReceiveMessage(TimeSpan timeout) => Block(timeout, ReceiveMessageAsync);
+    public WebSocketMessage? ReceiveMessage(TimeSpan timeout)
+    {
+        ThrowIfNothingCanCome();
+        return Block(timeout, ReceiveMessageAsync);
+    }
 
     /// <summary>
     /// This session as the abstract class of .NET, for code that is written against that. The rules are those of the class: one receive and one send at a time, a cancelled
@@ -108,6 +115,13 @@ public partial class WebSocketSession
         WebSocketMask.Apply(piece, _reader.Key);
         if (_message.IsTextSoFar(piece, isLast)) inbox.Take(piece, 0, isText: true, isLast);
         else Fail(WebSocketRule.BadUtf8);
+    }
+
+    // What has come is told to the session behind the callback that runs: one that blocked for it would wait for itself. Said also when something is kept already, so that it does not
+    // depend on luck.
+    internal void ThrowIfNothingCanCome()
+    {
+        if (!_isInline && IsOnSessionThread) throw new InvalidOperationException("A callback of this session would block for what only comes when it has returned: await it instead.");
     }
 
     internal static T Block<T>(TimeSpan timeout, Func<CancellationToken, ValueTask<T>> receive)

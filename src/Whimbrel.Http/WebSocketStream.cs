@@ -17,7 +17,7 @@ namespace Whimbrel.Http;
 /// <item>A close frame is the end of one half: after the peer's reads give 0, and writes go on; after <see cref="FinishSending"/> it is the other way round. A peer that is no stream
 /// may answer a close frame at once, and end both. An end without a close frame throws <see cref="WebSocketException"/>, behind what was received before.</item>
 /// <item>Flush does nothing: what was written leaves by itself.</item>
-/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>; on a loop's thread they throw.</item>
+/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>; on a loop's thread they throw, and so do reads in a callback of the session itself on the pool.</item>
 /// <item>Dispose closes with 1000 behind what was written. DisposeAsync waits for the closing handshake as well.</item>
 /// </list>
 /// </remarks>
@@ -76,6 +76,7 @@ public sealed class WebSocketStream : Stream
     {
         ValidateBufferArguments(buffer, offset, count);
         ThrowIfDisposed();
+        Session.ThrowIfNothingCanCome();
         return Block(_readTimeoutMs, stop => _inbox.ReadAsync(buffer.AsMemory(offset, count), stop));
     }
 

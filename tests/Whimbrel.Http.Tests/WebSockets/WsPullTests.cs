@@ -285,6 +285,57 @@ public sealed class WsPullTests
         Assert.Equal(CloseCause.LocalAbort, (await Task.Run(() => other.Close(TimeSpan.FromMilliseconds(50)), stop).WaitAsync(WsSite.Patience, stop)).Cause);
     }
 
+    // What is awaited in an action of the session comes, whether it is there already or not; who blocked there would keep off what he waits for, and is told so at once, kept or not.
+    [Theory]
+    [InlineData(EngineKind.Epoll)]
+    [InlineData(EngineKind.Portable)]
+    [InlineData(EngineKind.Uring)]
+    public async Task A_callback_of_its_own_on_the_pool_awaits_messages_and_is_refused_to_block_for_them(EngineKind kind)
+    {
+        await using WsSite site = new(kind, scheduling: Scheduling.ThreadPool);
+        TaskCompletionSource<string> told = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await site.ServeAsync(async (socket, stop) =>
+        {
+            try
+            {
+                await socket.PostAsync(() => RefusesToBlock(socket));
+                Assert.Equal(SendResult.Queued, socket.SendText("go"));
+                string got = "";
+                await socket.PostAsync(async () =>
+                {
+                    got += (await socket.ReceiveMessageAsync(stop))!.Value.Text; // behind this call
+                    got += (await socket.ReceiveMessageAsync(stop))!.Value.Text;
+                });
+                Assert.Equal(SendResult.Queued, socket.SendText("again"));
+                WebSocketReceived first = await socket.ReceiveAsync(Memory<byte>.Empty, stop); // something is kept now
+                Assert.False(first.IsEnd);
+                await socket.PostAsync(() => RefusesToBlock(socket));
+                await socket.PostAsync(async () => got += (await socket.ReceiveMessageAsync(stop))!.Value.Text);
+                told.SetResult(got);
+            }
+            catch (Exception e)
+            {
+                told.SetException(e);
+            }
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        Assert.Equal("go", (await client.ReceiveMessageAsync(limit.Token))!.Value.Text);
+        client.SendText("a");
+        client.SendText("b");
+        Assert.Equal("again", await Task.Run(() => client.ReceiveMessage(WsSite.Patience)!.Value.Text, limit.Token)); // elsewhere it blocks
+        client.SendText("c");
+        Assert.Equal("abc", await told.Task.WaitAsync(limit.Token));
+
+        static void RefusesToBlock(WebSocketSession socket)
+        {
+            Assert.Contains("await it", Assert.Throws<InvalidOperationException>(() => socket.ReceiveMessage(WsSite.Patience)).Message, StringComparison.Ordinal);
+            Assert.Throws<InvalidOperationException>(() => socket.Receive(new byte[10], WsSite.Patience));
+            Assert.Throws<InvalidOperationException>(() => new WebSocketStream(socket).Read(new byte[10], 0, 10));
+            Assert.Throws<InvalidOperationException>(() => new WebSocketStream(socket).Read(new byte[10].AsSpan()));
+        }
+    }
+
     [Fact]
     public async Task A_session_with_overrides_is_not_pulled()
     {
