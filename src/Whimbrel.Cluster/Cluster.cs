@@ -33,6 +33,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private const int MostInBatch = 256;
     private const int MostPresenceBytes = 16 * 1024; // of an envelope
     private const int MostTwins = 256; // that are told of
+    private const int MostNames = 1024;
     private const long ForgetAfterMs = 600_000;
     private const int MostKeptWhileAway = 65_536; // groups that were published to
 
@@ -49,6 +50,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private readonly List<Outgoing> _batch = [];
     private readonly Queue<GroupState> _unasked = []; // subscribed, and the question what was before waits for room
     private readonly HashSet<ulong> _twins = [];
+    private readonly Dictionary<ulong, string> _names = []; // of the other nodes, by their instance: one text for all groups
     private BusMessage[] _messages = new BusMessage[8];
     private GroupState? _lastFound;
     private readonly string _nodesSubject;
@@ -236,6 +238,15 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     // ------------------------------------------------------------------ on the node's loop
 
+    internal string NameOf(in Envelope envelope)
+    {
+        Span<char> name = stackalloc char[Envelope.MostNodeBytes];
+        name = name[..Encoding.UTF8.GetChars(envelope.Node, name)];
+        if (_names.TryGetValue(envelope.Instance, out string? known) && name.SequenceEqual(known)) return known;
+        if (_names.Count >= MostNames) _names.Clear();
+        return _names[envelope.Instance] = name.ToString();
+    }
+
     private void Flush()
     {
         while (_isConnected)
@@ -300,11 +311,11 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (_isDisposed) return;
         if (state.Count == 0)
         {
-            if (state.IsSubscribed) state.UnsubscribeAtMs ??= _loop.TimeMs + (long)_options.UnsubscribeAfter.TotalMilliseconds;
+            if (state.IsSubscribed && state.UnsubscribeAtMs == long.MaxValue) state.UnsubscribeAtMs = _loop.TimeMs + (long)_options.UnsubscribeAfter.TotalMilliseconds;
             return;
         }
 
-        state.UnsubscribeAtMs = null;
+        state.UnsubscribeAtMs = long.MaxValue;
         if (state.IsSubscribed) return;
         state.IsSubscribed = true;
         if (_isConnected) Subscribe(state);
@@ -371,7 +382,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         {
             if (state.UnsubscribeAtMs <= nowMs && state.Count == 0)
             {
-                state.UnsubscribeAtMs = null;
+                state.UnsubscribeAtMs = long.MaxValue;
                 state.IsSubscribed = false;
                 state.ForgetPublishers();
                 if (_isConnected) _bus.Unsubscribe(state.Subject);

@@ -14,8 +14,8 @@ internal sealed class GroupState : SessionGroup
     private const long Forgotten = long.MinValue;
 
     private readonly Cluster _cluster;
-    private readonly Dictionary<ulong, Publisher> _publishers = [];
-    private long _heard;
+    private Publisher[] _publishers = []; // who was heard last is the first; no dictionary, which has 200 bytes for each group
+    private int _publisherCount;
     private long _usedAtMs; // any thread
 
     internal GroupState(Cluster cluster, string name, uint epoch, long nowMs)
@@ -76,8 +76,8 @@ internal sealed class GroupState : SessionGroup
 
     internal bool IsSubscribed { get; set; }
 
-    /// <summary>When a subscription without members ends.</summary>
-    internal long? UnsubscribeAtMs { get; set; }
+    /// <summary>When a subscription without members ends; with them, never.</summary>
+    internal long UnsubscribeAtMs { get; set; } = long.MaxValue;
 
     /// <summary>From then on a node that is not known has published nothing before what it says.</summary>
     internal long SettledAtMs { get; set; } = long.MaxValue;
@@ -90,7 +90,7 @@ internal sealed class GroupState : SessionGroup
 
     internal void ForgetPublishers()
     {
-        _publishers.Clear();
+        (_publishers, _publisherCount) = ([], 0);
         SettledAtMs = long.MaxValue;
         IsConfirmed = false;
     }
@@ -112,16 +112,25 @@ internal sealed class GroupState : SessionGroup
     {
         bool isSettled = nowMs >= SettledAtMs;
         IsConfirmed = true;
-        if (!_publishers.TryGetValue(envelope.Instance, out Publisher? publisher))
+        int at = 0;
+        while (at < _publisherCount && _publishers[at].Instance != envelope.Instance) at++;
+        Publisher known;
+        if (at < _publisherCount)
         {
-            if (_publishers.Count >= MostPublishers) _publishers.Remove(_publishers.MinBy(static p => p.Value.HeardAt).Key);
+            known = _publishers[at];
+        }
+        else
+        {
             // While a subscription is fresh, what was before may not be ours.
             ulong before = isSettled ? 0 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
-            publisher = new Publisher(Encoding.UTF8.GetString(envelope.Node), envelope.Epoch, before) { Unproven = (long)before };
-            _publishers.Add(envelope.Instance, publisher);
+            known = new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, before) { Unproven = (long)before };
+            if (_publisherCount == MostPublishers) at--;
+            else if (_publisherCount++ == _publishers.Length) Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));
         }
 
-        publisher.HeardAt = ++_heard;
+        if (at > 0) Array.Copy(_publishers, 0, _publishers, 1, at);
+        _publishers[0] = known;
+        ref Publisher publisher = ref _publishers[0];
         node = publisher.Node;
         int fresh = publisher.Hear(envelope.Epoch, envelope.Sequence, envelope.Count, out missed);
         if (isSettled) missed += publisher.Unproven;

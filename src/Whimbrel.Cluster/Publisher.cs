@@ -1,19 +1,20 @@
 namespace Whimbrel.Clusters;
 
-/// <summary>What a subscribed group knows of one node that publishes to it: the sans-I/O heart of finding losses.</summary>
-internal sealed class Publisher(string node, uint epoch, ulong last)
+/// <summary>
+/// What a subscribed group knows of one node that publishes to it: the sans-I/O heart of finding losses. A structure in the group's array, since there is one for each group and node.
+/// </summary>
+internal struct Publisher(ulong instance, string node, uint epoch, ulong last)
 {
+    internal readonly ulong Instance => instance;
+
     /// <summary>Its id, for gaps.</summary>
-    internal string Node { get; } = node;
+    internal readonly string Node => node;
 
     /// <summary>
     /// So many were before the first that came, while the subscription was fresh: not ours if it had published them before it was asked, and then its answer says so in time;
     /// losses otherwise.
     /// </summary>
     internal long Unproven { get; set; }
-
-    /// <summary>Order in which publishers were heard last: who is forgotten first.</summary>
-    internal long HeardAt { get; set; }
 
     /// <summary>Takes note of broadcasts or a mark.</summary>
     /// <param name="epochHeard">Their epoch.</param>

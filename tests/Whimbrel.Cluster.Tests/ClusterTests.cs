@@ -569,6 +569,33 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal("", atTwo.Heard);
     }
 
+    [Fact] // 3
+    public void Of_more_publishers_than_a_group_remembers_the_one_heard_longest_ago_is_forgotten()
+    {
+        TestNode one = Node("one");
+        TestNode.Member atOne = one.Connect("g");
+        Pass(2);
+        for (ulong instance = 1; instance <= 256; instance++) Hear(instance, 1);
+        Hear(1, 2);
+        Hear(257, 1); // the second is forgotten for it
+        Hear(1, 3);
+        Hear(256, 2);
+        Assert.Empty(one.Gaps);
+        Hear(2, 2);
+        Pass();
+        Assert.Equal([new ClusterGap("n2", "g", 1)], one.Gaps);
+        Assert.Equal(261 * 2, atOne.Heard.Length);
+
+        void Hear(ulong instance, ulong sequence)
+        {
+            byte[] node = Encoding.ASCII.GetBytes($"n{instance}"), envelope = new byte[Envelope.Length(node.Length, 1, 3, false)];
+            Envelope.Write(envelope, EnvelopeKind.Broadcast, instance, 1, node, "g"u8, [2, .. "x "u8], false);
+            Envelope.Seal(envelope, sequence, default);
+            _engine.GetLoop(0).Post(() => one.Link.Listener!.OnEnvelope(envelope));
+            Pass(0.001);
+        }
+    }
+
     [Fact] // 8
     public void Two_nodes_of_one_id_hear_each_other_and_are_told()
     {

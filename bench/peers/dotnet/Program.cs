@@ -10,7 +10,7 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED]";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT";
 
 if (args.Length == 0)
 {
@@ -21,6 +21,12 @@ var name = args[0];
 if (args is ["cluster-node", var node, var broker, .. var publishing] && publishing.Length is 0 or 4)
 {
     await ClusterNode.RunAsync(node, broker, publishing, Tell);
+    return 0;
+}
+
+if (args is ["cluster-groups", var address, var count])
+{
+    await ClusterGroups.RunAsync(address, int.Parse(count, null));
     return 0;
 }
 
