@@ -10,7 +10,7 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT";
 
 if (args.Length == 0)
 {
@@ -27,6 +27,12 @@ if (args is ["cluster-node", var node, var broker, .. var publishing] && publish
 if (args is ["cluster-groups", var address, var count])
 {
     await ClusterGroups.RunAsync(address, int.Parse(count, null));
+    return 0;
+}
+
+if (args is ["cluster-local", var over, var each, var all])
+{
+    await ClusterLocal.RunAsync(over == "none" ? null : over, int.Parse(each, null), int.Parse(all, null));
     return 0;
 }
 

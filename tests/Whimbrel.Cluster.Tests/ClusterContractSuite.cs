@@ -1,0 +1,186 @@
+using System.Text;
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Tests;
+
+/// <summary>The contract at the head of <see cref="Cluster"/>, by number, as nodes on real loops keep it over a broker: one class for each bus. All orders of things are in <see cref="ClusterTests"/>.</summary>
+public abstract class ClusterContractSuite : IAsyncLifetime
+{
+    private const string Subject = "contract.group.g";
+
+    private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
+    private readonly List<IAsyncDisposable> _open = [];
+    private TestBroker? _broker;
+
+    protected abstract ValueTask<TestBroker> StartBrokerAsync();
+
+    public async ValueTask InitializeAsync()
+    {
+        await _engine.StartAsync();
+        _broker = await StartBrokerAsync();
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        GC.SuppressFinalize(this);
+        _open.Reverse();
+        foreach (IAsyncDisposable each in _open) await each.DisposeAsync();
+        if (_broker is not null) await _broker.DisposeAsync();
+        await _engine.DisposeAsync();
+    }
+
+    // With a member, and subscribed: the question that goes with the subscription has come back.
+    private async Task<(RealNode Node, RealMember Member)> NodeAsync(string name, string application = "contract", string key = "", Action<string>? onTwin = null, string? id = null)
+    {
+        RealNode node = await RealNode.StartAsync(_engine, name, _broker!.Connect(), (_, gap, state) => new ClusterOptions
+        {
+            Application = application,
+            NodeId = id ?? name,
+            Key = Encoding.ASCII.GetBytes(key),
+            MaxPayloadBytes = 10_000,
+            QueueLimitBytes = 32 << 10,
+            OnGap = gap,
+            OnStateChanged = state,
+            OnTwin = onTwin,
+        });
+        _open.Add(node);
+        RealMember member = await node.ConnectAsync("g");
+        await RealNode.UntilAsync(() => node.Cluster.ReadCounters().Echoes > 0, () => $"{name} is not subscribed");
+        return (node, member);
+    }
+
+    [Fact] // 1, 2, 5, 7
+    public async Task Members_of_all_nodes_hear_each_broadcast_once_and_in_the_order_of_its_node()
+    {
+        RealNode[] nodes = [(await NodeAsync("a")).Node, (await NodeAsync("b")).Node, (await NodeAsync("c")).Node];
+        for (int round = 0; round < 20; round++)
+        {
+            foreach (RealNode node in nodes) node.Say(25);
+            await RealNode.UntilAsync(() => nodes.All(static n => n.Members[0].Heard(n.Name).Count == n.Said), () => "members of the own node wait");
+            await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.ReadCounters().PendingBytes == 0), () => "the bus takes no more");
+        }
+
+        await RealNode.SettleAsync(nodes);
+        foreach (RealNode node in nodes)
+        {
+            ClusterCounters counters = node.Cluster.ReadCounters();
+            Assert.Equal((500L, 1_000L, 0L, 0L, 0L), (counters.Published, counters.Received, counters.Missed, counters.Dropped, counters.Duplicates));
+            Assert.True(counters.Echoes > 1);
+        }
+    }
+
+    [Fact] // 1, 3, 4
+    public async Task A_broker_that_is_lost_ends_no_connection_and_what_the_queue_cannot_hold_is_told_on_all_nodes()
+    {
+        (RealNode a, RealMember atA) = await NodeAsync("a");
+        (RealNode b, RealMember atB) = await NodeAsync("b");
+        a.Say(5);
+        await RealNode.SettleAsync(a, b);
+        await _broker!.LoseAsync();
+        await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
+        a.Say(20);
+        a.Say(50, $"-{new string('x', 2_000)}");
+        await RealNode.UntilAsync(() => atA.Heard("a").Count == a.Said, () => "members of the own node wait");
+        Assert.InRange(a.Cluster.ReadCounters().PendingBytes, 1, (32 << 10) + 10_000);
+        await _broker.RestoreAsync();
+        await RealNode.UntilAsync(() => a.Cluster.State == ClusterState.Healthy && b.Cluster.State == ClusterState.Healthy, () => "not back");
+        a.Say(5);
+        b.Say(5);
+        await RealNode.SettleAsync(a, b);
+        Assert.True(a.ToldOf("a") > 0 && b.ToldOf("a") >= a.ToldOf("a"));
+        Assert.True(atA.IsConnected && atB.IsConnected);
+        Assert.Equal([ClusterState.Healthy, ClusterState.Degraded], a.States.Take(2));
+        Assert.Equal(ClusterState.Healthy, a.States.Last());
+    }
+
+    [Fact] // 8
+    public async Task What_others_publish_on_the_broker_is_left_out_and_counted()
+    {
+        (RealNode a, _) = await NodeAsync("a");
+        (RealNode b, RealMember atB) = await NodeAsync("b");
+        BusNode stranger = new(_broker!.Connect(), _engine.GetLoop(1));
+        _open.Add(stranger.Bus);
+        await stranger.StartAsync();
+        await stranger.SubscribeAsync(Subject);
+        a.Say(1);
+        await RealNode.UntilAsync(() => stranger.Heard.Any(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal)), () => "the stranger hears nothing");
+        string said = stranger.Heard.Single(static h => h.EndsWith("\u0003a1 ", StringComparison.Ordinal));
+        await RealNode.UntilAsync(() => atB.Heard("a").Count == 1, () => "b hears nothing");
+        ClusterCounters before = b.Cluster.ReadCounters();
+        foreach (string bytes in (string[])[said[..20], said[..^1], $"{said}x", $"\u0002{said[1..10]}", "", new string('\u0002', 20_000)]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes)); // cut, foreign, too large
+        foreach (string bytes in (string[])[$"\u0001{said[1..]}", $"\u0003{said[1..]}", "GET / HTTP/1.1"]) Assert.Equal(1, await stranger.OfferAsync(Subject, bytes)); // of another version
+        for (int i = 0; i < 3; i++) Assert.Equal(1, await stranger.OfferAsync(Subject, said)); // played again
+        a.Say(1);
+        await RealNode.UntilAsync(() => atB.Heard("a").Count == 2, () => "b hears nothing any more");
+        ClusterCounters after = b.Cluster.ReadCounters();
+        Assert.Equal((6L, 3L, 3L), (after.Refused - before.Refused, after.UnknownVersions - before.UnknownVersions, after.Duplicates - before.Duplicates));
+        await RealNode.SettleAsync(a, b);
+        Assert.Equal(0, after.Missed);
+    }
+
+    [Fact] // 8
+    public async Task Applications_do_not_hear_each_other_and_without_the_key_nobody_is_heard()
+    {
+        const string Key = "sixteen bytes or more";
+        (RealNode a, RealMember atA) = await NodeAsync("a", key: Key);
+        (RealNode b, RealMember atB) = await NodeAsync("b", key: Key);
+        (RealNode wrong, RealMember atWrong) = await NodeAsync("w", key: "another of sixteen");
+        (RealNode plain, _) = await NodeAsync("p");
+        (RealNode other, RealMember atOther) = await NodeAsync("o", application: "contract2", key: Key);
+        foreach (RealNode node in (RealNode[])[wrong, plain, other, a, b]) node.Say(3);
+        await RealNode.SettleAsync(a, b);
+        await RealNode.UntilAsync(() => a.Cluster.ReadCounters().Refused >= 2 && wrong.Cluster.ReadCounters().Refused >= 2, () => "nothing was refused");
+        foreach ((RealMember member, string own) in new[] { (atA, ""), (atB, ""), (atWrong, "w"), (atOther, "o") })
+        {
+            foreach (string name in (string[])["w", "p", "o"]) Assert.Equal(name == own ? 3 : 0, member.Heard(name).Count);
+        }
+
+        Assert.Empty(atWrong.Heard("a"));
+        Assert.Empty(atOther.Heard("a"));
+        Assert.Equal((0L, 0L), (other.Cluster.ReadCounters().Refused, other.Cluster.ReadCounters().UnknownVersions));
+    }
+
+    [Fact] // 8
+    public async Task Two_nodes_of_one_id_hear_each_other_and_are_told()
+    {
+        List<string> told = [];
+        (RealNode a, RealMember atA) = await NodeAsync("a", id: "same", onTwin: Note);
+        (RealNode b, RealMember atB) = await NodeAsync("b", id: "same", onTwin: Note);
+        a.Say(10);
+        b.Say(10);
+        await RealNode.UntilAsync(() => atA.Heard("b").Count == 10 && atB.Heard("a").Count == 10, () => "they do not hear each other");
+        lock (told) Assert.All(told, static t => Assert.Contains("'same'", t, StringComparison.Ordinal));
+        await RealNode.UntilAsync(
+            () =>
+            {
+                lock (told) return told.Count == 2;
+            },
+            () => "told otherwise than once on each");
+
+        void Note(string what)
+        {
+            lock (told) told.Add(what);
+        }
+    }
+
+    [Fact] // 3, 6
+    public async Task Who_leaves_and_comes_again_hears_what_is_said_from_then_on()
+    {
+        (RealNode a, _) = await NodeAsync("a");
+        (RealNode b, RealMember atB) = await NodeAsync("b");
+        a.Say(3);
+        await RealNode.SettleAsync(a, b);
+        b.Group.Leave(atB.Session);
+        await RealNode.UntilAsync(() => b.Group.LocalCount == 0, () => "still there");
+        a.Say(3);
+        b.Group.Join(atB.Session);
+        await RealNode.UntilAsync(() => b.Group.LocalCount == 1, () => "not there");
+        a.Say(3);
+        await RealNode.UntilAsync(() => atB.Heard("a").LastOrDefault() == 9, () => $"heard {string.Join(' ', atB.Heard("a"))}");
+        int[] heard = [.. atB.Heard("a")];
+        Assert.Equal(heard.Distinct().Order(), heard);
+        Assert.Equal([1, 2, 3], heard[..3]);
+        Assert.Equal([7, 8, 9], heard[^3..]);
+        Assert.Equal(0, b.ToldOf("a"));
+    }
+}

@@ -1,0 +1,6 @@
+namespace Whimbrel.Tests;
+
+public sealed class MemoryContractTests : ClusterContractSuite
+{
+    protected override ValueTask<TestBroker> StartBrokerAsync() => new(new MemoryBroker());
+}

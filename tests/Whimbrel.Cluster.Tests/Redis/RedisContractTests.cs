@@ -1,0 +1,6 @@
+namespace Whimbrel.Tests.Redis;
+
+public sealed class RedisContractTests : ClusterContractSuite
+{
+    protected override async ValueTask<TestBroker> StartBrokerAsync() => await RedisBroker.StartAsync();
+}
