@@ -8,11 +8,13 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 // Answers that are written piece by piece. What is written gathers in one buffer, [head][chunk line][bytes], which leaves when it is
-// full or flushed; the wait for room in the send queue is the back-pressure.
+// full or flushed; a piece that would fill it leaves behind it from its writer's memory. The wait for room in the send queue is the
+// back-pressure.
 public sealed partial class HttpResponse
 {
     private const int BufferBytes = 16 * 1024;
     private const int ChunkLine = 6; // four digits, so that the line is written when the chunk is known
+    private const int LargeChunkLine = 7; // five digits: 128 KiB at most
     private const int LineEnd = 2;
 
     private HttpResponseStream? _stream;
@@ -26,6 +28,7 @@ public sealed partial class HttpResponse
     private int _trailerBytes;
     private long _left;
     private long _announced;
+    private bool _isCut;
 
     /// <summary>How long the body will be: it is then sent as it is, and must become exactly so long. -1 (the default): not known, so it is sent in chunks. Before anything is sent.</summary>
     public long BodyLength
@@ -46,7 +49,7 @@ public sealed partial class HttpResponse
 
     /// <summary>Writes a piece of the body. It leaves when 16 KiB have gathered, at a flush, and at the end. Waits while the peer takes nothing.</summary>
     /// <param name="data">Free to be reused when this completes.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
+    /// <param name="cancellationToken">Gives up waiting. Nobody knows then how much of the piece was sent: the answer cannot go on, and its connection is aborted.</param>
     /// <exception cref="IOException">The connection has ended.</exception>
     /// <exception cref="InvalidOperationException">The answer is complete, or has another length than was said.</exception>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
@@ -55,23 +58,34 @@ public sealed partial class HttpResponse
         BeginWriting();
         if (_announced >= 0 && (_left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {_announced}.");
         if (_isHead) return;
+        _isCut = true; // until it is taken whole
         if (_encoder is not null)
         {
             await EncodeAsync(data, EncoderStep.Take, cancellationToken).ConfigureAwait(false);
+            _isCut = false;
             return;
         }
 
         if (_framing == HttpFraming.Length) data = PartOf(data);
         BodyBytes += data.Length;
+        while (data.Length >= BufferBytes)
+        {
+            int large = Math.Min(data.Length, WholeBytes);
+            await SendLargeAsync(data[..large], cancellationToken).ConfigureAwait(false);
+            data = data[large..];
+        }
+
         while (true)
         {
             int count = Math.Min(data.Length, BufferBytes - LineEnd - _length);
             data.Span[..count].CopyTo(_buffer.AsSpan(_length));
             _length += count;
             data = data[count..];
-            if (data.IsEmpty) return;
+            if (data.IsEmpty) break;
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
         }
+
+        _isCut = false;
     }
 
     /// <summary>Sends what was written so far; the head, if nothing was, which is all of an answer whose status has no body.</summary>
@@ -161,7 +175,12 @@ public sealed partial class HttpResponse
 
     private void BeginWriting()
     {
-        if (_progress == Progress.Writing) return;
+        if (_progress == Progress.Writing)
+        {
+            if (_isCut) throw new InvalidOperationException("A write was given up before all of its piece was taken, or is not complete yet: the answer cannot go on.");
+            return;
+        }
+
         MustBeOpen();
         if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
         _left = _announced;
@@ -206,19 +225,57 @@ public sealed partial class HttpResponse
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask SendBufferAsync(CancellationToken cancellationToken)
     {
+        int written = _length;
         EndChunk();
         if (_length > 0)
         {
             _session.WatchSending();
-            Check(await _session.SendAsync(_buffer.AsMemory(0, _length), cancellationToken).ConfigureAwait(false));
+            try
+            {
+                Check(await _session.SendAsync(_buffer.AsMemory(0, _length), cancellationToken).ConfigureAwait(false));
+            }
+            catch (OperationCanceledException)
+            {
+                _length = written; // none of it has left, and its chunk is open again
+                throw;
+            }
         }
 
         _length = 0;
         BeginChunk();
     }
 
+    /// <summary>What was written so far, and behind it a piece in the memory of who writes it, which is not copied when the system takes it at once.</summary>
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
+    private async ValueTask SendLargeAsync(ReadOnlyMemory<byte> piece, CancellationToken cancellationToken)
+    {
+        bool isChunked = _framing == HttpFraming.Chunked;
+        if (isChunked)
+        {
+            if (_length + LineEnd + LargeChunkLine > _buffer!.Length) await SendBufferAsync(cancellationToken).ConfigureAwait(false);
+            EndChunk();
+            piece.Length.TryFormat(_buffer.AsSpan(_length), out int digits, "x", CultureInfo.InvariantCulture);
+            "\r\n"u8.CopyTo(_buffer.AsSpan(_length + digits));
+            _length += digits + LineEnd;
+        }
+
+        _session.WatchSending();
+        Check(await _session.SendAsync(_buffer.AsMemory(0, _length), piece, cancellationToken).ConfigureAwait(false));
+        _length = 0;
+        if (!isChunked) return;
+        "\r\n"u8.CopyTo(_buffer); // the end of the piece's chunk leaves with what follows
+        _length = LineEnd;
+        BeginChunk();
+    }
+
     private async ValueTask EndWritingAsync()
     {
+        if (_isCut)
+        {
+            _session.Abort();
+            throw new InvalidOperationException("A write was given up before all of its piece was taken. The connection was aborted.");
+        }
+
         if (_announced >= 0 && _left > 0 && !_isHead)
         {
             // The peer waits for more, and there is none.
@@ -298,7 +355,7 @@ public sealed partial class HttpResponse
     {
         _announced = -1;
         _length = _trailerBytes = 0;
-        _isKeptPlain = _varies = false;
+        _isKeptPlain = _varies = _isCut = false;
     }
 
     private void ReleasePieces()

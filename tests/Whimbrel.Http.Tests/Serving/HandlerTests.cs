@@ -195,6 +195,115 @@ public sealed partial class HandlerTests
         Assert.Equal(body, old.Body);
     }
 
+    [Theory]
+    [InlineData(false, false)]
+    [InlineData(true, false)]
+    [InlineData(false, true)]
+    public void Pieces_of_any_size_leave_in_their_order_also_those_that_are_not_copied(bool hasLength, bool isOld)
+    {
+        // Around the 16 KiB of the buffer, and the 128 KiB that one send has at most; small ones between fill the buffer to its last bytes.
+        int[] sizes = [1, 16_384, 16_383, 131_072, 131_073, 5000, 16_376, 400_000, 0, 16_361, 20_000, 16_362, 20_000, 16_363, 20_000, 16_370, 1, 20_000, 16_383, 2];
+        byte[] body = new byte[sizes.Sum()];
+        for (int i = 0; i < body.Length; i++) body[i] = (byte)('!' + i * 31 % 90);
+        using Web web = new();
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            if (hasLength) response.BodyLength = body.Length;
+            int at = 0;
+            foreach (int size in sizes)
+            {
+                byte[] piece = body.AsSpan(at, size).ToArray();
+                await response.WriteAsync(piece, stop);
+                piece.AsSpan().Fill((byte)'?'); // it is the writer's again
+                at += size;
+                if (size == 131_073) await response.FlushAsync(stop);
+            }
+
+            if (!hasLength) response.AddTrailer("X-Sum", $"{at}");
+        });
+        foreach (bool isReading in (bool[])[true, false])
+        {
+            TestPeer peer = web.Connect();
+            peer.IsReading = isReading;
+            peer.Send(isOld ? "GET / HTTP/1.0\r\n\r\n" : Web.Get("/"));
+            peer.Run();
+            peer.IsReading = true;
+            Answer answer = Web.One(peer);
+            Assert.True(answer.IsWhole);
+            Assert.True(Encoding.ASCII.GetString(body) == answer.Body);
+            Assert.Equal(hasLength || isOld ? "" : $"x-sum: {body.Length}\r\n", answer.Trailers.ToLowerInvariant());
+        }
+    }
+
+    [Theory]
+    [InlineData(-1)]
+    [InlineData(80 * 1024 * 1024)]
+    public void A_write_that_was_given_up_ends_the_connection_and_nobody_takes_the_answer_for_whole(int length)
+    {
+        using Web web = new();
+        web.Network.RethrowsExceptions = false;
+        using CancellationTokenSource patience = new();
+        bool gaveUp = false;
+        web.Server.Get("/", async (_, response, _) =>
+        {
+            response.BodyLength = length;
+            await Assert.ThrowsAnyAsync<OperationCanceledException>(async () =>
+            {
+                while (true) await response.WriteAsync(new byte[80 * 1024 * 1024], patience.Token);
+            });
+            gaveUp = true;
+            await Assert.ThrowsAsync<InvalidOperationException>(async () => await response.WriteAsync("more"u8.ToArray(), CancellationToken.None));
+        });
+        TestPeer peer = web.Connect();
+        peer.IsReading = false;
+        peer.Send(Web.Get("/"));
+        Assert.False(gaveUp);
+        patience.Cancel();
+        peer.Run();
+        Assert.True(gaveUp);
+        Assert.True(peer.IsReset);
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_flush_that_was_given_up_has_lost_nothing(bool hasLength)
+    {
+        const int Length = 4_000_000;
+        string body = string.Concat(Enumerable.Range(0, Length / 8).Select(i => $"{i,8}"));
+        byte[] bytes = Encoding.ASCII.GetBytes(body);
+        using Web web = new();
+        CancellationTokenSource? patience = null;
+        int givenUp = 0;
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            if (hasLength) response.BodyLength = Length;
+            for (int at = 0; at < Length; at += 8000)
+            {
+                await response.WriteAsync(bytes.AsMemory(at, 8000), stop);
+                using CancellationTokenSource own = patience = new();
+                try
+                {
+                    await response.FlushAsync(own.Token);
+                }
+                catch (OperationCanceledException)
+                {
+                    givenUp++;
+                }
+            }
+        });
+        TestPeer peer = web.Connect();
+        peer.IsReading = false;
+        peer.Send(Web.Get("/"));
+        patience!.Cancel();
+        peer.Run();
+        Assert.Equal(1, givenUp);
+        peer.IsReading = true;
+        Answer answer = Web.One(peer);
+        Assert.True(answer.IsWhole);
+        Assert.True(body == answer.Body);
+    }
+
     [Fact]
     public void A_peer_that_does_not_read_holds_the_handler_back()
     {
