@@ -10,7 +10,7 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT | http-client httpclient|whimbrel-handler-ENGINE|whimbrel-pool-ENGINE|whimbrel-session-ENGINE PORT CONNECTIONS BYTES WARM SECONDS";
 
 if (args.Length == 0)
 {
@@ -34,6 +34,11 @@ if (args is ["cluster-local", var over, var each, var all])
 {
     await ClusterLocal.RunAsync(over == "none" ? null : over, int.Parse(each, null), int.Parse(all, null));
     return 0;
+}
+
+if (args is ["http-client", var asker, var portOfServer, var connections, var size, var warm, var seconds])
+{
+    return await HttpAsker.RunAsync(asker, int.Parse(portOfServer, null), int.Parse(connections, null), int.Parse(size, null), double.Parse(warm, CultureInfo.InvariantCulture), double.Parse(seconds, CultureInfo.InvariantCulture)) ? 0 : Fail(Usage);
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
