@@ -1,3 +1,4 @@
+using System.Buffers;
 using System.Diagnostics;
 using System.Text;
 using Whimbrel.Http.Parsing;
@@ -15,6 +16,8 @@ public sealed class ModelTests
     private static readonly string[] _fields = ["Host: h:80", "Host: h", "host: [::1]:8", "Content-Length: 3", "content-length: 0", "Content-Length: 12", "Transfer-Encoding: chunked", "Accept: */*", "X:", "Y: a b\tc", "Connection: close", "Expect: 100-continue", "Content-Type: a/b", "Z:   \xE4  ", "TE: trailers"];
     private static readonly string[] _chunks = ["3\r\nabc\r\n", "1;a=b\r\nx\r\n", "0a\r\n0123456789\r\n", "2;c=\"d \\\" e\"\r\n\r\n\r\n", "1;q\r\n0\r\n"];
     private static readonly string[] _strange = ["\r", "\n", "\r\n", " ", "\t", "\0", ":", ";", ",", "%", "#", "\x7F", "\xFF", "0", "f", "\"", "=", "/", "HTTP/1.1", "Host: h\r\n", "Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n", "%00", "\r\n\r\n", "99999999999999999999", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"];
+
+    private static readonly SearchValues<byte> _delimiters = SearchValues.Create("(),/:;<=>?@[\\]{}\""u8);
 
     private static int Runs => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 5_000_000 : 250_000;
 
@@ -43,6 +46,103 @@ public sealed class ModelTests
 
             Assert.All(outcomes, count => Assert.True(count > Runs / 100, $"one-sided: {string.Join(' ', outcomes)}"));
         }
+    }
+
+    /// <summary>Two readings of each message: five million in all.</summary>
+    private static int Samples => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 2_500_000;
+
+    [Fact]
+    public void Five_million_readings_end_the_same_wherever_they_are_cut_and_give_nothing_that_splits_a_message()
+    {
+        HttpReader head = new();
+        foreach (int seed in Seeds.Some(2))
+        {
+            Random random = new(seed);
+            ByteMessages messages = new(random, _lines, _fields, _chunks, _strange);
+            int[] outcomes = new int[3];
+            for (int run = 0; run < Samples / 2; run++)
+            {
+                ReadOnlySpan<byte> bytes = messages.Next();
+                int cut = random.Next(bytes.Length + 1);
+                Reading whole = Read(head, bytes, bytes.Length), inTwo = Read(head, bytes, cut);
+                if (whole != inTwo) Assert.Fail($"seed {seed}, run {run}: {whole}, and cut at {cut} {inTwo}, of {Escape(Encoding.Latin1.GetString(bytes))}");
+                outcomes[whole.Rule != HttpRule.None ? 2 : whole.IsWhole ? 0 : 1]++;
+                // The slow reader sees a share of them.
+                if (run % 50 != 0) continue;
+                PlainReader plain = new(Encoding.Latin1.GetString(bytes), _limits);
+                string outcome = whole.Rule != HttpRule.None ? "Refused" : whole.IsWhole ? "Ok" : "Wait", expected = plain.Read();
+                int begun = plain.Messages.Count - whole.Messages; // a head whose body is not whole is one, too
+                if (outcome != expected || begun < 0 || begun > (whole.IsWhole ? 0 : 1))
+                    Assert.Fail($"seed {seed}, run {run}: {whole}, expected {expected} and {plain.Messages.Count} messages, of {Escape(Encoding.Latin1.GetString(bytes))}");
+            }
+
+            Assert.All(outcomes, count => Assert.True(count > Samples / 200, $"one-sided: {string.Join(' ', outcomes)}"));
+        }
+    }
+
+    /// <summary>What came of some bytes: whole messages, the rule that was broken, whether nothing is left over, and a sum over all that was told.</summary>
+    private readonly record struct Reading(int Messages, HttpRule Rule, bool IsWhole, ulong Sum);
+
+    /// <summary>As a session reads: what is not taken comes again, joined with what follows. Without a copy or an object, so that millions take seconds.</summary>
+    private static Reading Read(HttpReader head, ReadOnlySpan<byte> bytes, int cut)
+    {
+        int at = 0, messages = 0;
+        bool hasBegun = false, isInBody = false;
+        HttpBodyReader body = default;
+        ulong sum = 0;
+        for (int end = cut; ; end = bytes.Length)
+        {
+            HttpReading reading = HttpReading.Data;
+            while (reading is HttpReading.Data or HttpReading.Done && (isInBody || at < end))
+            {
+                ReadOnlySpan<byte> rest = bytes[at..end];
+                if (isInBody)
+                {
+                    reading = body.Read(rest, out int taken);
+                    if (reading is HttpReading.Data or HttpReading.Done) sum = Add(sum, rest.Slice(body.Start, body.Length));
+                    if (reading == HttpReading.Broken) return new Reading(messages, body.Rule, false, sum);
+                    at += taken;
+                    if (reading != HttpReading.Done) continue;
+                    messages++;
+                    isInBody = hasBegun = false;
+                    continue;
+                }
+
+                if (!hasBegun) head.BeginRequest(_limits);
+                hasBegun = true;
+                reading = head.Read(rest);
+                if (reading == HttpReading.Broken) return new Reading(messages, head.Rule, false, sum);
+                if (reading != HttpReading.Done) continue;
+                sum = AddHead(sum, head, rest[..head.HeadLength]);
+                at += head.HeadLength;
+                body = new HttpBodyReader(head, _limits);
+                isInBody = true;
+            }
+
+            if (end == bytes.Length) return new Reading(messages, HttpRule.None, !isInBody && at == end && messages > 0, sum);
+        }
+    }
+
+    private static ulong AddHead(ulong sum, HttpReader head, ReadOnlySpan<byte> bytes)
+    {
+        if (!bytes.EndsWith("\r\n\r\n"u8)) Assert.Fail("A head ends with an empty line.");
+        sum = Add(Add(sum, bytes[head.Method]), bytes[head.Target]) + (ulong)(head.MinorVersion + 2 * (int)head.Framing + 8 * head.Count) + (ulong)head.ContentLength;
+        for (int i = 0; i < head.Count; i++)
+        {
+            HttpFieldPlace place = head[i];
+            ReadOnlySpan<byte> name = bytes.Slice(place.NameStart, place.NameLength), value = bytes.Slice(place.ValueStart, place.ValueLength);
+            if (name.IsEmpty || name.IndexOfAnyExceptInRange((byte)'!', (byte)'~') >= 0 || name.IndexOfAny(_delimiters) >= 0) Assert.Fail("A name is a token.");
+            if (value.IndexOfAny("\r\n\0"u8) >= 0 || (value.Length > 0 && (value[0] is (byte)' ' or (byte)'\t' || value[^1] is (byte)' ' or (byte)'\t'))) Assert.Fail("A value has no line end in it and no space around it.");
+            sum = Add(Add(sum, name), value);
+        }
+
+        return sum;
+    }
+
+    private static ulong Add(ulong sum, ReadOnlySpan<byte> bytes)
+    {
+        foreach (byte b in bytes) sum = (sum ^ b) * 0x100000001B3;
+        return sum;
     }
 
     private static string Escape(string text) => string.Concat(text.Select(c => c switch { '\r' => "\\r", '\n' => "\\n", _ when c is < ' ' or > '~' => $"\\x{(int)c:X2}", _ => c.ToString() }));
