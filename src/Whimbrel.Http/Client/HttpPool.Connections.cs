@@ -10,14 +10,15 @@ public sealed partial class HttpPool
 
     private readonly Lock _gate = new();
     private readonly Dictionary<string, HttpOrigin> _origins = [];
+    private Uri? _lastUri;
+    private HttpOrigin? _lastOrigin; // its
     private int _idle;
     private bool _isDisposed;
 
     /// <summary>A connection that waits, or a new one, or the next that becomes free.</summary>
-    private async ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustDial, CancellationToken stop)
+    private ValueTask<(PooledSession Session, bool IsReused)> RentAsync(Uri uri, bool mustDial, CancellationToken stop)
     {
         LinkedListNode<TaskCompletionSource<PooledSession?>>? waiter = null;
-        HttpSlot slot = new();
         HttpOrigin origin;
         lock (_gate)
         {
@@ -27,7 +28,7 @@ public sealed partial class HttpPool
             {
                 PooledSession kept = origin.Idle[^1];
                 TakeOut(kept);
-                if (kept.IsConnected) return (kept, true);
+                if (kept.IsConnected) return new((kept, true));
             }
 
             if (origin.Connections < Options.ConnectionLimit) origin.Connections++;
@@ -35,9 +36,20 @@ public sealed partial class HttpPool
             else waiter = origin.Waiters.AddLast(new TaskCompletionSource<PooledSession?>(TaskCreationOptions.RunContinuationsAsynchronously));
         }
 
-        if (waiter is not null && await WaitAsync(origin, waiter, stop).ConfigureAwait(false) is { } freed) return (freed, true);
+        return waiter is null ? DialAsync(origin, stop) : WaitOrDialAsync(origin, waiter, stop);
+    }
+
+    private async ValueTask<(PooledSession Session, bool IsReused)> WaitOrDialAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
+    {
+        if (await WaitAsync(origin, waiter, stop).ConfigureAwait(false) is { } freed) return (freed, true);
+        return await DialAsync(origin, stop).ConfigureAwait(false);
+    }
+
+    /// <summary>A new connection, by who has the right to it.</summary>
+    private async ValueTask<(PooledSession Session, bool IsReused)> DialAsync(HttpOrigin origin, CancellationToken stop)
+    {
         Interlocked.Increment(ref _dials);
-        slot.DialledAt = Stopwatch.GetTimestamp();
+        HttpSlot slot = new() { DialledAt = Stopwatch.GetTimestamp() };
         try
         {
             Session session = await origin.Dialler.ConnectAsync(() => new PooledSession(this, origin, slot), null, stop).ConfigureAwait(false);
@@ -72,15 +84,21 @@ public sealed partial class HttpPool
 
     private HttpOrigin OriginOf(Uri uri)
     {
+        if (ReferenceEquals(uri, _lastUri)) return _lastOrigin!;
         string key = uri.GetComponents(UriComponents.SchemeAndServer | UriComponents.StrongPort, UriFormat.UriEscaped);
-        if (_origins.TryGetValue(key, out HttpOrigin? origin)) return origin;
-        if (_origins.Count >= MostEmptyOrigins) ForgetEmptyOrigins();
-        _origins.Add(key, origin = new HttpOrigin(this, uri));
+        if (!_origins.TryGetValue(key, out HttpOrigin? origin))
+        {
+            if (_origins.Count >= MostEmptyOrigins) ForgetEmptyOrigins();
+            _origins.Add(key, origin = new HttpOrigin(this, uri));
+        }
+
+        (_lastUri, _lastOrigin) = (uri, origin);
         return origin;
     }
 
     private void ForgetEmptyOrigins()
     {
+        _lastUri = null;
         foreach ((string key, HttpOrigin origin) in _origins)
         {
             if (!origin.IsEmpty) continue;

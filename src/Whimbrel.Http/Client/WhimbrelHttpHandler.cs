@@ -110,13 +110,13 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
         HttpResponseMessage response = new((HttpStatusCode)head.Status)
         {
             Version = head.MinorVersion == 1 ? HttpVersion.Version11 : HttpVersion.Version10,
-            ReasonPhrase = Encoding.Latin1.GetString(head.Reason),
             RequestMessage = request,
         };
+        if (head.Status != 200 || !head.Reason.SequenceEqual("OK"u8)) response.ReasonPhrase = Encoding.Latin1.GetString(head.Reason); // .NET knows that one
         response.Content = new StreamContent(new Body(ours, response));
         for (int i = 0; i < head.FieldCount; i++)
         {
-            string name = Encoding.ASCII.GetString(head.NameAt(i));
+            string name = KnownFields.TextOf(head.Head.Reader[i].Field, head.NameAt(i));
             // Of a body that is another now.
             if (ours.IsDecompressed && (Is(name, "Content-Encoding") || Is(name, "Content-Length"))) continue;
             string value = Encoding.Latin1.GetString(head.ValueAt(i));

@@ -22,7 +22,7 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
     }
 
     /// <summary>The last head that was read, with its bytes.</summary>
-    internal HttpHead Head { get; private set; } = new();
+    internal HttpHead Head { get; } = new();
 
     /// <summary>The rule that was broken.</summary>
     internal HttpRule Rule { get; private set; }
@@ -53,13 +53,8 @@ internal sealed class HttpAnswerReader(HttpReaderLimits limits, int interimLimit
         _isStale = true;
     }
 
-    /// <summary>The head stays with whoever has looked at it; the next one is read into another.</summary>
-    internal HttpHead TakeHead()
-    {
-        HttpHead taken = Head;
-        Head = new HttpHead();
-        return taken;
-    }
+    /// <summary>The head, for good: the next one is read into the same place.</summary>
+    internal HttpHead TakeHead() => Head.Copy();
 
     /// <summary>Reads on.</summary>
     /// <param name="unread">What the last call did not take, and what has come since.</param>

@@ -20,7 +20,7 @@ internal sealed partial class HttpReader
 {
     private const int FirstFields = 16;
 
-    private readonly short[] _known = new short[KnownFields.Count];
+    private short[] _known = new short[KnownFields.Count];
     private HttpFieldPlace[] _fields = new HttpFieldPlace[FirstFields];
     private HttpReaderLimits _limits;
     private Expected _expected;
@@ -107,6 +107,15 @@ internal sealed partial class HttpReader
     {
         int index = IndexOf(field);
         return index >= 0 && IndexOf(field, index + 1) < 0 ? index : -1;
+    }
+
+    /// <summary>What it has found, in as little memory as that takes: for who keeps it. Not to be read on with.</summary>
+    internal HttpReader Copy()
+    {
+        HttpReader copy = (HttpReader)MemberwiseClone();
+        copy._fields = _fields[..Count];
+        copy._known = [.. _known];
+        return copy;
     }
 
     // ------------------------------------------------------------------ reading

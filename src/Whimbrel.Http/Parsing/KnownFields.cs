@@ -76,6 +76,8 @@ internal static class KnownFields
     private static readonly byte[] s_first = new byte[Buckets];
     private static readonly byte[] s_next = new byte[s_names.Length];
 
+    private static readonly string[] s_texts = [.. s_names.Select(Encoding.ASCII.GetString)];
+
     static KnownFields()
     {
         for (int field = s_names.Length - 1; field > 0; field--)
@@ -91,6 +93,9 @@ internal static class KnownFields
 
     /// <summary>The name as one writes it.</summary>
     internal static ReadOnlySpan<byte> NameOf(HttpField field) => s_names[(int)field];
+
+    /// <summary>A name that was sent as text: no new one where it is written as one writes it.</summary>
+    internal static string TextOf(HttpField field, ReadOnlySpan<byte> name) => name.SequenceEqual(s_names[(int)field]) ? s_texts[(int)field] : Encoding.ASCII.GetString(name);
 
     /// <summary>Which field it is, whatever the case of its letters.</summary>
     /// <param name="name">A token of one byte or more.</param>
