@@ -9,8 +9,9 @@ namespace Whimbrel.Http;
 /// </summary>
 internal sealed class HttpHead
 {
-    private const int MostKept = 64;
-    private const int MostShared = 256;
+    // So many requests of one loop, or of the pool, may wait for their handlers at once before heads are made anew for each: 2 MB, once they were needed.
+    private const int MostKept = 1024;
+    private const int MostShared = 1024;
 
     private static readonly Lock s_gate = new();
     private static readonly Stack<HttpHead> s_free = new();

@@ -12,6 +12,7 @@ namespace Whimbrel.Allocations;
 public sealed class HttpWaitingTests
 {
     private const int Connections = 32;
+    private const int Many = 200;
     private const int Rounds = 60; // of a request on each connection
     private const int StateBytes = 104; // of the handler below: an async method that waits has an object for it, and it is the user's
 
@@ -52,13 +53,46 @@ public sealed class HttpWaitingTests
         });
     }
 
+    // All of them at once: none is answered before the last one has come.
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void Two_hundred_that_wait_at_once_take_the_memory_of_those_before_them(string engine)
+    {
+        ConditionalWeakTable<HttpSession, Work> works = [];
+        Lock gate = new();
+        List<Work> waiting = new(Many);
+        int needed = 1; // one is asked alone, before
+        With(
+            engine,
+            Scheduling.Inline,
+            (request, response, _) =>
+            {
+                Work work = works.GetOrCreateValue(request.Session);
+                ValueTask wait = work.Begin(response);
+                lock (gate)
+                {
+                    waiting.Add(work);
+                    if (waiting.Count < needed) return wait;
+                    foreach (Work each in waiting) each.Queue();
+                    waiting.Clear();
+                    return wait;
+                }
+            },
+            (meter, round) =>
+            {
+                needed = Many;
+                meter.ExpectNoneAnywhere($"{Many} requests that wait at once", Rounds, round);
+            },
+            Many);
+    }
+
     private static async ValueTask YieldAsync(HttpResponse response)
     {
         await Task.Yield();
         response.Bytes(s_text, "text/plain"u8);
     }
 
-    private static void With(string engine, Scheduling scheduling, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler, Action<LoopMeter, Action> measure)
+    private static void With(string engine, Scheduling scheduling, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler, Action<LoopMeter, Action> measure, int connections = Connections)
     {
         using Rig rig = new(engine, static () => new EchoSession());
         HttpServer server = new(
@@ -69,7 +103,7 @@ public sealed class HttpWaitingTests
         List<Socket> clients = [];
         try
         {
-            for (int i = 0; i < Connections; i++)
+            for (int i = 0; i < connections; i++)
             {
                 Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };
                 clients.Add(client);
@@ -114,11 +148,19 @@ public sealed class HttpWaitingTests
 
         internal ValueTask WaitAsync(HttpResponse response)
         {
+            ValueTask wait = Begin(response);
+            Queue();
+            return wait;
+        }
+
+        internal ValueTask Begin(HttpResponse response)
+        {
             _core.Reset();
             _response = response;
-            ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
             return new ValueTask(this, _core.Version);
         }
+
+        internal void Queue() => ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
 
         void IThreadPoolWorkItem.Execute()
         {
