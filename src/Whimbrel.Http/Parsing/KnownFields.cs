@@ -76,7 +76,7 @@ internal static class KnownFields
     private static readonly byte[] s_first = new byte[Buckets];
     private static readonly byte[] s_next = new byte[s_names.Length];
 
-    private static readonly string[] s_texts = [.. s_names.Select(Encoding.ASCII.GetString)];
+    private static readonly string[] s_texts = Array.ConvertAll(s_names, static name => Encoding.ASCII.GetString(name));
 
     static KnownFields()
     {
