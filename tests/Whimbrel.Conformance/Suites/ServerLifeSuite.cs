@@ -312,9 +312,9 @@ public abstract class ServerLifeSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(static s => s.AtServerStopping = static _ => { });
         Peer peer = rig.Dial(server.EndPoint!);
         server.Connected();
-        ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMilliseconds(50));
+        ValueTask<StopReport> stop = server.StopAsync(TimeSpan.FromMilliseconds(500));
         server.Session().Until("server stopping");
-        rig.Pass(TimeSpan.FromMilliseconds(60));
+        rig.Pass(TimeSpan.FromMilliseconds(510));
         Assert.Equal(new StopReport(0, 1), rig.Await(stop));
         Assert.Equal(rig.HasResets, peer.EndsInReset());
         Assert.Equal(CloseCause.ServerStopped, server.Session().Reason.Cause);
