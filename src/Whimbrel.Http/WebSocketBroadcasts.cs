@@ -112,7 +112,7 @@ public static class WebSocketBroadcasts
         MessageBuffer packed = default;
         try
         {
-            Deflater deflater = t_deflater ??= new Deflater(level: 1, DeflateBits, memoryLevel: 5, forgets: true);
+            Deflater deflater = t_deflater ??= new Deflater(level: 1, DeflateBits, memoryLevel: 5);
             deflater.Add(message.Payload, isLast: true, ref packed);
             WriteFrame(writer, message.Opcode, packed.Span, true, output);
         }

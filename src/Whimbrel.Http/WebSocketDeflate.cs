@@ -11,7 +11,7 @@ public sealed class WebSocketDeflate
     /// <summary>Shorter messages are sent as they are. 0 and more; default 64 bytes.</summary>
     public int LeastBytes { get; init; } = 64;
 
-    /// <summary>This end begins each message anew, so that nothing of one tells of another, and broadcasts are compressed once for all. Default true.</summary>
+    /// <summary>This end begins each message anew, so that nothing of one tells of another, and broadcasts are compressed once for all. If not, a message may point back to the last 4 KiB of those before. Default true.</summary>
     public bool Forgets { get; init; } = true;
 
     /// <summary>The peer is asked to do so. Default true: its window costs memory only while one of its messages is read.</summary>

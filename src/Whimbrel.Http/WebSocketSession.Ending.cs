@@ -146,7 +146,7 @@ public partial class WebSocketSession
         DropInflater();
         if (_deflating is { } deflating)
         {
-            lock (deflating) DropDeflater();
+            lock (deflating) _history.Forget();
         }
 
         _inbox?.Disconnected(_peerHasClosed ? null : new WebSocketException($"The WebSocket ended without a close frame of its peer: {reason}."));

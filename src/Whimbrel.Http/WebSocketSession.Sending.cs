@@ -13,7 +13,7 @@ public partial class WebSocketSession
     private const int MostWithContext = 64 * 1024;
 
     private Lock? _deflating; // with compression only
-    private Deflater? _deflater;
+    private DeflateHistory _history; // under the lock; empty when each message begins anew
     private bool _beginsAnew; // under the lock
     private bool _pongWaits;
     private byte[]? _lastPing;
@@ -233,7 +233,7 @@ public partial class WebSocketSession
     {
         if (Forgets || _beginsAnew) return true;
         if (IsOnLoop) return false;
-        DropDeflater();
+        _history.Forget();
         return _beginsAnew = true;
     }
 
@@ -248,8 +248,8 @@ public partial class WebSocketSession
                 bool isAlone = BeginsAnew();
                 int start = PackInFrame(opcode, payload, isAlone, ref packed);
                 SendResult result = Send(packed.Span[start..]);
-                // A message that was refused is in the context, and the peer has not got it: a new one begins without.
-                if (result != SendResult.Queued && !isAlone) DropDeflater();
+                // What was refused the peer has not got: the next one does not point back to it.
+                if (result == SendResult.Queued && !isAlone) _history.Add(payload, DeflateBits);
                 return result;
             }
         }
@@ -263,16 +263,17 @@ public partial class WebSocketSession
     /// <returns>Where in the buffer the frame begins.</returns>
     private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isAlone, ref MessageBuffer packed)
     {
-        _deflater ??= Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel, isAlone);
+        Deflater deflater = Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel);
+        if (!isAlone) deflater.Recall(_history.Span);
         // The head goes in front when its length is known.
         packed.Room(WebSocketWriter.MostHeadBytes);
         packed.Advance(WebSocketWriter.MostHeadBytes);
-        _deflater.Add(payload, isLast: true, ref packed);
+        deflater.Add(payload, isLast: true, ref packed);
+        Deflater.Return(deflater);
         int length = packed.Length - WebSocketWriter.MostHeadBytes;
         int start = WebSocketWriter.MostHeadBytes - _writer.HeadLength(length);
         _writer.WriteHead(packed.Span[start..], opcode, isFinal: true, isCompressed: true, length, out uint key);
         if (_writer.Masks) WebSocketMask.Apply(packed.Span[WebSocketWriter.MostHeadBytes..], key);
-        if (isAlone) DropDeflater();
         return start;
     }
 
@@ -310,13 +311,6 @@ public partial class WebSocketSession
     {
         Span<byte> head = stackalloc byte[WebSocketWriter.MostHeadBytes];
         return Send(head[.._writer.WriteHead(head, opcode, isFinal: true, isCompressed: false, payload.Length, out _)], payload);
-    }
-
-    private void DropDeflater()
-    {
-        if (_deflater is not { } deflater) return;
-        _deflater = null;
-        Deflater.Return(deflater);
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder<>))]

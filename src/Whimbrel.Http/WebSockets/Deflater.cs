@@ -2,7 +2,7 @@ using System.Diagnostics;
 
 namespace Whimbrel.Http.WebSockets;
 
-/// <summary>Compresses messages, one after the other (RFC 7692, 7.2.1). Not for two threads at once. Its memory is outside of the collector's: it is disposed, or at last finalised. Safe because the state is freed once, and buffers are pinned for the call.</summary>
+/// <summary>Compresses messages (RFC 7692, 7.2.1), each by itself or behind what it is told to recall. Not for two threads at once. Its memory is outside of the collector's: it is disposed, or at last finalised. Safe because the state is freed once, and buffers are pinned for the call.</summary>
 internal sealed unsafe class Deflater : IDisposable
 {
     private const int TailBytes = 4; // 00 00 FF FF, which every flush ends in
@@ -11,18 +11,15 @@ internal sealed unsafe class Deflater : IDisposable
     private static Deflater? t_spare;
 
     private readonly (int Level, int WindowBits, int MemoryLevel) _shape;
-    private readonly bool _forgets;
     private Zlib.Stream* _stream;
 
     /// <summary>Makes one.</summary>
     /// <param name="level">1, the fastest, to 9.</param>
     /// <param name="windowBits">9 to 15.</param>
     /// <param name="memoryLevel">1 to 9: 2 to its power, in KiB at 1, is what it has for the state besides the window.</param>
-    /// <param name="forgets">Each message begins without what was before it.</param>
     /// <exception cref="InsufficientMemoryException">zlib got none.</exception>
-    internal Deflater(int level, int windowBits, int memoryLevel, bool forgets)
+    internal Deflater(int level, int windowBits, int memoryLevel)
     {
-        _forgets = forgets;
         _shape = (level, windowBits, memoryLevel);
         _stream = Zlib.NewStream();
         if (Zlib.DeflateInit(_stream, level, Zlib.Deflated, -windowBits, memoryLevel, Zlib.DefaultStrategy) == Zlib.Ok) return;
@@ -32,10 +29,10 @@ internal sealed unsafe class Deflater : IDisposable
 
     ~Deflater() => Free();
 
-    /// <summary>One that begins anew: that of this thread, where it fits. Messages that need nothing of each other share it.</summary>
-    internal static Deflater Rent(int level, int windowBits, int memoryLevel, bool forgets)
+    /// <summary>One that begins anew: that of this thread, where it fits. All connections share it.</summary>
+    internal static Deflater Rent(int level, int windowBits, int memoryLevel)
     {
-        if (!forgets || t_spare is not { } spare || spare._shape != (level, windowBits, memoryLevel)) return new Deflater(level, windowBits, memoryLevel, forgets);
+        if (t_spare is not { } spare || spare._shape != (level, windowBits, memoryLevel)) return new Deflater(level, windowBits, memoryLevel);
         t_spare = null;
         return spare;
     }
@@ -43,8 +40,20 @@ internal sealed unsafe class Deflater : IDisposable
     /// <summary>Gives one back behind a whole message: for the next one of this thread, or to the system.</summary>
     internal static void Return(Deflater deflater)
     {
-        if (deflater._forgets && t_spare is null) t_spare = deflater;
+        if (t_spare is null) t_spare = deflater;
         else deflater.Dispose();
+    }
+
+    /// <summary>
+    /// The message that follows may point back to these bytes, which its reader has. They are compressed, and what comes of it is dropped: zlib has a way to set a dictionary, and .NET does not carry it.
+    /// </summary>
+    /// <param name="before">The end of the messages before; may be empty.</param>
+    internal void Recall(ReadOnlySpan<byte> before)
+    {
+        if (before.IsEmpty) return;
+        MessageBuffer dropped = default;
+        Add(before, isLast: false, ref dropped);
+        dropped.Release();
     }
 
     /// <summary>Compresses a piece of a message.</summary>
@@ -66,7 +75,7 @@ internal sealed unsafe class Deflater : IDisposable
                 {
                     _stream->NextOut = to;
                     _stream->AvailableOut = (uint)room.Length;
-                    int result = Zlib.Deflate(_stream, isLast && _forgets ? Zlib.FullFlush : Zlib.SyncFlush);
+                    int result = Zlib.Deflate(_stream, isLast ? Zlib.FullFlush : Zlib.SyncFlush);
                     Debug.Assert(result is Zlib.Ok or Zlib.BufferError, "it cannot fail with valid arguments");
                 }
 

@@ -41,11 +41,13 @@ public sealed class DeflateTests
     [Fact]
     public void The_second_Hello_with_a_context_is_shorter_and_without_it_is_not()
     {
-        using Deflater remembers = new(6, 15, 8, forgets: false), forgets = new(6, 15, 8, forgets: true);
+        using Deflater deflater = new(6, 15, 8);
         byte[] hello = "Hello"u8.ToArray();
-        byte[] first = Deflate(remembers, hello), second = Deflate(remembers, hello);
+        byte[] first = Deflate(deflater, hello);
+        deflater.Recall(hello);
+        byte[] second = Deflate(deflater, hello);
         Assert.True(second.Length < first.Length, $"{first.Length} {second.Length}");
-        Assert.Equal(Deflate(forgets, hello), Deflate(forgets, hello));
+        Assert.Equal(first, Deflate(deflater, hello));
         using Inflater inflater = new(15, forgets: false);
         Assert.Equal(hello, Inflate(inflater, first));
         Assert.Equal(hello, Inflate(inflater, second));
@@ -61,7 +63,8 @@ public sealed class DeflateTests
             {
                 for (int kind = 0; kind < 2; kind++)
                 {
-                    using Deflater deflater = new(random.Next(1, 10), Math.Max(bits, 9), random.Next(1, 10), kind == 1);
+                    using Deflater deflater = new(random.Next(1, 10), Math.Max(bits, 9), random.Next(1, 10));
+                    DeflateHistory history = default;
                     using Inflater inflater = new(Math.Max(bits, 9), kind == 1);
                     for (int run = 0; run < 60; run++)
                     {
@@ -69,6 +72,7 @@ public sealed class DeflateTests
                         if (random.Next(3) > 0) random.NextBytes(message);
                         if (random.Next(3) == 0) message.AsSpan(message.Length / 2).Fill(7);
                         int cut = random.Next(message.Length + 1);
+                        if (kind == 0) deflater.Recall(history.Span);
                         byte[] packed = random.Next(2) == 0 ? Deflate(deflater, message) : Deflate(deflater, message[..cut], message[cut..]);
                         MessageBuffer target = default;
                         int split = random.Next(packed.Length + 1);
@@ -76,7 +80,11 @@ public sealed class DeflateTests
                         Assert.Equal(Inflater.Outcome.Fine, inflater.Add(packed.AsSpan(split), true, ref target, Most));
                         Assert.True(message.AsSpan().SequenceEqual(target.Span), $"seed {seed}, bits {bits}, run {run}");
                         target.Release();
+                        if (kind == 0) history.Add(message, Math.Max(bits, 9));
+                        Assert.InRange(history.Span.Length, 0, Math.Min(DeflateHistory.MostBytes, 1 << Math.Max(bits, 9)));
                     }
+
+                    history.Forget();
                 }
             }
         }
@@ -100,7 +108,7 @@ public sealed class DeflateTests
     [InlineData(1, 0, false)]
     public void A_message_of_the_limit_is_taken_and_one_byte_more_is_not(int length, int limit, bool fits)
     {
-        using Deflater deflater = new(9, 15, 8, forgets: false);
+        using Deflater deflater = new(9, 15, 8);
         using Inflater inflater = new(15, forgets: false);
         byte[] packed = Deflate(deflater, new byte[length]);
         MessageBuffer target = default;
@@ -159,7 +167,7 @@ public sealed class DeflateTests
                 random.NextBytes(message);
                 if (run % 2 == 0) message.AsSpan().Fill((byte)run);
                 if (run % 4 == 1) for (int i = 0; i < message.Length; i++) message[i] &= 7;
-                using Deflater deflater = new(random.Next(1, 10), random.Next(9, 16), random.Next(1, 10), forgets: false);
+                using Deflater deflater = new(random.Next(1, 10), random.Next(9, 16), random.Next(1, 10));
                 byte[] packed = Deflate(deflater, message);
                 for (int length = random.Next(3); length < packed.Length; length += random.Next(1, 9))
                 {
