@@ -2,7 +2,8 @@
 // of what comes back, and prints what happened as one line of JSON, as load.c does. Whatever is not as it must be ends the run.
 //
 // Bodies are the table of random bytes from its beginning, over and over; `web table N` prints so many, for the servers' files.
-// A WebSocket message is a stretch of the table; frames that are sent are masked beforehand, so that only the server works.
+// A WebSocket message is a stretch of the table; frames that are sent are masked beforehand, so that only the server works. With
+// -DDEFLATE they may be JSON that is compressed beforehand as well, each by itself, and what comes back is inflated and compared.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,6 +14,10 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+
+#ifdef DEFLATE
+#include <zlib.h>
+#endif
 
 #include "program.h"
 #include "tls.h"
@@ -27,13 +32,16 @@
 #define TEXT 1u
 #define BINARY 2u
 #define END 8u
+#define PING 9u
+#define PONG 10u
+#define PACKED 0x40u               // the bit of compression, beside an opcode
 #define MASK 0x5A17C36Eu
 #define ROOM_SIZE 32u
 // The nonce and its answer are the RFC's own example.
 #define NONCE "dGhlIHNhbXBsZSBub25jZQ=="
 #define ACCEPTED "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
-enum mode { KEEP, CLOSE, UP, WS_ECHO, WS_ONEWAY, WS_ROOM, WS_OPEN, WS_IDLE };
+enum mode { KEEP, CLOSE, UP, WS_ECHO, WS_ONEWAY, WS_ROOM, WS_OPEN, WS_IDLE, WS_BEAT };
 enum phase { WARMING, NEARING, MEASURING, DRAINING };
 enum part { HEAD, BODY, FRAME, PAYLOAD, CLOSED };
 
@@ -56,6 +64,8 @@ struct connection {
     SSL *ssl;
     SSL_SESSION *session;
     uint64_t refused;
+    void *inflater;                 // with --deflate: what has come before
+    bool packed;                    // the message that is coming
 };
 
 struct sample {
@@ -64,7 +74,7 @@ struct sample {
 };
 
 static const char *const program_name = "web";
-static const char *const mode_names[] = {"http", "http-close", "http-up", "ws-echo", "ws-oneway", "ws-room", "ws-open", "ws-idle"};
+static const char *const mode_names[] = {"http", "http-close", "http-up", "ws-echo", "ws-oneway", "ws-room", "ws-open", "ws-idle", "ws-beat"};
 static enum mode mode;
 static enum phase phase;
 static unsigned connections = 1, pipeline = 1;
@@ -73,6 +83,7 @@ static uint64_t size = 1024, unit, stated_length;
 static double hold = 30;
 static const char *path = "/", *authority_file;
 static bool resume;
+static enum { PLAIN, ANEW, CONTEXT } deflate_mode;
 static struct sockaddr_in server = {.sin_family = AF_INET};
 static int epoll;
 static struct connection *all;
@@ -80,7 +91,10 @@ static uint8_t *table, buffer[RECEIVE_SIZE] __attribute__((aligned(4096)));
 static char request[MAX_PIPELINE * 512];
 static size_t request_length;
 static uint8_t *frames[STRETCHES];  // masked, with their headers
-static size_t frame_length;
+static size_t frame_lengths[STRETCHES];
+#ifdef DEFLATE
+static char texts[STRETCHES][MAX_HEAD];
+#endif
 static uint8_t room_frame[6 + ROOM_SIZE], room_text[ROOM_SIZE];
 static uint64_t room_sequence, room_got, room_started_ns;
 static uint64_t done_messages, done_bytes, opened, ended_without, oneway_messages;
@@ -90,7 +104,7 @@ static struct sample first, last;
 static struct histogram latency;
 
 static const char *const usage_text =
-    "\nusage: web http|http-close|http-up|ws-echo|ws-oneway|ws-room|ws-open|ws-idle --port N\n"
+    "\nusage: web http|http-close|http-up|ws-echo|ws-oneway|ws-room|ws-open|ws-idle|ws-beat --port N\n"
     "  --connections N    (http-close, ws-open: at a time; ws-idle: a list)      1\n"
     "  --path P           what is asked for                                      /\n"
     "  --size N           bytes of the answer, of the body or of a message       1024\n"
@@ -102,6 +116,7 @@ static const char *const usage_text =
     "  --tls FILE         over TLS; who signed the server's certificate is in FILE\n"
     "  --resume           http-close: every one after the first of each resumes\n"
     "  --watch PID        also report the CPU of this process over the window\n"
+    "  --deflate HOW      ws-echo, ws-idle: compressed JSON; anew, or with the context of what came before\n"
     "  --no-check         do not compare the bytes\n"
     "web table N          prints N bytes of the table\n";
 
@@ -109,6 +124,7 @@ static void print_parameters(void)
 {
     printf("{\"scenario\":\"%s\",\"connections\":%u,\"in_flight\":%u,\"size\":%" PRIu64 ",\"path\":\"%s\",\"warmup_s\":%g,\"checked\":%s",
            mode_names[mode], connections, pipeline, size, path, warmup, check ? "true" : "false");
+    if (deflate_mode) printf(",\"deflate\":\"%s\"", deflate_mode == ANEW ? "anew" : "context");
     if (authority_file) printf(",\"tls\":\"1.3\",\"resumed\":%s", resume ? "true" : "false");
 }
 
@@ -211,7 +227,8 @@ static void begin_message(struct connection *c)
     else oneway_messages++;
     done_bytes += mode == WS_ONEWAY ? size : 0;
     done_messages += mode == WS_ONEWAY;
-    send_frame(c, frames[c->number++ % STRETCHES], frame_length);
+    unsigned which = c->number++ % STRETCHES;
+    send_frame(c, frames[which], frame_lengths[which]);
 }
 
 static void begin_broadcast(void)
@@ -358,6 +375,60 @@ static void joined(struct connection *c)
     open_count--;
 }
 
+#ifdef DEFLATE
+// JSON as programs send it: names that repeat, numbers that do not.
+static void write_json(char *to, size_t length, unsigned which)
+{
+    size_t at = 0;
+    for (uint64_t i = 0; at < length; i++) {
+        uint64_t n = mix64(i * STRETCHES + which + 1);
+        char item[160];
+        size_t have = (size_t)snprintf(item, sizeof item, "%s{\"id\":%" PRIu64 ",\"price\":%u.%02u,\"side\":\"%s\",\"quantity\":%u}", i ? "," : "[", n % 1000000, (unsigned)(n >> 20) % 500, (unsigned)(n >> 32) % 100, n >> 63 ? "buy" : "sell", (unsigned)(n >> 40) % 1000);
+        if (have > length - at) have = length - at;
+        memcpy(to + at, item, have);
+        at += have;
+    }
+}
+
+static size_t deflate_text(uint8_t *to, size_t room, const char *text, size_t length)
+{
+    z_stream z = {0};
+    if (deflateInit2(&z, 1, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) fail("zlib: no compressor");
+    z.next_in = (Bytef *)text;
+    z.avail_in = (uInt)length;
+    z.next_out = to;
+    z.avail_out = (uInt)room;
+    if (deflate(&z, Z_SYNC_FLUSH) != Z_OK || z.avail_in || z.avail_out == 0) fail("zlib: not compressed");
+    size_t have = room - z.avail_out;
+    deflateEnd(&z);
+    return have - 4; // 00 00 FF FF, which is left out (RFC 7692, 7.2.1)
+}
+
+// What stands in `head` becomes what was sent, byte by byte.
+static void inflate_message(struct connection *c)
+{
+    static uint8_t plain[2 * MAX_HEAD];
+    if (!c->packed) fail("connection %u: a message that is not compressed", c->key);
+    if (!c->inflater) {
+        c->inflater = calloc(1, sizeof(z_stream));
+        if (!c->inflater || inflateInit2((z_stream *)c->inflater, -15) != Z_OK) fail("zlib: no memory");
+    }
+    z_stream *z = c->inflater;
+    memcpy(c->head + c->body_at, "\0\0\xFF\xFF", 4);
+    z->next_in = c->head;
+    z->avail_in = (uInt)c->body_at + 4;
+    z->next_out = plain;
+    z->avail_out = sizeof plain;
+    int result = inflate(z, Z_SYNC_FLUSH);
+    if (result != Z_OK || z->avail_in) fail("connection %u: what came cannot be inflated: %d", c->key, result);
+    c->body_at = sizeof plain - z->avail_out;
+    if (check && (c->body_at != size || memcmp(plain, texts[(c->number - 1) % STRETCHES], (size_t)size) != 0)) fail("connection %u: the text (%.*s...) is not the one that was sent", c->key, 40, (char *)plain);
+    if (deflate_mode == ANEW) inflateReset(z);
+}
+#else
+static void inflate_message(struct connection *c) { fail("connection %u: made without zlib", c->key); }
+#endif
+
 // A whole message has come, of `body_at` bytes; text answers to "?" are in `head`.
 static void take_message(struct connection *c)
 {
@@ -388,6 +459,7 @@ static void take_message(struct connection *c)
         open_count--;
         return;
     }
+    if (deflate_mode) inflate_message(c);
     if (c->body_at != size) fail("connection %u: a message of %" PRIu64 " bytes where %" PRIu64 " were sent", c->key, c->body_at, size);
     note_latency(c, clock_ns());
     c->waiting--;
@@ -429,6 +501,10 @@ static void take_head(struct connection *c, const char *head, size_t length)
     if (is_socket()) {
         const char *accept = field(head, length, "Sec-WebSocket-Accept", &n);
         if (!accept || n != strlen(ACCEPTED) || memcmp(accept, ACCEPTED, n) != 0) fail("connection %u: no Sec-WebSocket-Accept, or another", c->key);
+        const char *extension = field(head, length, "Sec-WebSocket-Extensions", &n);
+        if (!extension == !!deflate_mode) fail("connection %u: compression was %s", c->key, extension ? "not asked for" : "refused");
+        if (extension && (!memmem(extension, n, "permessage-deflate", 18) || !memmem(extension, n, "server_no_context_takeover", 26) == (deflate_mode == ANEW)))
+            fail("connection %u: the compression is another: %.*s", c->key, (int)n, extension);
         c->waiting--;
         c->upgraded = true;
         c->part = FRAME;
@@ -510,7 +586,7 @@ static size_t take_header(struct connection *c, const uint8_t *bytes, size_t len
     }
     c->head_length = 0;
     if (header[1] & 0x80) fail("connection %u: a masked frame from the server", c->key);
-    if (header[0] & 0x70) fail("connection %u: a frame with reserved bits", c->key);
+    if (header[0] & (deflate_mode ? 0x30 : 0x70)) fail("connection %u: a frame with reserved bits", c->key);
     uint64_t n = header[1] & 127;
     if (n >= 126) {
         n = 0;
@@ -520,10 +596,11 @@ static size_t take_header(struct connection *c, const uint8_t *bytes, size_t len
     c->last = header[0] & 0x80;
     if (opcode != 0) {
         c->opcode = opcode;
+        c->packed = header[0] & PACKED;
         c->body_at = 0;
     }
     if (c->opcode == END && !c->asked_end) fail("connection %u: the server ended it", c->key);
-    if (c->opcode != TEXT && c->opcode != BINARY && c->opcode != END) fail("connection %u: a frame with opcode %u", c->key, c->opcode);
+    if (c->opcode != TEXT && c->opcode != BINARY && c->opcode != END && !(mode == WS_BEAT && (opcode == PING || opcode == PONG))) fail("connection %u: a frame with opcode %u", c->key, c->opcode);
     if (c->opcode == BINARY && c->body_at + n > size) fail("connection %u: a message of more than %" PRIu64 " bytes", c->key, size);
     c->body_left = n;
     c->part = PAYLOAD;
@@ -536,7 +613,7 @@ static size_t take_payload(struct connection *c, const uint8_t *bytes, size_t le
     if (c->opcode == BINARY) {
         compare(c, bytes, stretch(c->number - 1) + c->body_at, n);
     } else {
-        if (c->body_at + n > MAX_HEAD - 11) fail("connection %u: a text of more than %u bytes", c->key, MAX_HEAD - 11);
+        if (c->body_at + n > MAX_HEAD - 15) fail("connection %u: a text of more than %u bytes", c->key, MAX_HEAD - 15);
         memcpy(c->head + c->body_at, bytes, n);
     }
     c->body_at += n;
@@ -549,6 +626,13 @@ static size_t take_payload(struct connection *c, const uint8_t *bytes, size_t le
         done_messages++;
         c->part = CLOSED;
         shutdown(c->fd, SHUT_WR);
+        return n;
+    }
+    if (mode == WS_BEAT) {
+        static uint8_t pong[140];
+        done_messages += c->opcode == PING;
+        if (c->opcode == PING) send_frame(c, pong, make_frame(pong, PONG, c->head, (size_t)c->body_at));
+        if (c->out_left) fail("connection %u: a pong is not taken", c->key);
         return n;
     }
     take_message(c);
@@ -620,7 +704,7 @@ static void begin_drain(void)
     phase = DRAINING;
     open_count = mode == WS_ROOM ? 1 : connections;
     next_phase_ns = UINT64_MAX;
-    if (unit) open_count = 0; // what is under way is long, and was compared as far as it came
+    if (unit || mode == WS_BEAT) open_count = 0; // what is under way is long, and was compared as far as it came
 }
 
 static void move_phase(void)
@@ -638,6 +722,10 @@ static void move_phase(void)
         next_phase_ns = first.ns + (uint64_t)(seconds * 1e9);
         break;
     default:
+        if (mode == WS_BEAT && done_messages == first.messages && clock_ns() < first.ns + 10000000000u) {
+            next_phase_ns = clock_ns() + 50000000; // a short window may lie between two beats
+            break;
+        }
         take_sample(&last);
         say("window end");
         begin_drain();
@@ -714,7 +802,7 @@ static void run_measured(void)
     next_phase_ns = near_ns(start = clock_ns());
     for (unsigned i = 0; i < connections; i++) {
         if (!is_socket() || is_short()) open_connection(&all[i], i);
-        if (is_short() || mode == WS_ROOM) continue;
+        if (is_short() || mode == WS_ROOM || mode == WS_BEAT) continue;
         if (mode == WS_ECHO) begin_message(&all[i]);
         else if (mode == WS_ONEWAY) send_out(&all[i]);
         else ask(&all[i]);
@@ -777,14 +865,23 @@ static void prepare(void)
     stated_length = mode == UP ? 0 : size;
     if (is_socket()) {
         for (unsigned i = 0; i < STRETCHES; i++) {
-            frames[i] = malloc((size_t)size + 14);
+            frames[i] = malloc((size_t)size + 14 + 64);
             if (!frames[i]) fail("no memory for the frames");
-            frame_length = make_frame(frames[i], BINARY, stretch(i), (size_t)size);
+#ifdef DEFLATE
+            if (deflate_mode) {
+                uint8_t packed[2 * MAX_HEAD];
+                write_json(texts[i], (size_t)size, i);
+                frame_lengths[i] = make_frame(frames[i], TEXT | PACKED, packed, deflate_text(packed, sizeof packed, texts[i], (size_t)size));
+                continue;
+            }
+#endif
+            frame_lengths[i] = make_frame(frames[i], BINARY, stretch(i), (size_t)size);
         }
     }
     for (unsigned i = 0; i < pipeline; i++)
         request_length += (size_t)(is_socket()
-            ? snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " NONCE "\r\n\r\n", path)
+            ? snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " NONCE "\r\n%s\r\n", path,
+                deflate_mode == ANEW ? "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover\r\n" : deflate_mode ? "Sec-WebSocket-Extensions: permessage-deflate\r\n" : "")
             : mode == UP ? snprintf(request, sizeof request, "PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %" PRIu64 "\r\n\r\n", path, size)
             : snprintf(request + request_length, sizeof request - request_length, "GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n", path, mode == CLOSE ? "Connection: close\r\n" : ""));
 }
@@ -814,7 +911,7 @@ static void parse_options(int argc, char **argv)
     static const struct option options[] = {
         {"port", 1, 0, 'p'}, {"connections", 1, 0, 'c'}, {"size", 1, 0, 's'}, {"path", 1, 0, 'P'}, {"pipeline", 1, 0, 'l'}, {"unit", 1, 0, 'u'},
         {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"hold", 1, 0, 'h'}, {"watch", 1, 0, 'W'}, {"tls", 1, 0, 'T'}, {"resume", 0, 0, 'r'},
-        {"no-check", 0, 0, 'n'}, {0, 0, 0, 0}};
+        {"deflate", 1, 0, 'd'}, {"no-check", 0, 0, 'n'}, {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (option) {
@@ -830,6 +927,10 @@ static void parse_options(int argc, char **argv)
         case 'W': watched_pid = (int)parse_count(optarg, "--watch", INT32_MAX); break;
         case 'T': authority_file = optarg; break;
         case 'r': resume = true; break;
+        case 'd':
+            deflate_mode = strcmp(optarg, "anew") == 0 ? ANEW : strcmp(optarg, "context") == 0 ? CONTEXT : PLAIN;
+            if (!deflate_mode) usage("--deflate is anew or context");
+            break;
         case 'n': check = false; break;
         default: usage("see above");
         }
@@ -840,6 +941,10 @@ static void parse_options(int argc, char **argv)
     if (is_socket() && size > MAX_MESSAGE) usage("a message has at most %u bytes", MAX_MESSAGE);
     if (pipeline > 1 && mode != KEEP) usage("only http sends several requests at once");
     if (step_count > 1 && mode != WS_IDLE) usage("only ws-idle takes several counts");
+    if (deflate_mode && ((mode != WS_ECHO && mode != WS_IDLE) || size > MAX_HEAD)) usage("--deflate is for ws-echo and ws-idle, with at most %u bytes", MAX_HEAD);
+#ifndef DEFLATE
+    if (deflate_mode) usage("--deflate: this was made without zlib");
+#endif
     if (mode == UP && !unit) usage("http-up needs --unit");
 }
 
@@ -859,8 +964,8 @@ int main(int argc, char **argv)
         return 0;
     }
     unsigned m = 0;
-    while (m <= WS_IDLE && strcmp(argv[1], mode_names[m]) != 0) m++;
-    if (m > WS_IDLE) usage("unknown scenario '%s'", argv[1]);
+    while (m <= WS_BEAT && strcmp(argv[1], mode_names[m]) != 0) m++;
+    if (m > WS_BEAT) usage("unknown scenario '%s'", argv[1]);
     mode = (enum mode)m;
     parse_options(argc - 1, argv + 1);
     signal(SIGPIPE, SIG_IGN);

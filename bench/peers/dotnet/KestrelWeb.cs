@@ -129,14 +129,10 @@ internal static class KestrelWeb
     {
         Lock entry = new();
         var members = Array.Empty<Member>();
-        Map(app, "/echo", static async (socket, _) =>
-        {
-            var buffer = new byte[WebBodies.PieceBytes];
-            while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
-            {
-                await socket.SendAsync(buffer.AsMemory(0, got.Count), got.MessageType, got.EndOfMessage, default);
-            }
-        });
+        Map(app, "/echo", EchoAsync);
+        Map(app, "/deflate/anew", EchoAsync, new WebSocketAcceptContext { DangerousEnableCompression = true, DisableServerContextTakeover = true });
+        Map(app, "/deflate/context", EchoAsync, new WebSocketAcceptContext { DangerousEnableCompression = true });
+        Map(app, "/beat", EchoAsync, new WebSocketAcceptContext { KeepAliveInterval = TimeSpan.FromSeconds(2), KeepAliveTimeout = TimeSpan.FromSeconds(20) });
         Map(app, "/discard", static async (socket, _) =>
         {
             var buffer = new byte[4 * WebBodies.PieceBytes];
@@ -179,6 +175,15 @@ internal static class KestrelWeb
         });
     }
 
+    private static async Task EchoAsync(WebSocket socket, HttpContext context)
+    {
+        var buffer = new byte[WebBodies.PieceBytes];
+        while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
+        {
+            await socket.SendAsync(buffer.AsMemory(0, got.Count), got.MessageType, got.EndOfMessage, default);
+        }
+    }
+
     private static void AddStreams(WebApplication app)
     {
         foreach (var size in StreamSink.Sizes)
@@ -191,9 +196,9 @@ internal static class KestrelWeb
         }
     }
 
-    private static void Map(WebApplication app, string path, Func<WebSocket, HttpContext, Task> serve) => app.MapGet(path, async context =>
+    private static void Map(WebApplication app, string path, Func<WebSocket, HttpContext, Task> serve, WebSocketAcceptContext? terms = null) => app.MapGet(path, async context =>
     {
-        using var socket = await context.WebSockets.AcceptWebSocketAsync();
+        using var socket = await context.WebSockets.AcceptWebSocketAsync(terms ?? new WebSocketAcceptContext());
         try
         {
             await serve(socket, context);

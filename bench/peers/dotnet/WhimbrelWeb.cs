@@ -65,6 +65,9 @@ internal static class WhimbrelWeb
         });
     }
 
+    // Connections that are silent get a ping every other time: from 10,000 of them 5,000 a second. Ten times as many are more than one cpu does beside the client, and who is late is taken for dead.
+    private static TimeSpan Beat => TimeSpan.FromSeconds(1);
+
     private static void AddSockets(HttpServer server)
     {
         var options = new WebSocketOptions { Origins = WebSocketOrigins.Any };
@@ -72,6 +75,9 @@ internal static class WhimbrelWeb
         server.WebSocket("/echo", static () => new Echo(), options);
         server.WebSocket("/discard", static () => new Discard(), options);
         server.WebSocket("/room", () => new Member(room), options);
+        server.WebSocket("/deflate/anew", static () => new Echo(), new WebSocketOptions { Origins = WebSocketOrigins.Any, Deflate = new WebSocketDeflate() });
+        server.WebSocket("/deflate/context", static () => new Echo(), new WebSocketOptions { Origins = WebSocketOrigins.Any, Deflate = new WebSocketDeflate { Forgets = false, PeerForgets = false } });
+        server.WebSocket("/beat", static () => new Echo(), new WebSocketOptions { Origins = WebSocketOrigins.Any, Heartbeat = Beat });
         foreach (var size in StreamSink.Sizes)
         {
             server.WebSocket(string.Create(CultureInfo.InvariantCulture, $"/stream/{size}"), (socket, _) => ReadStreamAsync(socket, size), options);
