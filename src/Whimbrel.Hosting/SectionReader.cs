@@ -56,7 +56,8 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
         if (Text(key) is not { } text) return otherwise;
         // "5" alone would be days.
         if (text.Contains(':', StringComparison.Ordinal) && TimeSpan.TryParse(text, CultureInfo.InvariantCulture, out TimeSpan value)) return value;
-        Mistake(key, $"'{text}' is no time; five minutes are 00:05:00, a tenth of a second is 00:00:00.1");
+        if (UnitText.TryParseTime(text, out value)) return value;
+        Mistake(key, $"'{text}' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms");
         return otherwise;
     }
 
@@ -111,7 +112,10 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     {
         if (Text(key) is not { } text) return otherwise;
         if (long.TryParse(text, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out long value) && value >= least && value <= most) return value;
-        Mistake(key, $"'{text}' is no whole number from {least} to {most}");
+        // Only what counts bytes: a backlog of 1 KiB would be a slip of the pen.
+        bool isSize = key.Contains("Bytes", StringComparison.Ordinal);
+        if (isSize && UnitText.TryParseBytes(text, out value) && value >= least && value <= most) return value;
+        Mistake(key, $"'{text}' is no whole number from {least} to {most}{(isSize ? ", and no size in that range such as 64 KiB or 1.5 MiB" : "")}");
         return otherwise;
     }
 }

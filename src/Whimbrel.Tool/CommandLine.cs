@@ -26,7 +26,7 @@ internal static class CommandLine
     private static readonly Option<Scheduling?> s_scheduling = Value("--scheduling", "inline|pool", "Where callbacks run: on their loop (default) or on the thread pool.", "inline or pool", static text => text switch { "inline" => Scheduling.Inline, "pool" => Scheduling.ThreadPool, _ => (Scheduling?)null });
     private static readonly Option<bool> s_stats = new("--stats") { Description = "A line on stderr every second: connections, messages or receives, MB/s in and out." };
     private static readonly Option<string?> s_status = Value<string?>("--status", "PATH", "Open a Unix socket there for whimbrel top; a name that ends in .status is found by process id.", "a path", static text => text.Length > 0 ? text : null);
-    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "End by itself after this time; a server drains.", "seconds, for example 10 or 0.5", static text => Seconds(text, double.Epsilon, 1e8));
+    private static readonly Option<double?> s_for = Value<double?>("--for", "SECONDS", "End by itself after this time; a server drains.", "seconds, for example 10 or 0.5, or a time such as 2m30s", static text => Seconds(text, double.Epsilon, 1e8));
     private static readonly Option<int?> s_rate = Value("--rate", "N", "Messages a second. Default: as many as go.", "a number from 1 to 1000000000", static text => Number(text, 1, 1_000_000_000));
     private static readonly Option<int?> s_size = Value("--size", "BYTES", "Bytes of a message. Default 32.", $"a number from {PushMessage.MinSize} to {MaxBroadcastBytes}", static text => Number(text, PushMessage.MinSize, MaxBroadcastBytes));
     private static readonly Option<int?> s_batch = Value("--batch", "N", "Whole messages in one broadcast. Default 1.", "a number from 1 to 1024", static text => Number(text, 1, 1024));
@@ -454,8 +454,17 @@ internal static class CommandLine
     internal static int? Number(string text, int least, int most) =>
         int.TryParse(text, NumberStyles.None, CultureInfo.InvariantCulture, out int number) && number >= least && number <= most ? number : null;
 
-    internal static double? Seconds(string text, double least, double most) =>
-        double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds) && seconds >= least && seconds <= most ? seconds : null;
+    /// <summary>A number of seconds, or a time with its unit, as 250ms or 2m30s.</summary>
+    internal static double? Seconds(string text, double least, double most)
+    {
+        if (!double.TryParse(text, NumberStyles.AllowDecimalPoint, CultureInfo.InvariantCulture, out double seconds))
+        {
+            if (!UnitText.TryParseTime(text, out TimeSpan time)) return null;
+            seconds = time.TotalSeconds;
+        }
+
+        return seconds >= least && seconds <= most ? seconds : null;
+    }
 
     private static T? Word<T>(string text)
         where T : struct, Enum =>

@@ -34,7 +34,7 @@ internal static class GetCommandLine
     private static readonly Option<string?> s_output = new("--output", "-o") { Description = "Write the body into this file instead of stdout. An answer with a status from 400 on leaves the file alone.", HelpName = "FILE" };
     private static readonly Option<int?> s_redirects = CommandLine.Value("--redirects", "N", $"How many redirects are followed; never one from https to http. Default {DefaultRedirects}.", "a number from 0 to 100", static text => CommandLine.Number(text, 0, 100));
     private static readonly Option<bool> s_compressed = new("--compressed") { Description = "Ask for gzip, br or deflate, and take it away." };
-    private static readonly Option<double?> s_timeout = CommandLine.Value<double?>("--timeout", "SECONDS", "Give up after this time, whatever is under way. Default: none; each step has a limit of its own.", "seconds, for example 10 or 0.5", static text => CommandLine.Seconds(text, 0.01, 600_000));
+    private static readonly Option<double?> s_timeout = CommandLine.Value<double?>("--timeout", "SECONDS", "Give up after this time, whatever is under way. Default: none; each step has a limit of its own.", "seconds, for example 10 or 0.5, or a time such as 2m30s", static text => CommandLine.Seconds(text, 0.01, 600_000));
     private static readonly Option<bool> s_json = new("--json") { Description = "Print one JSON object: status, bytes, and how long dial, TLS, the first byte and all of it took, in milliseconds. The body goes nowhere but into --output." };
 
     internal const string Usage = "whimbrel get [--head | --post FILE | --put FILE | --method NAME] [--header 'NAME: VALUE'] [--output FILE] [--json] [--ca FILE | --pin HASH] URL (whimbrel get --help explains)";

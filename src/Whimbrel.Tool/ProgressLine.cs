@@ -51,29 +51,17 @@ internal sealed class ProgressLine(TextWriter? output, Func<int> width)
         string text;
         if (total > 0 && done <= total)
         {
-            string left = perSecond > 0 ? $", {Time(TimeSpan.FromSeconds(Math.Min((total - done) / perSecond, 1e8)))} left" : "";
-            text = string.Create(CultureInfo.InvariantCulture, $"{done * 100.0 / total:0} %, {Size(done)} of {Size(total)}, {Size((long)perSecond)}/s{left}");
+            string left = perSecond > 0 ? $", {UnitText.RoundTime(TimeSpan.FromSeconds(Math.Ceiling(Math.Min((total - done) / perSecond, 1e8))))} left" : "";
+            text = string.Create(CultureInfo.InvariantCulture, $"{done * 100.0 / total:0} %, {UnitText.RoundBytes(done)} of {UnitText.RoundBytes(total)}, {UnitText.RoundBytes((long)perSecond)}/s{left}");
             int bar = Math.Min(width - text.Length - what.Length - 4, MostBar);
             if (bar >= LeastBar) text = $"[{new string('#', (int)(bar * (double)done / total)).PadRight(bar, '.')}] {text}";
         }
         else
         {
-            text = $"{Size(done)}, {Size((long)perSecond)}/s";
+            text = $"{UnitText.RoundBytes(done)}, {UnitText.RoundBytes((long)perSecond)}/s";
         }
 
         text = $"{what} {text}";
         return text.Length > width ? text[..width] : text;
     }
-
-    internal static string Size(long bytes) => bytes switch
-    {
-        < 1024 => string.Create(CultureInfo.InvariantCulture, $"{bytes} B"),
-        < 1 << 20 => string.Create(CultureInfo.InvariantCulture, $"{bytes / 1024.0:0.0} KiB"),
-        < 1 << 30 => string.Create(CultureInfo.InvariantCulture, $"{bytes / (double)(1 << 20):0.0} MiB"),
-        _ => string.Create(CultureInfo.InvariantCulture, $"{bytes / (double)(1 << 30):0.00} GiB"),
-    };
-
-    private static string Time(TimeSpan time) => time.TotalMinutes < 1
-        ? string.Create(CultureInfo.InvariantCulture, $"{Math.Ceiling(time.TotalSeconds):0} s")
-        : string.Create(CultureInfo.InvariantCulture, $"{(long)time.TotalMinutes}:{time.Seconds:00} min");
 }

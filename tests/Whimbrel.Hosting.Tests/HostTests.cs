@@ -64,6 +64,37 @@ public sealed class HostTests
     }
 
     [Fact]
+    public async Task Sizes_and_times_may_have_units_and_what_is_none_is_named()
+    {
+        ServerOptions? read = null;
+        await using TestHost host = new(
+            s => s.AddWhimbrelServer("Chat", (_, options) =>
+            {
+                read = options;
+                return new Server(options, static () => new Bulk());
+            }),
+            ("Chat:Address", AnyPort), ("Chat:SendLimitBytes", "1.5 MiB"), ("Chat:UnreadLimitBytes", "300000"), ("Chat:IdleTimeout", "2m30s"), ("Chat:SendTimeout", "250 ms"), ("Chat:ReceiveTimeout", "00:00:07"));
+        await host.StartAsync();
+        Assert.Equal((1_572_864, 300_000), (read!.SendLimitBytes, read.UnreadLimitBytes));
+        Assert.Equal((TimeSpan.FromSeconds(150), TimeSpan.FromMilliseconds(250), TimeSpan.FromSeconds(7)), (read.IdleTimeout, read.SendTimeout, read.ReceiveTimeout));
+
+        await using TestHost wrong = new(
+            static s => s.AddWhimbrelServer<Bulk>("Chat"),
+            ("Chat:Address", AnyPort), ("Chat:Backlog", "1 KiB"), ("Chat:SendLimitBytes", "1 mib"), ("Chat:UnreadLimitBytes", "3 GiB"), ("Chat:IdleTimeout", "30 sec"), ("Chat:SendTimeout", "30"));
+        string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(wrong.StartAsync)).Failures];
+        Assert.Equal(5, told.Length);
+        string[] expected =
+        [
+            "Chat:Backlog: '1 KiB' is no whole number from -2147483648 to 2147483647",
+            "Chat:SendLimitBytes: '1 mib' is no whole number from -2147483648 to 2147483647, and no size in that range such as 64 KiB or 1.5 MiB",
+            "Chat:UnreadLimitBytes: '3 GiB' is no whole number from -2147483648 to 2147483647, and no size in that range such as 64 KiB or 1.5 MiB",
+            "Chat:IdleTimeout: '30 sec' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms",
+            "Chat:SendTimeout: '30' is no time; five minutes are 00:05:00 or 5m, a tenth of a second is 00:00:00.1 or 100 ms",
+        ];
+        foreach (string each in expected) Assert.Contains(each, told);
+    }
+
+    [Fact]
     public async Task Mistakes_of_the_engine_and_of_addresses_are_told_too()
     {
         await using TestHost engine = new(static s => s.AddWhimbrelServer<Bulk>("Chat"), ("Whimbrel:Loops", "1000"), ("Whimbrel:Kind", "fast"), ("Whimbrel:Cpus:0", "first"), ("Chat:Address", AnyPort));

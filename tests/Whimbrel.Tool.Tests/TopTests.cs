@@ -125,7 +125,8 @@ public sealed class TopTests : IDisposable
     [Theory]
     [InlineData("A path is missing, or --pid.", "top")]
     [InlineData("Give a path or --pid.", "top", "x", "--pid", "1")]
-    [InlineData("--every takes seconds from 0.1 to 3600, not '0'.", "top", "x", "--every", "0")]
+    [InlineData("--every takes seconds from 0.1 to 3600, or a time such as 500ms, not '0'.", "top", "x", "--every", "0")]
+    [InlineData("--every takes seconds from 0.1 to 3600, or a time such as 500ms, not '50 ms'.", "top", "x", "--every", "50 ms")]
     [InlineData("--pid takes a process id, not 'me'.", "top", "--pid", "me")]
     public Task Wrong_arguments_give_one_line_that_says_what_is_right(string expected, params string[] arguments) =>
         RunningTool.AssertRefused(expected, "whimbrel top PATH, or whimbrel top --pid N", arguments);

@@ -9,7 +9,7 @@ internal static class TopCommandLine
 
     private static readonly Argument<string?> s_path = new("PATH") { Arity = ArgumentArity.ZeroOrOne, Description = "The status socket of a server: ServerOptions.StatusPath, or what serve --status was given." };
     private static readonly Option<int?> s_pid = CommandLine.Value("--pid", "N", "The process, instead of the path: its socket is found when its name ends in .status (Linux).", "a process id", static text => CommandLine.Number(text, 1, int.MaxValue));
-    private static readonly Option<double?> s_every = CommandLine.Value<double?>("--every", "SECONDS", "Time between two looks. Default 1.", "seconds from 0.1 to 3600", static text => CommandLine.Seconds(text, 0.1, 3600));
+    private static readonly Option<double?> s_every = CommandLine.Value<double?>("--every", "SECONDS", "Time between two looks. Default 1.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
     private static readonly Option<bool> s_json = new("--json") { Description = "One snapshot as it comes from the server, a line of JSON, and no more." };
 
     internal static Command Top()

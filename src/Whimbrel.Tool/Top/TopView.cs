@@ -37,7 +37,7 @@ internal static class TopView
         Span span = new(before, now);
         StringBuilder line = new();
         line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => (long)s.Sessions)} connections, {span.OfServers(static s => s.Accepted)} new/s, {span.OfServers(static s => s.MessagesReceived)} messages/s, ");
-        line.Append(CultureInfo.InvariantCulture, $"{span.BytesOfServers(static s => s.BytesReceived)}/s in, {span.BytesOfServers(static s => s.BytesSent)}/s out, {ProgressLine.Size(now.Servers.Sum(static s => s.BytesPending))} queued, ");
+        line.Append(CultureInfo.InvariantCulture, $"{span.BytesOfServers(static s => s.BytesReceived)}/s in, {span.BytesOfServers(static s => s.BytesSent)}/s out, {UnitText.RoundBytes(now.Servers.Sum(static s => s.BytesPending))} queued, ");
         line.Append(CultureInfo.InvariantCulture, $"{now.Servers.Sum(static s => s.TurnedAway)} turned away, {now.Servers.Sum(static s => s.SlowConsumers)} slow ended, {now.Engine.UserExceptions} exceptions");
         foreach (TopLoop loop in now.Loops)
         {
@@ -53,7 +53,7 @@ internal static class TopView
         string started = now.Servers.Length > 0 ? string.Create(CultureInfo.InvariantCulture, $", since {now.Servers.Min(static s => s.StartedAt).UtcDateTime:yyyy-MM-dd HH:mm:ss}Z") : "";
         return string.Create(
             CultureInfo.InvariantCulture,
-            $"process {now.Pid}, {engine.Kind}, {now.Loops.Length} {(now.Loops.Length == 1 ? "loop" : "loops")}{started}; mailboxes {ProgressLine.Size(engine.MailboxBytes)}, refused {engine.SendsRefused} sends, {engine.BroadcastsRefused} broadcasts; {engine.UserExceptions} exceptions");
+            $"process {now.Pid}, {engine.Kind}, {now.Loops.Length} {(now.Loops.Length == 1 ? "loop" : "loops")}{started}; mailboxes {UnitText.RoundBytes(engine.MailboxBytes)}, refused {engine.SendsRefused} sends, {engine.BroadcastsRefused} broadcasts; {engine.UserExceptions} exceptions");
     }
 
     private static void AddServers(List<string> lines, Span span)
@@ -64,7 +64,7 @@ internal static class TopView
             TopServer? earlier = span.Before?.Servers.FirstOrDefault(server.IsSame);
             lines.Add(Row(
                 NameOf(server), -30, Count(server.Sessions), 8, span.Rate(earlier?.Accepted, server.Accepted), 8, Count(server.TurnedAway), 7, span.Rate(earlier?.MessagesReceived, server.MessagesReceived), 10,
-                span.Bytes(earlier?.BytesReceived, server.BytesReceived), 10, span.Bytes(earlier?.BytesSent, server.BytesSent), 10, ProgressLine.Size(server.BytesPending), 10, Count(server.SlowConsumers), 6, Count(server.BroadcastsDropped), 9));
+                span.Bytes(earlier?.BytesReceived, server.BytesReceived), 10, span.Bytes(earlier?.BytesSent, server.BytesSent), 10, UnitText.RoundBytes(server.BytesPending), 10, Count(server.SlowConsumers), 6, Count(server.BroadcastsDropped), 9));
             if (server.Tls) lines.Add($"  TLS: {span.Rate(earlier?.TlsHandshakes, server.TlsHandshakes)} handshakes/s, {Count(server.TlsFailed)} failed");
         }
 
@@ -86,7 +86,7 @@ internal static class TopView
         foreach (TopSlow slow in slowest)
         {
             string share = slow.LimitBytes > 0 ? string.Create(CultureInfo.InvariantCulture, $"{slow.BytesPending * 100.0 / slow.LimitBytes:0} %") : "-";
-            lines.Add(Row(slow.Peer ?? "?", -30, Count(slow.Id), 10, Count(slow.Loop), 6, ProgressLine.Size(slow.BytesPending), 11, share, 10));
+            lines.Add(Row(slow.Peer ?? "?", -30, Count(slow.Id), 10, Count(slow.Loop), 6, UnitText.RoundBytes(slow.BytesPending), 11, share, 10));
         }
 
         lines.Add("");
@@ -104,7 +104,7 @@ internal static class TopView
                 Count(loop.Index), 5, Count(loop.Connections), 9, span.Rate(earlier?.Turns, loop.Turns), 10,
                 Ratio((loop.EmptyTurns - (earlier?.EmptyTurns ?? 0)) * 100.0, turns, "0' %'"), 8, Ratio(loop.Completions - (earlier?.Completions ?? 0), turns, "0.0"), 10, span.Rate(earlier?.Wakes, loop.Wakes), 10,
                 span.Bytes(earlier?.BytesReceived, loop.BytesReceived), 11, span.Bytes(earlier?.BytesSent, loop.BytesSent), 11,
-                sends > 0 ? ProgressLine.Size((loop.BytesSent - earlier!.BytesSent) / sends) : "-", 11, ProgressLine.Size(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
+                sends > 0 ? UnitText.RoundBytes((loop.BytesSent - earlier!.BytesSent) / sends) : "-", 11, UnitText.RoundBytes(loop.BytesPending), 11, Count(loop.Timers), 8, Count(loop.BlockedTurns), 9));
             if (loop.Running is { } running) lines.Add($"      held up by {running}");
         }
     }
@@ -148,7 +148,7 @@ internal static class TopView
 
         internal string Rate(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? rate.ToString(rate < 10 ? "0.#" : "#,0", CultureInfo.InvariantCulture) : "-";
 
-        internal string Bytes(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? ProgressLine.Size((long)rate) : "-";
+        internal string Bytes(long? earlier, long later) => PerSecond(earlier, later) is { } rate ? UnitText.RoundBytes((long)rate) : "-";
 
         internal string OfServers(Func<TopServer, long> number) => Rate(Before is null ? null : 0, Difference(number));
 
