@@ -29,6 +29,19 @@ public class HabitTests
         Judge.None(Habits.FixedPorts(Judge.File("tests/A.cs", "class A { object o = new IPEndPoint(IPAddress.Any, 0); }")));
     }
 
+    // Leases, gaps and time limits of clusters must outlive a clock that jumps.
+    [Fact]
+    public void Clusters_and_their_buses_read_no_clock_that_somebody_may_set() =>
+        Judge.None(Repository.Sources("src/Whimbrel.Cluster", "src/Whimbrel.Cluster.Nats", "src/Whimbrel.Cluster.Redis", "src/Whimbrel.Cluster.RabbitMq", "src/Brokers").SelectMany(Habits.WallClocks));
+
+    [Fact]
+    public void A_clock_that_somebody_may_set_is_found()
+    {
+        Judge.Finds("DateTime.UtcNow", Habits.WallClocks(Judge.File("src/A.cs", "class A { object o = System.DateTime.UtcNow; }")));
+        Judge.Finds("GetUtcNow", Habits.WallClocks(Judge.File("src/A.cs", "class A { object o = TimeProvider.System.GetUtcNow(); }")));
+        Judge.None(Habits.WallClocks(Judge.File("src/A.cs", "class A { object o = TimeProvider.System.GetTimestamp(); }")));
+    }
+
     [Fact]
     public void No_test_takes_the_folder_of_its_source_from_the_compiler() => Judge.None(Tests.SelectMany(Habits.CallerPaths));
 

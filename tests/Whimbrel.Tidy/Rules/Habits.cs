@@ -31,6 +31,15 @@ internal static partial class Habits
         where attribute.Name.ToString().Split('.')[^1] is "CallerFilePath" or "CallerFilePathAttribute"
         select file.At(attribute, "[CallerFilePath] in a test: a build machine writes no folder there, look for Whimbrel.slnx from AppContext.BaseDirectory");
 
+    // A clock that people set may jump: what is timed by it lasts for ever, or ends at once.
+    public static IEnumerable<Finding> WallClocks(SourceFile file) =>
+        from access in file.All<MemberAccessExpressionSyntax>()
+        let owner = access.Expression.ToString().Split('.')[^1]
+        let member = access.Name.Identifier.Text
+        where ((owner is "DateTime" or "DateTimeOffset") && (member is "Now" or "UtcNow" or "Today")) || member is "GetUtcNow" or "GetLocalNow"
+        where !file.Excuses(file.LineOf(access), "wall clock")
+        select file.At(access, $"{owner}.{member} jumps when somebody sets the clock: take the loop's time, or say '// tidy: wall clock because ...'");
+
     // Each unsafe block, member or type has a comment with the word "safe": in the comment that belongs to it, up to six lines
     // above it, or at the head of the file. A type that is unsafe for all its members may leave the words to them.
     public static IEnumerable<Finding> UnsafeClaims(SourceFile file)
