@@ -41,6 +41,7 @@ public partial class Server
         private NoticePace _descriptorNotices;
         private NoticePace _acceptNotices;
         private ConcurrentDictionary<long, long>? _since; // the meter's: connected at these milliseconds while somebody listened
+        private ConcurrentDictionary<long, object>? _traces; // activities of connections that a listener wanted
         private volatile bool _isStopping;
         private volatile bool _isAborting;
 
@@ -375,6 +376,7 @@ public partial class Server
         {
             _byId[session.Id] = session;
             if (ServerMetrics.ConnectionDuration is { Enabled: true }) BeginDuration(session.Id);
+            if (ServerTraces.IsHeard && ServerTraces.ConnectionBegins(this, session) is { } trace) Traces[session.Id] = trace;
             Tell(session, static (owner, s) => owner.OnConnected(s));
             // It may have come too late to be among those that the stop told.
             if (_isStopping && session.Connection is { } connection)
@@ -414,6 +416,7 @@ public partial class Server
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
             else if (session is Newcomer) TellConnectFailed(new SessionContext(_owner, null, session.Loop, session.LocalEndPoint, session.RemoteEndPoint, session.Tls), reason);
             if (_since is { } since && since.TryRemove(session.Id, out long ms)) ServerMetrics.ConnectionEnded(this, (Engine.NowMs - ms) / 1000.0, reason);
+            if (_traces is { } traces && traces.TryRemove(session.Id, out object? trace)) ServerTraces.ConnectionEnded(this, trace, reason);
             Interlocked.Decrement(ref _live);
             if (_leftOut.IsEmpty || !_leftOut.TryRemove(session, out _)) LetGo();
         }
@@ -421,6 +424,8 @@ public partial class Server
         internal override long HandshakeBegins() => ServerMetrics.HandshakeBegins(Engine);
 
         internal override void HandshakeEnded(long since, TlsInfo? info, string? failure) => ServerMetrics.HandshakeEnded(this, since, info, failure);
+
+        private ConcurrentDictionary<long, object> Traces => Volatile.Read(ref _traces) ?? Interlocked.CompareExchange(ref _traces, new ConcurrentDictionary<long, object>(), null) ?? _traces!;
 
         private void BeginDuration(long id)
         {

@@ -22,6 +22,7 @@ internal static class ServerMetrics
     {
         s_servers[server] = LabelsOf(endPoint);
         WhimbrelMeter.MakeOnce(ref s_isMade, static () => Volatile.Write(ref s_instruments, new Instruments()));
+        ServerTraces.Prepare();
     }
 
     internal static void ServerStopped(Server.Host server) => s_servers.TryRemove(server, out _);
@@ -85,7 +86,7 @@ internal static class ServerMetrics
         _ => protocol.ToString(),
     };
 
-    private static bool IsRegular(CloseCause cause) => cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
+    internal static bool IsRegular(CloseCause cause) => cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
 
     /// <summary>All there is. Not static in the class around it: nothing of the meter is loaded before it is made.</summary>
     private sealed class Instruments

@@ -14,7 +14,7 @@ internal static class Layers
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
     private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
-    private static readonly string[] _hosts = ["Server", "ServerMetrics", "StatusSocket", "StatusSnapshot", "Client", "SessionContext", "Arrival", "Dialler", "DialAttempt"];
+    private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket", "StatusSnapshot", "Client", "SessionContext", "Arrival", "Dialler", "DialAttempt"];
 
     // The places where the order is broken, each with its reason: files by the name of their type, and the types that they may name. Most of
     // the first three could be untied, by residents that the loop knows as such; the others are meant so. One that nobody needs any more is a finding.
