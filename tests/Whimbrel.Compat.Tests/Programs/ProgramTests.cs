@@ -1,3 +1,5 @@
+using System.Text;
+
 namespace Whimbrel.Compat.Tests.Programs;
 
 // The old programs against each other, as processes: what they print is what people saw who ran them. Plain and over TLS.
@@ -112,6 +114,43 @@ public sealed class ProgramTests : IDisposable
         client.Expect("Notification: Hello", 2);
         client.End();
         server.End();
+    }
+
+    // No line of a keyboard is an empty request, so the bytes are written here: the layout that clients of others rely on.
+    [Fact]
+    public void The_protocol_server_rejects_an_empty_request_by_its_id_and_answers_the_next()
+    {
+        string port = OldProgram.FreePort();
+        using OldProgram server = new(_folder, "ProtoServer", port);
+        server.Expect("Press Enter");
+        using System.Net.Sockets.TcpClient peer = new("127.0.0.1", int.Parse(port, System.Globalization.CultureInfo.InvariantCulture));
+        peer.ReceiveTimeout = 30_000;
+        System.Net.Sockets.NetworkStream stream = peer.GetStream();
+        Assert.Equal(4, BitConverter.ToInt32(ReadMessage(stream), 12)); // the greeting is a notify
+        byte[] id = Guid.NewGuid().ToByteArray();
+        byte[] empty = [40, 0, 0, 0, 8, 0, 0, 0, 28, 0, 0, 0, 1, 0, 0, 0, .. id, 36, 0, 0, 0, 0, 0, 0, 0];
+        byte[] full = [41, 0, 0, 0, .. empty.AsSpan(4, 32), 1, 0, 0, 0, (byte)'x'];
+        stream.Write([.. empty, .. full]);
+        byte[] reject = ReadMessage(stream);
+        Assert.Equal(3, BitConverter.ToInt32(reject, 12));
+        Assert.Equal(id, reject[16..32]);
+        Assert.Equal("Request message is empty!", Encoding.UTF8.GetString(reject.AsSpan(40)));
+        byte[] response = ReadMessage(stream);
+        Assert.Equal(2, BitConverter.ToInt32(response, 12));
+        Assert.Equal(id, response[16..32]);
+        Assert.Equal((1, HashOf("x")), (BitConverter.ToInt32(response, 32), BitConverter.ToUInt32(response, 36)));
+        peer.Close();
+        server.End();
+    }
+
+    private static byte[] ReadMessage(System.Net.Sockets.NetworkStream stream)
+    {
+        byte[] size = new byte[4];
+        stream.ReadExactly(size);
+        byte[] message = new byte[BitConverter.ToInt32(size)];
+        size.CopyTo(message, 0);
+        stream.ReadExactly(message.AsSpan(4));
+        return message;
     }
 
     private void Measure(string server, string[] more, string client, string messages)
