@@ -14,7 +14,8 @@ internal static class NetCoreServerPeer
     {
         var address = IPAddress.Loopback;
         var context = certificate is null ? null : new SslContext(SslProtocols.Tls13, certificate);
-        var bodies = folder is null ? null : BodiesOf(folder);
+        // Only the servers of HTTP have files: the folder is there when one of them is measured.
+        var bodies = folder is null || !kind.StartsWith("web", StringComparison.Ordinal) ? null : BodiesOf(folder);
         switch (kind)
         {
             case "tcp":
