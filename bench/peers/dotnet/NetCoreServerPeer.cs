@@ -3,6 +3,8 @@ using System.Net;
 using System.Security.Authentication;
 using System.Security.Cryptography.X509Certificates;
 using NetCoreServer;
+using Whimbrel;
+using Whimbrel.Compat;
 
 namespace Whimbrel.Bench.Peers;
 
@@ -116,7 +118,15 @@ internal static class NetCoreServerPeer
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
         {
             Send(endpoint, buffer, offset, size);
-            ThreadPool.QueueUserWorkItem(static server => server.ReceiveAsync(), this, preferLocal: false);
+            // What old programs do against a recursion that is not here. Who moves the callbacks to the loop changes a line anyway, and takes this hop away with it.
+            if (CompatOptions.Callbacks == Scheduling.Inline)
+            {
+                ReceiveAsync();
+            }
+            else
+            {
+                ThreadPool.QueueUserWorkItem(static server => server.ReceiveAsync(), this, preferLocal: false);
+            }
         }
     }
 
