@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Runtime.InteropServices;
 using System.Text.RegularExpressions;
 
 namespace Whimbrel.Docs;
@@ -58,6 +59,9 @@ public partial class PackageTests(PackedEcho echo) : IClassFixture<PackedEcho>
             if (firstLine is null) Assert.Fail($"The program ended before it listened:\n{await server.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken)}");
             var place = EndPoint().Match(firstLine);
             Assert.True(place.Success, $"The program should say where it listens, and said: {firstLine}");
+            // What it runs on is the library with machine code, which the package has beside the other.
+            var maps = await File.ReadAllTextAsync($"/proc/{server.Id}/maps", TestContext.Current.CancellationToken);
+            if (RuntimeInformation.OSArchitecture == Architecture.X64) Assert.Contains("/runtimes/linux-x64/lib/net10.0/Whimbrel.dll", maps, StringComparison.Ordinal);
 
             var talk = $"exec 3<>/dev/tcp/127.0.0.1/{place.Groups["port"].Value} && printf 'whimbrel\\n' >&3 && head -n 1 <&3";
             var (code, answer) = await Command.RunAsync(echo.Folder, _patience, "ip", "netns", "exec", space, "bash", "-c", talk);

@@ -2,6 +2,7 @@ using System.IO.Compression;
 using System.Reflection;
 using System.Reflection.Metadata;
 using System.Reflection.PortableExecutable;
+using System.Runtime.InteropServices;
 using System.Text;
 using System.Text.RegularExpressions;
 using System.Xml.Linq;
@@ -30,6 +31,8 @@ public partial class PackedTests(PackedFeed feed)
         ["Whimbrel.Testing"] = ["Whimbrel"],
         [Tool] = [],
     };
+
+    private static readonly string[] _precompiled = ["Whimbrel", "Whimbrel.Http"];
 
     public static TheoryData<string> Packages() => [.. _dependencies.Keys];
 
@@ -86,6 +89,30 @@ public partial class PackedTests(PackedFeed feed)
         var said = metadata.GetAssemblyDefinition().GetCustomAttributes().Select(a => Encoding.UTF8.GetString(metadata.GetBlobBytes(metadata.GetCustomAttribute(a).Value))).ToList();
         Assert.Contains(said, s => s.Contains("IsTrimmable", StringComparison.Ordinal) && s.Contains("True", StringComparison.Ordinal));
         Assert.Contains(said, s => s.Contains("IsAotCompatible", StringComparison.Ordinal) && s.Contains("True", StringComparison.Ordinal));
+    }
+
+    [Theory, MemberData(nameof(Libraries))]
+    public void What_starts_first_is_there_a_second_time_with_machine_code(string package)
+    {
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.OSArchitecture == Architecture.X64, "packages are made with machine code on Linux x64 only");
+        using var archive = Open(package, "nupkg");
+        string[] wanted = _precompiled.Contains(package) ? [$"runtimes/linux-x64/lib/net10.0/{package}.dll"] : [];
+        Assert.Equal(wanted, archive.Entries.Select(e => e.FullName).Where(n => n.StartsWith("runtimes/", StringComparison.Ordinal)));
+        var (name, size) = MachineCode(archive, $"lib/net10.0/{package}.dll");
+        Assert.Equal(0, size);
+        foreach (var path in wanted)
+        {
+            var (its, code) = MachineCode(archive, path);
+            Assert.Equal(name, its); // made of the very library that is in lib/, so its symbols and its documentation are true of both
+            Assert.InRange(code, 1, int.MaxValue);
+        }
+    }
+
+    private static (Guid Module, int Bytes) MachineCode(ZipArchive archive, string path)
+    {
+        using var dll = new PEReader(new MemoryStream(Bytes(archive, path)));
+        var metadata = dll.GetMetadataReader();
+        return (metadata.GetGuid(metadata.GetModuleDefinition().Mvid), dll.PEHeaders.CorHeader!.ManagedNativeHeaderDirectory.Size);
     }
 
     [Fact]
