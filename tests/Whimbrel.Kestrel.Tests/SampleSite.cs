@@ -1,5 +1,7 @@
 using System.Buffers;
+using System.Diagnostics.CodeAnalysis;
 using System.Net;
+using System.Runtime.CompilerServices;
 using System.Text;
 using Microsoft.AspNetCore.Builder;
 using Microsoft.AspNetCore.Connections;
@@ -45,7 +47,11 @@ internal sealed class SampleSite : IAsyncDisposable
         WebApplicationBuilder builder = WebApplication.CreateSlimBuilder();
         builder.Logging.ClearProviders();
         builder.WebHost.UseKestrelHttpsConfiguration();
-        builder.Services.AddSignalR();
+        builder.Services.AddSignalR(static options =>
+        {
+            options.MaximumReceiveMessageSize = 4 * 1024 * 1024;
+            options.MaximumParallelInvocationsPerClient = 2; // a method that asks its caller waits for the answer
+        });
         if (transport != "stock") builder.WebHost.UseWhimbrel(options => options.Scheduling = transport == "inline" ? Scheduling.Inline : Scheduling.ThreadPool);
         builder.WebHost.ConfigureKestrel(kestrel =>
         {
@@ -182,8 +188,33 @@ internal sealed class SampleSite : IAsyncDisposable
         return (length, isRight);
     }
 
+    [SuppressMessage("Performance", "CA1822", Justification = "Methods of a hub are found on its instances.")]
     internal sealed class Chat : Hub
     {
         public Task Say(string text) => Clients.All.SendAsync("Said", Encoding.UTF8.GetByteCount(text), text);
+
+        public string Twice(string text) => text + text;
+
+        public async IAsyncEnumerable<int> Count(int to, [EnumeratorCancellation] CancellationToken stop)
+        {
+            for (int i = 0; i < to; i++)
+            {
+                stop.ThrowIfCancellationRequested();
+                if (i % 100 == 0) await Task.Yield();
+                yield return i;
+            }
+        }
+
+        public async Task<long> Sum(IAsyncEnumerable<int> numbers)
+        {
+            long sum = 0;
+            await foreach (int number in numbers) sum += number;
+            return sum;
+        }
+
+        public async Task<string> AskBack() => await Clients.Caller.InvokeAsync<string>("Name", CancellationToken.None);
+
+        // The connection, not the hub's: that would say goodbye, and who was told so does not come back.
+        public void Drop() => Context.GetHttpContext()!.Abort();
     }
 }
