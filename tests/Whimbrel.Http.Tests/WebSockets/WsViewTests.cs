@@ -55,6 +55,30 @@ public sealed class WsViewTests
     }
 
     [Theory, MemberData(nameof(Ends))]
+    public async Task NETs_own_stream_goes_over_it_both_ways_at_once(EngineKind kind, bool isTls, bool isNets)
+    {
+        await using WsSite site = new(kind, isTls);
+        await site.ServeAsync(Echo);
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        byte[] data = new byte[300_000], got = new byte[data.Length];
+        new Random(2).NextBytes(data);
+        Stream stream = System.Net.WebSockets.WebSocketStream.Create(socket, WebSocketMessageType.Binary, WsSite.Patience);
+        Task reading = stream.ReadExactlyAsync(got, limit.Token).AsTask();
+        for (int at = 0, next = 1; at < data.Length; next = (next * 3) % 20_011)
+        {
+            int count = Math.Min(next, data.Length - at);
+            await stream.WriteAsync(data.AsMemory(at, count), limit.Token);
+            at += count;
+        }
+
+        await reading;
+        Assert.True(got.AsSpan().SequenceEqual(data));
+        await stream.DisposeAsync(); // says goodbye, and waits for the answer
+        Assert.Equal(WebSocketState.Closed, socket.State);
+    }
+
+    [Theory, MemberData(nameof(Ends))]
     public async Task The_same_program_runs_on_both(EngineKind kind, bool isTls, bool isNets)
     {
         await using WsSite site = new(kind, isTls);
