@@ -24,7 +24,6 @@ internal sealed class Benchmark
     private readonly int _wait;
     private long _begin;
     private long _end;
-    private long _bytesBeforeLast;
 
     public Benchmark(string[] args, int port, int messages, int size, string address = "127.0.0.1", bool hasThreads = false, string path = null)
     {
@@ -68,14 +67,16 @@ internal sealed class Benchmark
         if (!AreReady(clients, isReady)) Environment.Exit(1);
         Console.WriteLine("All clients connected!");
         Console.Write("Benchmarking...");
-        for (int second = 0; second < Seconds; second++)
-        {
-            _bytesBeforeLast = Interlocked.Read(ref TotalBytes);
-            Thread.Sleep(1000);
-        }
-
+        Thread.Sleep(Math.Max(0, Seconds - 1) * 1000);
+        // Every old client has it, and they have no class in common.
+        var received = typeof(T).GetProperty("BytesReceived").GetMethod.CreateDelegate<Func<T, long>>();
+        long allBeforeLast = Interlocked.Read(ref TotalBytes);
+        var beforeLast = clients.ConvertAll(c => received(c));
+        Thread.Sleep(Math.Min(1, Seconds) * 1000);
         Console.WriteLine("Done!");
-        bool stalled = Interlocked.Read(ref TotalBytes) == _bytesBeforeLast;
+        bool stalled = Interlocked.Read(ref TotalBytes) == allBeforeLast;
+        int silent = clients.Where((c, i) => received(c) == beforeLast[i]).Count();
+        long fewest = clients.Min(received);
         Console.Write("Clients disconnecting...");
         foreach (var client in clients) disconnect(client);
         Console.WriteLine("Done!");
@@ -100,8 +101,10 @@ internal sealed class Benchmark
             Console.WriteLine($"Message throughput: {(long)(TotalMessages * 1000.0 / elapsed)} msg/s");
         }
 
-        // The old ones said nothing of it.
+        // The old ones said nothing of it, and a client that stood still was hidden by the others.
+        Console.WriteLine($"Fewest bytes of a client: {fewest}");
         if (stalled) Console.WriteLine("Stalled: no bytes came in the last second");
+        else if (silent > 0) Console.WriteLine($"Silent: {silent} of {clients.Count} clients got nothing in the last second");
     }
 
     // The old ones waited for a server that is not there without end.

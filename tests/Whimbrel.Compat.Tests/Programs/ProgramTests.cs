@@ -58,6 +58,24 @@ public sealed class ProgramTests : IDisposable
         Assert.DoesNotContain("All clients connected!", asking.Output, StringComparison.Ordinal);
     }
 
+    [Fact]
+    public void A_client_that_stands_still_is_not_hidden_by_the_others()
+    {
+        using System.Net.Sockets.TcpListener listener = new(System.Net.IPAddress.Loopback, 0);
+        listener.Start();
+        using OldProgram asking = new(_folder, "Performance.TcpEchoClient", "--port", $"{((System.Net.IPEndPoint)listener.LocalEndpoint).Port}", "--clients", "5", "--messages", "1", "--seconds", "2");
+        List<System.Net.Sockets.TcpClient> peers = [];
+        for (int i = 0; i < 5; i++) peers.Add(listener.AcceptTcpClient());
+        // Echo to all but the last.
+        foreach (System.Net.Sockets.TcpClient peer in peers.Take(4)) _ = peer.GetStream().CopyToAsync(peer.GetStream());
+        asking.WaitForExit();
+        Assert.Contains("Errors: 0\n", asking.Output, StringComparison.Ordinal);
+        Assert.Contains("Fewest bytes of a client: 0\n", asking.Output, StringComparison.Ordinal);
+        Assert.Contains("Silent: 1 of 5 clients got nothing in the last second", asking.Output, StringComparison.Ordinal);
+        Assert.DoesNotContain("Stalled", asking.Output, StringComparison.Ordinal);
+        foreach (System.Net.Sockets.TcpClient peer in peers) peer.Dispose();
+    }
+
     [Theory]
     [InlineData("WsChatServer", "WsChatClient")]
     [InlineData("WssChatServer", "WssChatClient")]
