@@ -38,6 +38,72 @@ public sealed class DefectTests
         Assert.Equal(1, log.Count("session: error NoBufferSpaceAvailable"));
     }
 
+    // The other side of it: who falls behind by less than that, and reads on, loses nothing; and with a limit of the user's who falls behind it misses what was too much, is told, and stays.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void N16_a_member_that_falls_behind_for_a_moment_stays_and_the_others_wait_for_nothing(bool isLimited)
+    {
+        const int Piece = 16 * 1024;
+        Log log = new();
+        using RecordingServer server = new(log);
+        List<RecordingSession> sessions = [];
+        server.Make = s =>
+        {
+            RecordingSession made = new(s) { OptionSendBufferLimit = isLimited ? 8 * Piece : 0, OptionSendBufferSize = 4096 };
+            lock (sessions) sessions.Add(made);
+            return made;
+        };
+        server.Start();
+        using Socket slow = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveBufferSize = 4096, ReceiveTimeout = 30_000 };
+        slow.Connect(IPAddress.Loopback, server.Chosen);
+        log.Until("session: connected True");
+        using Socket quick = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 30_000 };
+        quick.Connect(IPAddress.Loopback, server.Chosen);
+        log.Until("session: connected True", 2);
+        RecordingSession behind = sessions[0];
+
+        // Each piece is full of its number. With no limit until half of the default one is pending, with one until it has refused three.
+        byte[] piece = new byte[Piece], got = new byte[Piece];
+        int sent = 0;
+        while (isLimited ? log.Count("session: error NoBufferSpaceAvailable") < 3 : behind.BytesPending < 512 * 1024)
+        {
+            piece.AsSpan().Fill(checked((byte)++sent));
+            server.Multicast(piece);
+            ReadExactly(quick, got);
+            Assert.Equal(piece, got);
+        }
+
+        // It reads on: what it gets is whole and in order, and the last that was sent is among it.
+        piece.AsSpan().Fill((byte)++sent);
+        int last = 0, received = 0;
+        Log.Until(() => behind.BytesPending == 0 || Drain(slow, got, ref last, ref received), "the queue of the one behind");
+        server.Multicast(piece);
+        while (last != sent) Drain(slow, got, ref last, ref received);
+        ReadExactly(quick, got);
+        Assert.Equal(isLimited ? sent - log.Count("session: error NoBufferSpaceAvailable") : sent, received);
+        Assert.Equal(0, log.Count("session: disconnecting True"));
+    }
+
+    // Reads one piece; false, as it is called for that.
+    private static bool Drain(Socket peer, byte[] into, ref int last, ref int received)
+    {
+        ReadExactly(peer, into);
+        Assert.True(into[0] > last && into.AsSpan().IndexOfAnyExcept(into[0]) < 0, $"piece {into[0]} behind {last}");
+        last = into[0];
+        received++;
+        return false;
+    }
+
+    private static void ReadExactly(Socket peer, byte[] into)
+    {
+        for (int at = 0, count; at < into.Length; at += count)
+        {
+            count = peer.Receive(into, at, into.Length - at, SocketFlags.None);
+            Assert.True(count > 0, $"ended behind {at} bytes");
+        }
+    }
+
     // N6: flags that were looked at and then set. Handlers came twice, or for what never began.
     [Fact]
     public void N6_who_is_disconnected_by_many_at_once_is_told_once()
