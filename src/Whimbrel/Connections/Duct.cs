@@ -1,7 +1,7 @@
-using Whimbrel.Connections;
+using Whimbrel.Engines;
 using Whimbrel.Linux;
 
-namespace Whimbrel.Engines.Epoll;
+namespace Whimbrel.Connections;
 
 /// <summary>
 /// The pipe of the system through which bytes go from one socket of a loop to another without a copy. One for each loop, made when it is needed, and
