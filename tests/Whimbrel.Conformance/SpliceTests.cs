@@ -6,9 +6,11 @@ using Whimbrel.Linux;
 
 namespace Whimbrel.Conformance;
 
-/// <summary>Bytes of a pipe that never come here on epoll (docs/design/0028): when they do not, and that none is lost on any of the ways back.</summary>
-public sealed class SpliceTests
+/// <summary>Bytes of a pipe that never come here (docs/design/0028): when they do not, and that none is lost on any of the ways back.</summary>
+public abstract class SpliceTests
 {
+    private protected abstract Engine NewEngine(SocketCalls calls);
+
     private const long Much = 24 * 1024 * 1024;
 
     /// <summary>What the system says to the calls that move bytes without a copy. Counts them.</summary>
@@ -20,6 +22,7 @@ public sealed class SpliceTests
         private int _opened;
         private int _closed;
         private int _duct = -1;
+        private bool _isAtTarget;
 
         /// <summary>Of a move out of a duct: how much it may take at most, or minus an error number.</summary>
         internal Func<int, int> Taken { get; init; } = static length => length;
@@ -29,6 +32,9 @@ public sealed class SpliceTests
         internal int RefusesSplice { get; init; }
 
         internal bool LosesRest { get; init; }
+
+        /// <summary>The loop has asked what a target takes.</summary>
+        internal bool IsAtTarget => Volatile.Read(ref _isAtTarget);
 
         internal long Spliced => Volatile.Read(ref _spliced);
 
@@ -50,6 +56,7 @@ public sealed class SpliceTests
         {
             if (RefusesSplice != 0) return -RefusesSplice;
             if (from != _duct) return base.Splice(from, to, length);
+            Volatile.Write(ref _isAtTarget, true);
             int most = Taken(length);
             if (most <= 0) return most == 0 ? -Errno.EAGAIN : most;
             int moved = base.Splice(from, to, most);
@@ -87,6 +94,8 @@ public sealed class SpliceTests
 
         protected override void OnDisconnected(CloseReason reason) => Ended.SetResult(reason);
 
+        internal Task<PipeResult> PipeToFirst() => PipeTo(pair.First!).AsTask();
+
         private void Begin()
         {
             Pipe = PipeTo(pair.Second!).AsTask();
@@ -106,14 +115,13 @@ public sealed class SpliceTests
     /// <summary>Two connections of a server, one piped to the other.</summary>
     private sealed class Rig : IAsyncDisposable
     {
-        private readonly EpollOnCalls _engine;
+        private readonly Engine _engine;
         private readonly Server _server;
 
-        private Rig(Ducts calls, Action<NewSocket>? hook)
+        private Rig(Engine engine, Action<NewSocket>? hook)
         {
-            EpollOnCalls.NeedsEpoll();
             Pair = new Pair();
-            _engine = new EpollOnCalls(calls);
+            _engine = engine;
             _server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", OnSocketCreated = hook }, () => Pair.Second = new Half(Pair));
         }
 
@@ -123,9 +131,9 @@ public sealed class SpliceTests
 
         internal Socket Target { get; private set; } = null!;
 
-        internal static async Task<Rig> StartAsync(Ducts calls, Action<NewSocket>? hook = null)
+        internal static async Task<Rig> StartAsync(Engine engine, Action<NewSocket>? hook)
         {
-            Rig rig = new(calls, hook);
+            Rig rig = new(engine, hook);
             await rig._server.StartAsync(TestContext.Current.CancellationToken);
             rig.Source = await rig.DialAsync();
             await EpollOnCalls.UntilAsync(() => rig.Pair.First is not null);
@@ -140,6 +148,14 @@ public sealed class SpliceTests
             Target?.Dispose();
             await _server.DisposeAsync();
             await _engine.DisposeAsync();
+        }
+
+        /// <summary>The second is piped to the first as well.</summary>
+        internal async Task<Task<PipeResult>> BackAsync()
+        {
+            TaskCompletionSource<Task<PipeResult>> begun = new();
+            Assert.True(Pair.Second!.Post(_ => begun.SetResult(Pair.Second!.PipeToFirst()), null));
+            return await begun.Task.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
         }
 
         private async Task<Socket> DialAsync()
@@ -168,7 +184,7 @@ public sealed class SpliceTests
                 _ => static _ => 0,
             },
         };
-        await using (Rig rig = await Rig.StartAsync(calls))
+        await using (Rig rig = await StartAsync(calls))
         {
             PipeResult result = await PassAsync(rig, Much);
             Assert.Equal(new PipeResult(Much, PipeEnd.Finished, default), result);
@@ -189,7 +205,7 @@ public sealed class SpliceTests
     public async Task Where_the_system_does_not_do_it_bytes_are_copied(string why)
     {
         Ducts calls = new() { RefusesOpen = why == "no descriptors" ? Errno.EMFILE : 0, RefusesSplice = why == "not by this socket" ? Errno.EINVAL : 0 };
-        await using Rig rig = await Rig.StartAsync(calls, why == "somebody may have an object of it" ? static _ => { } : null);
+        await using Rig rig = await StartAsync(calls, why == "somebody may have an object of it" ? static _ => { } : null);
         if (why.StartsWith("the ", StringComparison.Ordinal)) Assert.NotNull((why == "the source has an object of it" ? rig.Pair.First : rig.Pair.Second)!.Socket);
         Assert.Equal(new PipeResult(Much, PipeEnd.Finished, default), await PassAsync(rig, Much));
         Assert.Equal(0, calls.Spliced);
@@ -199,7 +215,7 @@ public sealed class SpliceTests
     public async Task Little_at_a_time_is_copied_since_that_costs_less()
     {
         Ducts calls = new();
-        await using Rig rig = await Rig.StartAsync(calls);
+        await using Rig rig = await StartAsync(calls);
         byte[] message = new byte[100];
         for (int i = 0; i < 200; i++)
         {
@@ -215,7 +231,7 @@ public sealed class SpliceTests
     {
         int broken = 0;
         Ducts calls = new() { Taken = length => Volatile.Read(ref broken) != 0 ? -Errno.ETIMEDOUT : length };
-        await using Rig rig = await Rig.StartAsync(calls);
+        await using Rig rig = await StartAsync(calls);
         Task reading = ReadAsync(rig.Target, long.MaxValue, CancellationToken.None);
         Task writing = WriteAsync(rig.Source, long.MaxValue);
         await EpollOnCalls.UntilAsync(() => calls.Spliced > 0);
@@ -231,7 +247,7 @@ public sealed class SpliceTests
     {
         int call = 0;
         Ducts calls = new() { LosesRest = true, Taken = length => ++call == 20 ? length / 2 : call > 20 ? 0 : length };
-        await using (Rig rig = await Rig.StartAsync(calls))
+        await using (Rig rig = await StartAsync(calls))
         {
             Task reading = ReadAsync(rig.Target, long.MaxValue, CancellationToken.None);
             Task writing = WriteAsync(rig.Source, long.MaxValue);
@@ -250,7 +266,7 @@ public sealed class SpliceTests
     public async Task A_source_that_is_reset_in_the_middle_resets_the_target()
     {
         Ducts calls = new();
-        await using Rig rig = await Rig.StartAsync(calls);
+        await using Rig rig = await StartAsync(calls);
         Task reading = ReadAsync(rig.Target, long.MaxValue, CancellationToken.None);
         Task writing = WriteAsync(rig.Source, Much);
         await EpollOnCalls.UntilAsync(() => calls.Spliced > 0);
@@ -260,6 +276,85 @@ public sealed class SpliceTests
         Assert.Equal((PipeEnd.SourceEnded, CloseCause.PeerReset), (result.End, result.Reason.Cause));
         Assert.Equal(SocketError.ConnectionReset, (await Assert.ThrowsAsync<SocketException>(() => reading.WaitAsync(EpollOnCalls.Patience))).SocketErrorCode);
         await Record.ExceptionAsync(() => writing.WaitAsync(EpollOnCalls.Patience));
+    }
+
+    private Task<Rig> StartAsync(Ducts calls, Action<NewSocket>? hook = null) => Rig.StartAsync(NewEngine(calls), hook);
+
+    [Fact]
+    public async Task An_urgent_byte_in_the_midst_is_not_the_end_of_all_bytes()
+    {
+        using ManualResetEventSlim isSent = new();
+        bool waited = true;
+        Ducts calls = new()
+        {
+            // The first bytes wait until all the others have arrived, the peer's end too: then the system says 0 at the mark.
+            Taken = length =>
+            {
+                waited &= isSent.Wait(EpollOnCalls.Patience);
+                return length;
+            },
+        };
+        await using Rig rig = await StartAsync(calls);
+        // Each piece is whole periods of the pattern, and is read before the next one: there is room for what is sent while the loop waits.
+        byte[] piece = new byte[251 * 200];
+        for (int i = 0; i < piece.Length; i++) piece[i] = ByteAt(i);
+        int sent = 0;
+        int got = 0;
+        while (!calls.IsAtTarget)
+        {
+            sent += await rig.Source.SendAsync(piece, TestContext.Current.CancellationToken);
+            await EpollOnCalls.UntilAsync(() => calls.IsAtTarget || (got += ReadSome(rig.Target)) == sent);
+        }
+
+        rig.Source.Send([0xFF], SocketFlags.OutOfBand);
+        sent += await rig.Source.SendAsync(piece, TestContext.Current.CancellationToken).AsTask().WaitAsync(EpollOnCalls.Patience);
+        rig.Source.Shutdown(SocketShutdown.Send);
+        isSent.Set();
+        await ReadAsync(rig.Target, sent, TestContext.Current.CancellationToken, got).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+        Assert.Equal(new PipeResult(sent, PipeEnd.Finished, default), await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
+        Assert.True(waited);
+        Assert.True(calls.Spliced > 0);
+    }
+
+    [Fact]
+    public async Task A_loop_never_waits_for_a_socket_that_takes_no_more()
+    {
+        Ducts calls = new();
+        await using Rig rig = await StartAsync(calls);
+        Task writing = WriteAsync(rig.Source, long.MaxValue);
+        const long part = 8 * 1024 * 1024;
+        // More than once: what waits for room is sent by another way, and behind it bytes are spliced again.
+        for (int round = 0; round < 5; round++)
+        {
+            await EpollOnCalls.UntilAsync(() => rig.Pair.Second!.PendingBytes > 0);
+            // Nobody reads there, and still the loop does what it is told.
+            TaskCompletionSource ran = new(TaskCreationOptions.RunContinuationsAsynchronously);
+            Assert.True(rig.Pair.First!.Post(static source => ((TaskCompletionSource)source!).SetResult(), ran));
+            await ran.Task.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+            long spliced = calls.Spliced;
+            await ReadAsync(rig.Target, (round + 1) * part, TestContext.Current.CancellationToken, round * part).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+            await EpollOnCalls.UntilAsync(() => calls.Spliced > spliced);
+        }
+
+        Assert.False(writing.IsCompleted);
+        rig.Source.Dispose();
+        await Record.ExceptionAsync(() => writing.WaitAsync(EpollOnCalls.Patience));
+    }
+
+    [Fact]
+    public async Task Bytes_go_both_ways_at_once()
+    {
+        Ducts calls = new();
+        await using Rig rig = await StartAsync(calls);
+        Task<PipeResult> back = await rig.BackAsync();
+        Task[] all = [WriteAsync(rig.Source, Much), ReadAsync(rig.Target, Much, default), WriteAsync(rig.Target, Much), ReadAsync(rig.Source, Much, default)];
+        await Task.WhenAll(all).WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken);
+        rig.Source.Shutdown(SocketShutdown.Send);
+        rig.Target.Shutdown(SocketShutdown.Send);
+        PipeResult whole = new(Much, PipeEnd.Finished, default);
+        Assert.Equal(whole, await rig.Pair.First!.Pipe!.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
+        Assert.Equal(whole, await back.WaitAsync(EpollOnCalls.Patience, TestContext.Current.CancellationToken));
+        Assert.True(calls.Spliced > 0);
     }
 
     /// <summary>Through the pipe, and the end behind it.</summary>
@@ -287,10 +382,13 @@ public sealed class SpliceTests
         }
     }
 
-    private static async Task ReadAsync(Socket socket, long length, CancellationToken cancellation)
+    /// <summary>What is there now, unlooked at. How many bytes.</summary>
+    private static int ReadSome(Socket socket) => socket.Available == 0 ? 0 : socket.Receive(new byte[256 * 1024]);
+
+    private static async Task ReadAsync(Socket socket, long length, CancellationToken cancellation, long read = 0)
     {
         byte[] memory = new byte[256 * 1024];
-        for (long read = 0; read < length;)
+        while (read < length)
         {
             int got = await socket.ReceiveAsync(memory.AsMemory(0, (int)Math.Min(memory.Length, length - read)), cancellation);
             if (got == 0) throw new EndOfStreamException($"The end behind {read} bytes.");
@@ -299,5 +397,23 @@ public sealed class SpliceTests
                 if (memory[i] != ByteAt(read)) throw new InvalidDataException($"Another byte at {read}.");
             }
         }
+    }
+}
+
+public sealed class EpollSpliceTests : SpliceTests
+{
+    private protected override Engine NewEngine(SocketCalls calls)
+    {
+        EpollOnCalls.NeedsEpoll();
+        return new EpollOnCalls(calls);
+    }
+}
+
+public sealed class UringSpliceTests : SpliceTests
+{
+    private protected override Engine NewEngine(SocketCalls calls)
+    {
+        UringOnCalls.NeedsUring();
+        return new UringOnCalls(calls);
     }
 }

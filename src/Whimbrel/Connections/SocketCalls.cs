@@ -131,6 +131,13 @@ internal abstract unsafe class SocketCalls
         return moved >= 0 ? (int)moved : -Syscall.LastError;
     }
 
+    /// <summary>So many bytes have arrived and can be received, those before an urgent one at most; or minus the error number.</summary>
+    internal virtual int CountArrived(int fd)
+    {
+        int result = Syscall.CountArrived(fd, out int count);
+        return result == 0 ? count : -result;
+    }
+
     /// <summary>Reads what lies in a duct. How many bytes, or minus the error number.</summary>
     internal virtual int ReadDuct(int exit, byte* buffer, int length)
     {

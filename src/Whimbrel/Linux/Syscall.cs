@@ -174,6 +174,16 @@ internal static unsafe class Syscall
         return InputOutputControl(fd, FIONBIO, &value) == 0 ? 0 : LastError;
     }
 
+    /// <summary>How many bytes can be received. Returns 0 or an error number.</summary>
+    internal static int CountArrived(int fd, out int count)
+    {
+        const nuint FIONREAD = 0x541B;
+        int value = 0;
+        int result = InputOutputControl(fd, FIONREAD, &value) == 0 ? 0 : LastError;
+        count = value;
+        return result;
+    }
+
     /// <summary>Sets one integer option. Returns 0 or an error number.</summary>
     internal static int SetOption(int fd, int level, int name, int value) =>
         SetSocketOption(fd, level, name, &value, sizeof(int)) == 0 ? 0 : LastError;

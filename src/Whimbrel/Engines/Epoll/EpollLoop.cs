@@ -54,7 +54,11 @@ internal sealed unsafe partial class EpollLoop : Loop
     }
 
     internal EpollLoop(Engine engine, int index, EpollCalls calls, SocketCalls sockets)
-        : base(engine, index) => (_calls, _sockets, _largeBlock, _duct) = (calls, sockets, new LargeBlock(this), new Duct(sockets));
+        : base(engine, index)
+    {
+        (_calls, _sockets, _largeBlock) = (calls, sockets, new LargeBlock(this));
+        _duct = new Duct(sockets, _largeBlock);
+    }
 
     private protected override void OpenQueue()
     {
@@ -254,44 +258,16 @@ internal sealed unsafe partial class EpollLoop : Loop
         _slots[slot].Size.Note(count, isPiped ? Duct.FromBytes : ReceiveBytes, isPiped || connection.TakesLargeBlocks);
     }
 
-    /// <summary>
-    /// From one socket to the other inside the system, and what the other does not take the usual way. False: nothing was moved, and nothing is known of the socket.
-    /// </summary>
+    /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
     private bool TrySplice(Connection connection, Connection target)
     {
         int slot = connection.Slot;
-        int to = _slots[target.Slot].Fd;
         if (_slots[slot].Opening.IsUnderWay || _slots[target.Slot].Opening.IsUnderWay) return false;
-        int count = _duct.Fill(_slots[slot].Fd);
-        // Memory may be short for this way only.
-        if (count is -Errno.EINVAL or -Errno.ENOBUFS or -Errno.ENOMEM) return false;
-        if (count <= 0)
-        {
-            ReceivedNone(connection, count);
-            return true;
-        }
-
         uint generation = connection.SlotGeneration;
-        Counters.Sends++;
-        int taken = _duct.Empty(to, count, out int error);
-        if (taken > 0) connection.CompleteSplice(target, taken);
-        if (error != 0) FailSend(target, error);
-        int rest = count - taken;
-        if (rest > 0)
-        {
-            byte* memory = rest <= ReceiveBytes ? _buffer : _largeBlock.Take();
-            if (!_duct.TryRead(memory, rest))
-            {
-                FailReceive(connection, Errno.EIO);
-                return true;
-            }
-
-            connection.CompleteReceive(new ReadOnlySpan<byte>(memory, rest));
-            Poison(new Span<byte>(memory, rest));
-        }
-
-        NoteSize(connection, slot, generation, count);
-        return true;
+        int count = _duct.Pass(connection, _slots[slot].Fd, target, _slots[target.Slot].Fd);
+        if (count > 0) NoteSize(connection, slot, generation, count);
+        else if (count < 0) FailReceive(connection, -count);
+        return count != 0;
     }
 
     private void FailReceive(Connection connection, int error)

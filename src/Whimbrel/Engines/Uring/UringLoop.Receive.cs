@@ -66,7 +66,7 @@ internal sealed unsafe partial class UringLoop
         entry.Descriptor = slot.Fd;
         entry.Priority = UringAbi.IORING_RECV_MULTISHOT;
         if (_ring.CanLimitReceive) entry.TotalLength = ReceiveLimitBytes;
-
+        MakeWaiting(ref slot);
         Push(resident, RingOperation.Receive, ref entry);
     }
 
@@ -181,9 +181,19 @@ internal sealed unsafe partial class UringLoop
     private void ReceiveReady(Connection connection, int slot)
     {
         uint generation = connection.SlotGeneration;
+        bool maySplice = true;
         for (uint most = ReceiveLimitBytes; most > 0;)
         {
-            bool isLarge = _slots[slot].Size.IsLarge;
+            bool isMuch = _slots[slot].Size.IsLarge;
+            if (isMuch && maySplice && connection.SpliceTarget is { } target && TrySplice(connection, target, out int spliced))
+            {
+                if (!GoesOnBehind(connection, slot, generation, spliced)) return;
+                most -= Math.Min(most, (uint)spliced);
+                maySplice = spliced == Duct.Bytes;
+                continue;
+            }
+
+            bool isLarge = isMuch && connection.TakesLargeBlocks;
             byte* buffer = isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
             int room = isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
             int result = _sockets.Receive(_slots[slot].Fd, buffer, room);
@@ -205,7 +215,8 @@ internal sealed unsafe partial class UringLoop
             Poison(bytes);
             // The callback may have ended it, or stopped it.
             if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
-            _slots[slot].Size.Note(result, _ring.LargeBufferBytes, connection.TakesLargeBlocks);
+            bool isPiped = connection.IsPiped;
+            _slots[slot].Size.Note(result, isPiped ? Duct.FromBytes : _ring.LargeBufferBytes, isPiped || connection.TakesLargeBlocks);
             if (!_slots[slot].IsReady)
             {
                 if (NeedsReceive(slot)) StartReceive(connection);
@@ -213,9 +224,44 @@ internal sealed unsafe partial class UringLoop
             }
 
             most -= Math.Min(most, (uint)room);
+            maySplice = true;
         }
 
         ReceiveAgain(connection);
+    }
+
+    /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
+    private bool TrySplice(Connection connection, Connection target, out int spliced)
+    {
+        ref UringSlot from = ref _slots[connection.Slot];
+        ref UringSlot to = ref _slots[target.Slot];
+        spliced = 0;
+        if (from.Opening.IsUnderWay || to.Opening.IsUnderWay) return false;
+        // A splice from an empty socket that waits would hold the loop.
+        if (!TryStopWaiting(ref from) && _sockets.CountArrived(from.Fd) < Duct.FromBytes) return false;
+        bool toWaits = !TryStopWaiting(ref to);
+        spliced = _duct.Pass(connection, from.Fd, target, to.Fd, toWaits);
+        return spliced != 0;
+    }
+
+    /// <summary>After a splice. False: no more is to be received now.</summary>
+    private bool GoesOnBehind(Connection connection, int slot, uint generation, int spliced)
+    {
+        if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching) return false;
+        ref UringSlot s = ref _slots[slot];
+        if (spliced < 0)
+        {
+            s.IsReady = s.IsReadyUntilEmpty = false;
+            ReceiveEnded(connection, slot, spliced);
+            return false;
+        }
+
+        s.Failures = 0;
+        NoteSize(connection, slot, spliced);
+        s.Size.Note(spliced, Duct.FromBytes, takesLarge: true);
+        // A splice ends for more reasons than that there is no more: a receive says so.
+        s.IsReady = true;
+        return s.IsWanted;
     }
 
     private void ReceiveAgain(Resident resident)

@@ -42,6 +42,7 @@ internal sealed unsafe partial class UringLoop
             entry.Length = (uint)head.Length;
         }
 
+        MakeWaiting(ref _slots[connection.Slot]);
         Push(connection, RingOperation.Send, ref entry);
     }
 
@@ -51,7 +52,7 @@ internal sealed unsafe partial class UringLoop
     private void SendFile(Connection connection, Block file)
     {
         int slot = connection.Slot;
-        long result = SendFileNow(_slots[slot].Fd, file);
+        long result = SendFileNow(ref _slots[slot], file);
         if (FileTransfer.MustWait(result))
         {
             _slots[slot].Offered = 0;
@@ -72,11 +73,12 @@ internal sealed unsafe partial class UringLoop
     /// sendfile has no flag that says not to wait, so the socket does not wait for the length of the call. Operations under way have
     /// asked before, and none is handed over meanwhile.
     /// </summary>
-    private long SendFileNow(int fd, Block file)
+    private long SendFileNow(ref UringSlot slot, Block file)
     {
-        if (_sockets.SetWaits(fd, false) is < 0 and int refused) return refused;
-        long taken = _sockets.SendFile(fd, file);
-        MakeBlocking(fd);
+        if (slot.DoesNotWait) return _sockets.SendFile(slot.Fd, file);
+        if (_sockets.SetWaits(slot.Fd, false) is < 0 and int refused) return refused;
+        long taken = _sockets.SendFile(slot.Fd, file);
+        MakeBlocking(slot.Fd);
         return taken;
     }
 

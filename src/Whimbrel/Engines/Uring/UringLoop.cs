@@ -29,6 +29,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private readonly Func<Ring> _open;
     private readonly SocketCalls _sockets;
     private readonly LargeBlock _largeBlock;
+    private readonly Duct _duct;
 
     // Residents that were told to stop receiving since the last wait: cancelled then, if nobody started them again.
     private readonly Queue<ulong> _stopped = new();
@@ -48,7 +49,11 @@ internal sealed unsafe partial class UringLoop : Loop
     private int _brokenBy;
 
     internal UringLoop(Engine engine, int index, Func<Ring> open, SocketCalls sockets)
-        : base(engine, index) => (_open, _sockets, _largeBlock) = (open, sockets, new LargeBlock(this));
+        : base(engine, index)
+    {
+        (_open, _sockets, _largeBlock) = (open, sockets, new LargeBlock(this));
+        _duct = new Duct(sockets, _largeBlock);
+    }
 
     /// <summary>A ring of the running kernel. Throws when there are no descriptors or no memory for one.</summary>
     internal static Ring OpenRing()
@@ -272,6 +277,22 @@ internal sealed unsafe partial class UringLoop : Loop
     /// <summary>Calls on it wait from now on: io_uring gives EAGAIN for a descriptor that does not, instead of waiting itself.</summary>
     private void MakeBlocking(int fd) => _ = _sockets.SetWaits(fd, true);
 
+    /// <summary>An operation is about to be pushed that waits in the kernel.</summary>
+    private void MakeWaiting(ref UringSlot slot)
+    {
+        if (!slot.DoesNotWait) return;
+        slot.DoesNotWait = false;
+        MakeBlocking(slot.Fd);
+    }
+
+    /// <summary>Calls on it do not wait until an operation is pushed. False: one is under way, and may not have been handed over yet.</summary>
+    private bool TryStopWaiting(ref UringSlot slot)
+    {
+        if (slot.DoesNotWait) return true;
+        if ((slot.Has & (OperationSet.Send | OperationSet.Receive)) != 0) return false;
+        return slot.DoesNotWait = _sockets.SetWaits(slot.Fd, false) == 0;
+    }
+
     private void AttachConnector(Connector connector, ref UringSlot slot)
     {
         int fd = slot.Fd = _sockets.Dial(connector, out bool pending);
@@ -366,6 +387,7 @@ internal sealed unsafe partial class UringLoop : Loop
         _ring.Close(isIdle);
         if (_reserveFd >= 0) _sockets.Close(_reserveFd);
         _largeBlock.Free();
+        _duct.Free();
         _brokenBy = 0;
         FreeDatagrams();
         _isWakeArmed = false;

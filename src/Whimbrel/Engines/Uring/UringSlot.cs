@@ -35,6 +35,9 @@ internal struct UringSlot
     /// <summary>It is in the list of those that are received from after the next enter.</summary>
     internal bool IsAgain;
 
+    /// <summary>Calls on the descriptor do not wait, for what is spliced; they do again before an operation is pushed that waits.</summary>
+    internal bool DoesNotWait;
+
     /// <summary>Bytes of the send under way, and whether the last one was taken in part only.</summary>
     internal long Offered;
     internal bool WasShort;
