@@ -111,6 +111,14 @@ public partial class WebSocketSession
         }, (this, status, reason));
     }
 
+    /// <summary>As <see cref="FinishSending(WebSocketStatus, string)"/>, and completes when the system has taken the frame, or the connection has ended first.</summary>
+    internal async ValueTask FinishSendingAsync(WebSocketStatus status, string reason)
+    {
+        FinishSending(status, reason);
+        // Behind the action that queues the frame; on the pool what was queued waits for the end of a batch.
+        if (await PostAsync(static s => ((WebSocketSession)s!).Flush(), this).ConfigureAwait(false)) await SentAsync().ConfigureAwait(false);
+    }
+
     internal static void Check(WebSocketStatus status, string reason)
     {
         ArgumentNullException.ThrowIfNull(reason);

@@ -85,7 +85,8 @@ public partial class WebSocketSession
 
     /// <summary>
     /// This session as the abstract class of .NET, for code that is written against that. The rules are those of the class: one receive and one send at a time, a cancelled
-    /// receive or send aborts. It replaces the other ways to receive. Disposing it aborts what was not closed.
+    /// receive or send aborts. It replaces the other ways to receive. <c>CloseOutputAsync</c> completes when the close frame has left. Disposing it aborts what was not closed. Made
+    /// behind the end of the connection it gives what came before.
     /// </summary>
     /// <exception cref="InvalidOperationException">This class has its messages told by overrides.</exception>
     public System.Net.WebSockets.WebSocket AsWebSocket() => new WebSocketView(this);

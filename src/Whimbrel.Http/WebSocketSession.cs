@@ -45,6 +45,9 @@ public partial class WebSocketSession : Session
     /// <summary>Whether messages may be compressed.</summary>
     public bool IsCompressed => _terms is not null;
 
+    /// <summary>It has, or had, a connection.</summary>
+    internal bool HasBegun => _options is not null;
+
     internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop, Scheduling? scheduling)
     {
         if (_options is not null) throw new InvalidOperationException("A session serves one connection.");

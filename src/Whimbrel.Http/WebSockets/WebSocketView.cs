@@ -13,7 +13,8 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
 
     private readonly WebSocketInbox _inbox = session.Inbox;
     private readonly Lock _gate = new();
-    private WebSocketState _state = session.IsConnected ? WebSocketState.Open : WebSocketState.Closed;
+    // Also where the connection has ended meanwhile: what came before its end is still to be read.
+    private WebSocketState _state = session.HasBegun ? WebSocketState.Open : WebSocketState.Closed;
     private bool _isDisposed;
     private bool _isAborted; // by this side: what was received before is gone
 
@@ -110,10 +111,21 @@ internal sealed class WebSocketView(WebSocketSession session) : WebSocket
     {
         Judge(closeStatus, statusDescription);
         Check(static state => state is WebSocketState.Open or WebSocketState.CloseReceived);
-        session.FinishSending(StatusOf(closeStatus), statusDescription ?? "");
+        ValueTask leaving = session.FinishSendingAsync(StatusOf(closeStatus), statusDescription ?? "");
         Move(WebSocketState.Open, WebSocketState.CloseSent);
-        if (!Move(WebSocketState.CloseReceived, WebSocketState.Closed)) return;
-        await session.CloseAsync(cancellationToken).ConfigureAwait(false);
+        bool isBoth = Move(WebSocketState.CloseReceived, WebSocketState.Closed);
+        try
+        {
+            // Who aborts or disposes now, as many do, ends a connection whose peer has been told: in the queue the frame would be lost with it.
+            await leaving.AsTask().WaitAsync(cancellationToken).ConfigureAwait(false);
+        }
+        catch (OperationCanceledException)
+        {
+            Abort();
+            throw;
+        }
+
+        if (isBoth) await session.CloseAsync(cancellationToken).ConfigureAwait(false);
     }
 
     public override async Task CloseAsync(WebSocketCloseStatus closeStatus, string? statusDescription, CancellationToken cancellationToken)

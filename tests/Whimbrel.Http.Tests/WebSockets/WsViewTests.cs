@@ -1,5 +1,6 @@
 using System.Net.WebSockets;
 using System.Text;
+using System.Threading.Channels;
 
 namespace Whimbrel.Http.Tests.WebSockets;
 
@@ -156,5 +157,76 @@ public sealed class WsViewTests
         System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => second.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
         Assert.Equal(WebSocketError.ConnectionClosedPrematurely, e.WebSocketErrorCode);
         Assert.Equal(WebSocketState.Aborted, second.State);
+    }
+
+    [Theory, MemberData(nameof(Ends))]
+    public async Task A_close_frame_has_left_when_its_sender_goes_on_and_aborts(EngineKind kind, bool isTls, bool isNets)
+    {
+        await using WsSite site = new(kind, isTls);
+        Channel<string> seen = Channel.CreateUnbounded<string>();
+        await site.ServeAsync(async (session, stop) =>
+        {
+            try
+            {
+                string text = "";
+                while (await session.ReceiveMessageAsync(stop) is { } message) text += message.Text;
+                seen.Writer.TryWrite($"{text}, {session.CloseStatus} {session.CloseText}");
+            }
+            catch (WebSocketException e)
+            {
+                seen.Writer.TryWrite(e.Message);
+            }
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        for (int i = 0; i < 20; i++)
+        {
+            using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+            await socket.SendAsync("said"u8.ToArray().AsMemory(), WebSocketMessageType.Text, true, limit.Token);
+            await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, "enough", limit.Token);
+            if (i % 2 == 0) socket.Abort();
+            else socket.Dispose();
+            Assert.Equal("said, Normal enough", await seen.Reader.ReadAsync(limit.Token));
+        }
+    }
+
+    [Fact]
+    public async Task What_came_before_the_end_is_there_for_a_view_that_is_made_behind_it()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        await site.ServeAsync(
+            static (session, _) =>
+            {
+                session.SendText("last words");
+                session.Close((WebSocketStatus)4002, "gone");
+                return Task.CompletedTask;
+            },
+            new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(10) });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession session = await site.DialAsync(null, limit.Token);
+        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session that is pulled is told of its end by a receive alone
+        using WebSocket socket = session.AsWebSocket();
+        Assert.Equal(WebSocketState.Open, socket.State);
+        (byte[] got, WebSocketMessageType type) = await ReceiveAsync(socket, limit.Token);
+        Assert.Equal((WebSocketMessageType.Text, "last words"), (type, Encoding.ASCII.GetString(got)));
+        Assert.Equal(WebSocketMessageType.Close, (await ReceiveAsync(socket, limit.Token)).Type);
+        Assert.Equal((WebSocketState.CloseReceived, (WebSocketCloseStatus)4002, "gone"), (socket.State, socket.CloseStatus, socket.CloseStatusDescription));
+        await socket.CloseOutputAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
+        Assert.Equal(WebSocketState.Closed, socket.State);
+    }
+
+    [Fact]
+    public async Task A_view_of_a_lost_connection_is_aborted_and_not_closed()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        await site.ServeAsync(static async (session, _) => await session.ReceiveMessageAsync(CancellationToken.None));
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession session = await site.DialAsync(null, limit.Token);
+        session.Abort();
+        while (session.IsConnected) await Task.Delay(10, limit.Token); // tidy: waits because a session that is pulled is told of its end by a receive alone
+        using WebSocket socket = session.AsWebSocket();
+        Assert.Equal((WebSocketState.Aborted, (WebSocketCloseStatus?)null), (socket.State, socket.CloseStatus));
+        System.Net.WebSockets.WebSocketException e = await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ReceiveAsync(new byte[1].AsMemory(), limit.Token).AsTask());
+        Assert.Equal(WebSocketError.ConnectionClosedPrematurely, e.WebSocketErrorCode);
+        await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.SendAsync(new byte[1].AsMemory(), WebSocketMessageType.Text, true, limit.Token).AsTask());
     }
 }
