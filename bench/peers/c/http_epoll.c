@@ -1,5 +1,5 @@
 // http_epoll.c - the HTTP/1.1 responder in plain C: one thread, level-triggered epoll, one recv per event, all answers to what came
-// in one send. It answers GET /bytes/N (N at most 64 KiB) with the first N bytes of the table, /async/N, where handlers of others wait, too,
+// in one send. It answers GET /bytes/N (N at most 64 KiB) with the first N bytes of the table, /async/N and /loops/N, where handlers of others wait, too,
 // and closes where the request says so; anything else ends the connection. It reads every line of a head, as a server must, and knows nothing of bodies.
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -94,9 +94,9 @@ static void send_pending(int fd)
 // Takes one head that ends at `end`; returns the length of its body, or -1 for what it does not answer.
 static long take_head(const char *head, const char *end, bool *closes)
 {
-    static const char question[] = "GET /bytes/", waiting[] = "GET /async/";
-    _Static_assert(sizeof question == sizeof waiting, "the number begins at the same place");
-    if (strncmp(head, question, sizeof question - 1) != 0 && strncmp(head, waiting, sizeof waiting - 1) != 0) return -1;
+    static const char question[] = "GET /bytes/", waiting[] = "GET /async/", looping[] = "GET /loops/";
+    _Static_assert(sizeof question == sizeof waiting && sizeof question == sizeof looping, "the number begins at the same place");
+    if (strncmp(head, question, sizeof question - 1) != 0 && strncmp(head, waiting, sizeof waiting - 1) != 0 && strncmp(head, looping, sizeof looping - 1) != 0) return -1;
     char *after;
     long n = strtol(head + sizeof question - 1, &after, 10);
     if (n < 0 || n > MAX_BODY || strncmp(after, " HTTP/1.1\r\n", 11) != 0) return -1;

@@ -70,11 +70,15 @@ internal static class KestrelWeb
         {
             var (body, plain) = (bodies.Of(size), bodies.PlainOf(size));
             app.MapGet($"/bytes/{size}", context => AnswerAsync(context, body));
-            app.MapGet($"/async/{size}", async context =>
+            foreach (var waiting in (string[])["async", "loops"])
             {
-                await Task.Yield();
-                await AnswerAsync(context, body);
-            });
+                app.MapGet($"/{waiting}/{size}", async context =>
+                {
+                    await Task.Yield();
+                    await AnswerAsync(context, body);
+                });
+            }
+
             app.MapGet($"/aes/{size}", context =>
             {
                 Span<byte> encrypted = stackalloc byte[WebBodies.LargestBytes];

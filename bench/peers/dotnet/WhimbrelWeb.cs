@@ -32,6 +32,11 @@ internal static class WhimbrelWeb
                 await Task.Yield();
                 response.Bytes(body, "application/octet-stream"u8);
             });
+            server.Get($"/loops/{size}", async (_, response, stop) =>
+            {
+                await Loop.Current!.DelayAsync(TimeSpan.Zero, stop); // goes on in the next turn of the loop
+                response.Bytes(body, "application/octet-stream"u8);
+            });
             server.Get($"/aes/{size}", (_, response) =>
             {
                 Span<byte> encrypted = stackalloc byte[WebBodies.LargestBytes];
