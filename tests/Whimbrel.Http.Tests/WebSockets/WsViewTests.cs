@@ -79,6 +79,47 @@ public sealed class WsViewTests
         Assert.Equal(WebSocketState.Closed, socket.State);
     }
 
+    // A message that is read or written as a stream leaves the socket open for the next one.
+    [Theory, MemberData(nameof(Ends))]
+    public async Task NETs_streams_of_single_messages_go_over_it_one_after_the_other(EngineKind kind, bool isTls, bool isNets)
+    {
+        await using WsSite site = new(kind, isTls);
+        await site.ServeAsync(static async (session, stop) =>
+        {
+            WebSocket socket = session.AsWebSocket();
+            for (int round = 0; round < 3; round++)
+            {
+                byte[] got = await ReadAllAsync(socket, stop);
+                await using Stream message = System.Net.WebSockets.WebSocketStream.CreateWritableMessageStream(socket, WebSocketMessageType.Text);
+                for (int at = 0; at < got.Length; at += 7_001) await message.WriteAsync(got.AsMemory(at, Math.Min(7_001, got.Length - at)), stop);
+            }
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        using WebSocket socket = await DialAsync(site, isNets, limit.Token);
+        foreach (int length in (int[])[0, 1, 1_000_000])
+        {
+            byte[] data = Encoding.ASCII.GetBytes(string.Concat(Enumerable.Range(0, length).Select(static i => (char)('a' + (i % 23)))));
+            await using (Stream message = System.Net.WebSockets.WebSocketStream.CreateWritableMessageStream(socket, WebSocketMessageType.Binary))
+            {
+                for (int at = 0; at < length; at += 10_000) await message.WriteAsync(data.AsMemory(at, Math.Min(10_000, length - at)), limit.Token);
+            }
+
+            byte[] back = await ReadAllAsync(socket, limit.Token);
+            Assert.True(back.AsSpan().SequenceEqual(data));
+            Assert.Equal(WebSocketState.Open, socket.State);
+        }
+
+        await socket.CloseAsync(WebSocketCloseStatus.NormalClosure, null, limit.Token);
+
+        static async Task<byte[]> ReadAllAsync(WebSocket socket, CancellationToken stop)
+        {
+            await using Stream message = System.Net.WebSockets.WebSocketStream.CreateReadableMessageStream(socket);
+            using MemoryStream all = new();
+            await message.CopyToAsync(all, 3000, stop);
+            return all.ToArray();
+        }
+    }
+
     [Theory, MemberData(nameof(Ends))]
     public async Task The_same_program_runs_on_both(EngineKind kind, bool isTls, bool isNets)
     {
