@@ -15,9 +15,9 @@ public partial class WebSocketSession
     private LoopTimer? _timer;
     private LoopTimer? _closeTimer;
     private long _sentThen;
-    private long _pendingThen;
     private int _unanswered;
     private bool _heard;
+    private bool _wasPending;
     private bool _peerHasClosed;
     private bool _saidClose;
     private int _closing;
@@ -150,13 +150,7 @@ public partial class WebSocketSession
         _closeTimer?.Cancel();
         Interlocked.Or(ref _closing, SendsNothing | Ends);
         _message.Release();
-        _inflated.Release();
-        DropInflater();
-        if (_deflating is { } deflating)
-        {
-            lock (deflating) _history.Forget();
-        }
-
+        _deflate?.Release();
         _inbox?.Disconnected(_peerHasClosed ? null : new WebSocketException($"The WebSocket ended without a close frame of its peer: {reason}."));
     }
 
@@ -271,7 +265,7 @@ public partial class WebSocketSession
         // Half closed there is nothing to ask a peer by.
         if (_saidClose || _peerHasClosed) return;
         // A peer that takes what it is sent lives, though its pong waits behind that; so does one that is not read because nobody here asks for more.
-        bool isAlive = _heard || IsReceivingPaused || (_pendingThen > 0 && BytesSent != _sentThen);
+        bool isAlive = _heard || IsReceivingPaused || (_wasPending && BytesSent != _sentThen);
         _heard = false;
         _unanswered = isAlive ? 0 : _unanswered + 1;
         if (_unanswered > DeadAfter)
@@ -282,9 +276,9 @@ public partial class WebSocketSession
         }
 
         _sentThen = BytesSent;
-        _pendingThen = BytesPending;
+        _wasPending = BytesPending > 0;
         // Behind what a peer does not take a ping asks nothing, and may find no room.
-        if (!isAlive && _pendingThen == 0) SendControl(WebSocketOpcode.Ping, default);
+        if (!isAlive && !_wasPending) SendControl(WebSocketOpcode.Ping, default);
         BeatIn(_options!.Heartbeat, Loop);
     }
 }

@@ -12,9 +12,6 @@ public partial class WebSocketSession
     private const int SmallBytes = 512;
     private const int MostWithContext = 64 * 1024;
 
-    private Lock? _deflating; // with compression only
-    private DeflateHistory _history; // under the lock; empty when each message begins anew
-    private bool _beginsAnew; // under the lock
     private bool _pongWaits;
     private byte[]? _lastPing;
 
@@ -72,7 +69,7 @@ public partial class WebSocketSession
     public SendResult SendPong(ReadOnlySpan<byte> payload = default) => SendControl(WebSocketOpcode.Pong, payload);
 
     /// <summary>The class by which broadcasts of <see cref="WebSocketBroadcasts"/> are written for it.</summary>
-    protected sealed override int MemberClass => WebSocketBroadcasts.ClassOf(_role, _terms);
+    protected sealed override int MemberClass => WebSocketBroadcasts.ClassOf(_role, _deflate?.Terms);
 
     // ------------------------------------------------------------------ frames
 
@@ -217,11 +214,11 @@ public partial class WebSocketSession
     // ------------------------------------------------------------------ compressed
 
     // zlib writes no window of 256 bytes, which a peer may ask for: then messages are sent as they are.
-    private bool IsWorthDeflating(int length) => _terms is not null && length >= _options!.Deflate!.LeastBytes && DeflateBits >= DeflateTerms.LeastWrittenBits;
+    private bool IsWorthDeflating(int length) => _deflate is not null && length >= _options!.Deflate!.LeastBytes && DeflateBits >= DeflateTerms.LeastWrittenBits;
 
-    private bool Forgets => _role == WebSocketRole.Server ? _terms!.Value.ServerForgets : _terms!.Value.ClientForgets;
+    private bool Forgets => _role == WebSocketRole.Server ? _deflate!.Terms.ServerForgets : _deflate!.Terms.ClientForgets;
 
-    private int DeflateBits => Math.Min(_options!.Deflate!.WindowBits, _role == WebSocketRole.Server ? _terms!.Value.ServerBits : _terms!.Value.ClientBits);
+    private int DeflateBits => Math.Min(_options!.Deflate!.WindowBits, _role == WebSocketRole.Server ? _deflate!.Terms.ServerBits : _deflate!.Terms.ClientBits);
 
     private bool IsOnLoop => _isInline && Loop.IsCurrent;
 
@@ -231,10 +228,11 @@ public partial class WebSocketSession
     /// </summary>
     private bool BeginsAnew()
     {
-        if (Forgets || _beginsAnew) return true;
+        DeflateContext deflate = _deflate!;
+        if (Forgets || deflate.BeginsAnew) return true;
         if (IsOnLoop) return false;
-        _history.Forget();
-        return _beginsAnew = true;
+        deflate.History.Forget();
+        return deflate.BeginsAnew = true;
     }
 
     private SendResult SendDeflated(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
@@ -242,14 +240,14 @@ public partial class WebSocketSession
         MessageBuffer packed = default;
         try
         {
-            lock (_deflating!)
+            lock (_deflate!.Sending)
             {
                 if (IsClosing) return SendResult.Closed;
                 bool isAlone = BeginsAnew();
                 int start = PackInFrame(opcode, payload, isAlone, ref packed);
                 SendResult result = Send(packed.Span[start..]);
                 // What was refused the peer has not got: the next one does not point back to it.
-                if (result == SendResult.Queued && !isAlone) _history.Add(payload, DeflateBits);
+                if (result == SendResult.Queued && !isAlone) _deflate.History.Add(payload, DeflateBits);
                 return result;
             }
         }
@@ -264,7 +262,7 @@ public partial class WebSocketSession
     private int PackInFrame(WebSocketOpcode opcode, ReadOnlySpan<byte> payload, bool isAlone, ref MessageBuffer packed)
     {
         Deflater deflater = Deflater.Rent(_options!.Deflate!.Level, DeflateBits, _options.Deflate.MemoryLevel);
-        if (!isAlone) deflater.Recall(_history.Span);
+        if (!isAlone) deflater.Recall(_deflate!.History.Span);
         // The head goes in front when its length is known.
         packed.Room(WebSocketWriter.MostHeadBytes);
         packed.Advance(WebSocketWriter.MostHeadBytes);
@@ -290,7 +288,7 @@ public partial class WebSocketSession
 
         MessageBuffer packed = default;
         int start;
-        lock (_deflating!)
+        lock (_deflate!.Sending)
         {
             if (IsClosing)
             {

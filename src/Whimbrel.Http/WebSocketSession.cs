@@ -33,17 +33,15 @@ public partial class WebSocketSession : Session
     private WebSocketReader _reader;
     private WebSocketWriter _writer;
     private WebSocketRole _role;
-    private DeflateTerms? _terms;
-    private Inflater? _inflater;
+    private DeflateContext? _deflate; // with compression only
     private WebSocketAssembly _message;
-    private MessageBuffer _inflated;
     private bool _isInline; // callbacks run on the loop
 
     /// <summary>What both ends have agreed to speak, or null.</summary>
     public string? SubProtocol { get; private set; }
 
     /// <summary>Whether messages may be compressed.</summary>
-    public bool IsCompressed => _terms is not null;
+    public bool IsCompressed => _deflate is not null;
 
     /// <summary>It has, or had, a connection.</summary>
     internal bool HasBegun => _options is not null;
@@ -53,11 +51,10 @@ public partial class WebSocketSession : Session
         if (_options is not null) throw new InvalidOperationException("A session serves one connection.");
         _role = role;
         _options = options;
-        _terms = terms;
+        if (terms is { } agreed) _deflate = new DeflateContext(agreed);
         SubProtocol = subProtocol;
         _reader = new WebSocketReader(role, options.InPieces || (_inbox is not null && terms is null) ? long.MaxValue : options.MessageLimitBytes, terms is not null);
         _writer = new WebSocketWriter(role);
-        if (terms is not null) _deflating = new Lock();
         _isInline = scheduling != Scheduling.ThreadPool;
         _heard = true; // the handshake was
         StartHeart(loop);
@@ -206,11 +203,12 @@ public partial class WebSocketSession : Session
 
     private void TakeCompressed(ReadOnlySpan<byte> piece, bool isText, bool isLast)
     {
-        DeflateTerms terms = _terms!.Value;
+        DeflateContext deflate = _deflate!;
+        DeflateTerms terms = deflate.Terms;
         bool forgets = _role == WebSocketRole.Server ? terms.ClientForgets : terms.ServerForgets;
-        _inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
-        int before = _inflated.Length;
-        switch (_inflater.Add(piece, isLast, ref _inflated, _options!.MessageLimitBytes, _reader.Left, _options.Deflate!.RatioLimit))
+        deflate.Inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
+        int before = deflate.Inflated.Length;
+        switch (deflate.Inflater.Add(piece, isLast, ref deflate.Inflated, _options!.MessageLimitBytes, _reader.Left, _options.Deflate!.RatioLimit))
         {
             case Inflater.Outcome.TooLarge:
                 Fail(WebSocketRule.MessageTooLarge);
@@ -223,7 +221,7 @@ public partial class WebSocketSession : Session
                 return;
         }
 
-        if (isText && !_message.IsTextSoFar(_inflated.Span[before..], isLast))
+        if (isText && !_message.IsTextSoFar(deflate.Inflated.Span[before..], isLast))
         {
             Fail(WebSocketRule.BadUtf8);
             return;
@@ -232,20 +230,13 @@ public partial class WebSocketSession : Session
         if (!isLast) return;
         try
         {
-            TellWhole(_inflated.Span, isText);
+            TellWhole(deflate.Inflated.Span, isText);
         }
         finally
         {
-            _inflated.Release();
-            if (forgets) DropInflater();
+            deflate.Inflated.Release();
+            if (forgets) deflate.DropInflater();
         }
-    }
-
-    private void DropInflater()
-    {
-        if (_inflater is not { } inflater) return;
-        _inflater = null;
-        Inflater.Return(inflater);
     }
 
     private void TellWhole(ReadOnlySpan<byte> message, bool isText)
