@@ -84,6 +84,7 @@ static double hold = 30;
 static const char *path = "/", *authority_file;
 static bool resume;
 static enum { PLAIN, ANEW, CONTEXT } deflate_mode;
+static unsigned idle_messages = 1;
 static struct sockaddr_in server = {.sin_family = AF_INET};
 static int epoll;
 static struct connection *all;
@@ -113,6 +114,7 @@ static const char *const usage_text =
     "  --seconds S        measured window                                        3\n"
     "  --warmup S         before it                                              2\n"
     "  --hold S           ws-idle: longest wait for a line on stdin after each   30\n"
+    "  --messages N       ws-idle: echoes on each before it is idle              1\n"
     "  --tls FILE         over TLS; who signed the server's certificate is in FILE\n"
     "  --resume           http-close: every one after the first of each resumes\n"
     "  --watch PID        also report the CPU of this process over the window\n"
@@ -470,7 +472,7 @@ static void take_message(struct connection *c)
         return;
     }
     done_messages++;
-    if (mode == WS_IDLE || phase >= DRAINING) open_count--;
+    if (mode == WS_IDLE ? c->number >= idle_messages : phase >= DRAINING) open_count--;
     else begin_message(c);
 }
 
@@ -910,7 +912,7 @@ static void parse_options(int argc, char **argv)
 {
     static const struct option options[] = {
         {"port", 1, 0, 'p'}, {"connections", 1, 0, 'c'}, {"size", 1, 0, 's'}, {"path", 1, 0, 'P'}, {"pipeline", 1, 0, 'l'}, {"unit", 1, 0, 'u'},
-        {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"hold", 1, 0, 'h'}, {"watch", 1, 0, 'W'}, {"tls", 1, 0, 'T'}, {"resume", 0, 0, 'r'},
+        {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"hold", 1, 0, 'h'}, {"messages", 1, 0, 'm'}, {"watch", 1, 0, 'W'}, {"tls", 1, 0, 'T'}, {"resume", 0, 0, 'r'},
         {"deflate", 1, 0, 'd'}, {"no-check", 0, 0, 'n'}, {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -923,6 +925,7 @@ static void parse_options(int argc, char **argv)
         case 'u': unit = parse_size(optarg, 1ull << 30); break;
         case 'z': seconds = parse_seconds(optarg, "--seconds"); break;
         case 'w': warmup = parse_seconds(optarg, "--warmup"); break;
+        case 'm': idle_messages = parse_count(optarg, "--messages", 1000000); break;
         case 'h': hold = parse_seconds(optarg, "--hold"); break;
         case 'W': watched_pid = (int)parse_count(optarg, "--watch", INT32_MAX); break;
         case 'T': authority_file = optarg; break;
