@@ -65,7 +65,8 @@ public partial class WebSocketSession
             if (got.IsEnd) return null;
             if (inbox.AddToMessage(got.Count) > _options!.MessageLimitBytes)
             {
-                Close(WebSocketStatus.MessageTooBig);
+                inbox.WasTooLarge = true;
+                Close(WebSocketStatus.MessageTooBig, WebSocketRules.TextOf(WebSocketRule.MessageTooLarge));
                 throw new WebSocketException($"A message has more than {_options.MessageLimitBytes} bytes ({nameof(WebSocketOptions.MessageLimitBytes)}).");
             }
 

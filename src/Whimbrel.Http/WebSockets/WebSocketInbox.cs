@@ -52,6 +52,9 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     /// <summary>Receiving pauses until somebody reads. Changed on the session's thread only.</summary>
     internal bool IsHolding { get; private set; }
 
+    /// <summary>The peer sent a message above the limit, and its reader was told by an exception.</summary>
+    internal bool WasTooLarge { get; set; }
+
     /// <summary>What the peer's close frame has said; null before.</summary>
     internal WebSocketStatus? PeerStatus { get; private set; }
 
@@ -403,9 +406,9 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         {
             session.Close(WebSocketStatus.GoingAway); // it was told to stop, and has
         }
-        catch (Exception e) when (!session.IsConnected && e is (IOException or System.Net.WebSockets.WebSocketException))
+        catch (Exception e) when ((WasTooLarge || !session.IsConnected) && e is (IOException or System.Net.WebSockets.WebSocketException))
         {
-            // The connection failed under it, and that is the connection's own news.
+            // The connection failed under it, or its peer broke the limit and was told so: that is the connection's own news, and no mistake of the handler.
         }
         catch (Exception e)
         {

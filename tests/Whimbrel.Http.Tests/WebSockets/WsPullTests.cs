@@ -225,6 +225,32 @@ public sealed class WsPullTests
         Assert.StartsWith("A message has more than 1000 bytes", await failure.Task, StringComparison.Ordinal);
     }
 
+    // The peer's mistake: it is told, and the log of this side is not for it to fill.
+    [Fact]
+    public async Task A_handler_that_a_message_above_the_limit_ends_is_not_told_of_as_one_that_threw()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        int count = 0;
+        await site.ServeAsync(async (socket, stop) =>
+        {
+            if (Interlocked.Increment(ref count) > 1) throw new WebSocketException("It is the handler's own.");
+            await socket.ReceiveMessageAsync(stop);
+        }, new WebSocketOptions { MessageLimitBytes = 1000 });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession first = await site.DialAsync(null, limit.Token);
+        first.SendBinary(new byte[1001]);
+        Assert.Null(await first.ReceiveMessageAsync(limit.Token));
+        Assert.Equal((WebSocketStatus.MessageTooBig, "The message is too large"), (first.CloseStatus, first.CloseText));
+        WebSocketSession second = await site.DialAsync(null, limit.Token);
+        Assert.Null(await second.ReceiveMessageAsync(limit.Token));
+        Assert.Equal(WebSocketStatus.InternalError, second.CloseStatus);
+        await first.CloseAsync(limit.Token);
+        await second.CloseAsync(limit.Token);
+        await site.Server.StopAsync();
+        Notice[] notices = [.. site.Notices.Where(static notice => notice.Kind == NoticeKind.UserException)];
+        Assert.Contains("handler's own", Assert.Single(notices).Message, StringComparison.Ordinal);
+    }
+
     [Fact]
     public async Task A_handler_that_throws_closes_with_1011_and_one_is_told_of_a_stop()
     {

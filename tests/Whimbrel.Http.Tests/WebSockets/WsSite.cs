@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Net;
 using System.Net.WebSockets;
 using Whimbrel.Conformance;
@@ -19,12 +20,15 @@ internal sealed class WsSite : IAsyncDisposable
         Assert.SkipUnless(support.IsAvailable, support.Reason);
         _isTls = isTls;
         _scheduling = scheduling;
-        Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = static _ => { } });
+        Engine = new Engine(new EngineOptions { Kind = kind, Loops = 2, OnNotice = Notices.Enqueue });
         TlsOptions? tls = isTls ? new TlsOptions { Certificate = TlsCertificate.From(TestCertificates.Server) } : null;
         Server = new HttpServer(new ServerOptions { Engine = Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Scheduling = scheduling, Tls = tls, AllowLargeMessages = true });
     }
 
     internal Engine Engine { get; }
+
+    /// <summary>What the engine told its owner.</summary>
+    internal ConcurrentQueue<Notice> Notices { get; } = [];
 
     internal HttpServer Server { get; }
 
