@@ -3,7 +3,7 @@ namespace Whimbrel;
 /// <summary>What an <see cref="Engine"/> counts over all its loops, since it was made. Each number was true a moment ago.</summary>
 /// <param name="MailboxBytes">
 /// Bytes of sends of other threads that are on their way to the loops now, 64 more for each send, rounded up to what a loop takes at a time;
-/// at most <see cref="EngineOptions.MailboxLimitBytes"/>, but for one larger message, and up to 32 KiB more for each callback that runs on the pool.
+/// at most <see cref="EngineOptions.MailboxLimitBytes"/>, but for one larger message, and up to 64 KiB more for each callback that runs on the pool.
 /// </param>
 /// <param name="SendsRefused">Sends and datagrams of other threads refused with <see cref="SendResult.Full"/> because of that limit, and of nothing else.</param>
 /// <param name="BroadcastsRefused">Broadcasts refused with <see cref="SendResult.Full"/> because a loop had no room for them.</param>

@@ -59,6 +59,24 @@ public sealed class StrandBlocksTests
     }
 
     [Fact]
+    public void Large_ones_and_others_never_take_each_others_place()
+    {
+        StrandBlocks blocks = new();
+        StrandBlock small = blocks.Take();
+        StrandBlock large = blocks.TakeLarge();
+        Assert.Equal((StrandBlock.Capacity, StrandBlock.LargeCapacity, StrandBlock.LargeCapacity), (small.Room.Length, large.Room.Length, large.Memory.Length));
+        blocks.Return(large);
+        blocks.Return(small);
+        Assert.Same(large, blocks.TakeLarge());
+        Assert.Same(small, blocks.Take());
+        List<StrandBlock> taken = [];
+        for (int i = 0; i < StrandBlocks.MaxKeptLarge + 3; i++) taken.Add(blocks.TakeLarge());
+        foreach (StrandBlock block in taken) block.Dispose();
+        Assert.Equal(StrandBlocks.MaxKeptLarge, Enumerable.Range(0, taken.Count).Count(_ => taken.Contains(blocks.TakeLarge())));
+        Assert.Equal(2 + taken.Count, blocks.Outstanding);
+    }
+
+    [Fact]
     public void Outstanding_counts_what_is_held_also_beyond_the_limit()
     {
         StrandBlocks blocks = new();

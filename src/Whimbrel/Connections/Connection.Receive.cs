@@ -67,6 +67,44 @@ internal sealed partial class Connection
         else Deliver(data);
     }
 
+    /// <summary>What comes much at a time is received in another way than the rest: spliced, in a block for the pool, or in one larger than the engine's.</summary>
+    internal bool TakesMuch => IsPiped || HasStrandBlocks || TakesLargeBlocks;
+
+    /// <summary>How much at a time is much for it.</summary>
+    /// <param name="room">So many have room in the block of the engine that is not the large one.</param>
+    internal int MuchFrom(int room) => IsPiped ? Duct.FromBytes : HasStrandBlocks ? StrandBlock.ReceivedFromBytes : room;
+
+    /// <summary>Its bytes go to the pool as they come, when nothing holds them up.</summary>
+    private bool HasStrandBlocks => Strand is not null && _tenancy.Tls is null;
+
+    /// <summary>What is received may stay in the block that it came in, on its way to the pool.</summary>
+    internal bool TakesStrandBlocks => HasStrandBlocks && _tenancy.Gate == ReceiveGate.None && _tenancy.Unread.Length == 0 && State == ConnectionState.Open;
+
+    /// <summary>The engine received this for the pool, because <see cref="TakesStrandBlocks"/>. The block is no longer the engine's.</summary>
+    internal void CompleteReceive(StrandBlock block)
+    {
+        if (block.Length < StrandBlock.ReceivedFromBytes)
+        {
+            try
+            {
+                CompleteReceive(block.Written);
+            }
+            finally
+            {
+                Loop.PoisonLent(block.Bytes.AsSpan(0, block.Length));
+                block.Dispose();
+            }
+
+            return;
+        }
+
+        Loop.CountReceived(block.Length);
+        _tenancy.BytesReceived += block.Length;
+        Shard.BytesReceived += block.Length;
+        if (Strand!.Add(block)) Shut(ReceiveGate.Pool);
+        Loop.FlushIfMany();
+    }
+
     /// <summary>Plain bytes, or those that the layer made plain.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     private void Deliver(ReadOnlySpan<byte> data)

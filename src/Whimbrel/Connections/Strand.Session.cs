@@ -46,7 +46,7 @@ internal sealed partial class Strand
         if (length == 0) return true;
         _sentBytes += length;
         LoseRoom();
-        if (length > StrandBlock.Capacity)
+        if (length > StrandBlock.LargeCapacity)
         {
             FlushBatch();
             return false;
@@ -64,8 +64,8 @@ internal sealed partial class Strand
     /// <summary>One send lies in one block: between two items those of other threads may come.</summary>
     private StrandBlock BatchFor(int length)
     {
-        if (_batch is not null && StrandBlock.Capacity - _batch.Length < length) FlushBatch();
-        return _batch ??= _loop.StrandBlocks.Take();
+        if (_batch is not null && _batch.Room.Length < length) FlushBatch();
+        return _batch ??= length > StrandBlock.Capacity ? _loop.StrandBlocks.TakeLarge() : _loop.StrandBlocks.Take();
     }
 
     /// <summary>Posts what was gathered. Before anything else of this callback that goes to the loop, so that call order holds (contract 7).</summary>
@@ -199,7 +199,7 @@ internal sealed partial class Strand
         _batch = null;
         if (lent.Length > 0)
         {
-            _batch = _loop.StrandBlocks.Take();
+            _batch = lent.Bytes.Length > StrandBlock.Capacity ? _loop.StrandBlocks.TakeLarge() : _loop.StrandBlocks.Take();
             lent.Written.CopyTo(_batch.Room);
             _batch.Length = lent.Length;
             _batch.Messages = lent.Messages;

@@ -18,7 +18,7 @@ namespace Whimbrel.Connections;
 /// </remarks>
 internal sealed partial class Strand : IThreadPoolWorkItem
 {
-    internal const int HoldAboveBytes = 64 * 1024;
+    internal const int HoldAboveBytes = 128 * 1024;
     private const int ReleaseBelowBytes = HoldAboveBytes / 2;
 
     /// <summary>Then others have a turn.</summary>
@@ -238,6 +238,30 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         _firstEvent = 0;
     }
 
+    /// <summary>The same with the block that it was received into, which is the strand's from now on. Loop's thread.</summary>
+    internal bool Add(StrandBlock block)
+    {
+        bool start = false;
+        bool shut = false;
+        bool isTaken;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            isTaken = !_isEnded || _upgrade is not null;
+            if (isTaken)
+            {
+                _waitingBytes += block.Length;
+                Append(block);
+                shut = ShutIfMuch();
+                start = (_holds == Holds.None) && TrySchedule();
+            }
+        }
+
+        if (!isTaken) block.Dispose();
+        if (start) Start();
+        return shut;
+    }
+
     /// <summary>Copies what was received. True when so much waits that the connection must not be read; <c>ReleaseStrandHold</c> ends that. Loop's thread.</summary>
     internal bool Add(ReadOnlySpan<byte> data)
     {
@@ -251,15 +275,14 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             _waitingBytes += data.Length;
             while (!data.IsEmpty)
             {
-                if (_lastBlock is null || _lastBlock.Length == StrandBlock.Capacity) AddBlock();
-                int count = Math.Min(data.Length, StrandBlock.Capacity - _lastBlock!.Length);
+                if (_lastBlock is null || _lastBlock.Room.IsEmpty) AddBlock();
+                int count = Math.Min(data.Length, _lastBlock!.Room.Length);
                 data[..count].CopyTo(_lastBlock.Room);
                 _lastBlock.Length += count;
                 data = data[count..];
             }
 
-            shut = _waitingBytes >= HoldAboveBytes && !_gateIsShut;
-            if (shut) _gateIsShut = true;
+            shut = ShutIfMuch();
             start = (_holds == Holds.None) && TrySchedule();
         }
 
@@ -267,9 +290,17 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         return shut;
     }
 
-    private void AddBlock()
+    private bool ShutIfMuch()
     {
-        StrandBlock block = _loop.StrandBlocks.Take();
+        if (_waitingBytes < HoldAboveBytes || _gateIsShut) return false;
+        _gateIsShut = true;
+        return true;
+    }
+
+    private void AddBlock() => Append(_loop.StrandBlocks.Take());
+
+    private void Append(StrandBlock block)
+    {
         if (_lastBlock is null) _firstBlock = block;
         else _lastBlock.Next = block;
         _lastBlock = block;

@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 
 namespace Whimbrel.Connections;
@@ -8,19 +9,29 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
 {
     internal const int Capacity = 32 * 1024;
 
+    /// <summary>Of the large ones: as much as one receive takes.</summary>
+    internal const int LargeCapacity = 64 * 1024;
+
+    /// <summary>A receive of so much at a time stays in the block that it came in; less is copied behind what waits.</summary>
+    internal const int ReceivedFromBytes = 16 * 1024;
+
     private readonly StrandBlocks _home;
 
-    internal StrandBlock(StrandBlocks home)
+    internal StrandBlock(StrandBlocks home, int capacity)
     {
         _home = home;
         // Pinned from birth: pinning it for a send costs nothing then.
-        Bytes = GC.AllocateUninitializedArray<byte>(Capacity, pinned: true);
+        Bytes = GC.AllocateUninitializedArray<byte>(capacity, pinned: true);
     }
 
     /// <summary>All of its memory.</summary>
-    public Memory<byte> Memory => MemoryMarshal.CreateFromPinnedArray(Bytes, 0, Capacity);
+    public Memory<byte> Memory => MemoryMarshal.CreateFromPinnedArray(Bytes, 0, Bytes.Length);
 
     internal byte[] Bytes { get; }
+
+    /// <summary>Its memory for system calls. Valid while the caller owns the block.</summary>
+    // Safe: the array is pinned from its birth to its end, and lives as long as the block.
+    internal unsafe byte* Address => (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetArrayDataReference(Bytes));
 
     /// <summary>How many bytes are written, from the start.</summary>
     internal int Length { get; set; }

@@ -1,30 +1,36 @@
 namespace Whimbrel.Connections;
 
-/// <summary>The blocks that go between one loop and the thread pool, last in first out. Any thread. Keeps at most <see cref="MaxKept"/> free ones.</summary>
+/// <summary>
+/// The blocks that go between one loop and the thread pool, last in first out. Any thread. Keeps at most <see cref="MaxKept"/> free ones, and <see cref="MaxKeptLarge"/>
+/// large ones.
+/// </summary>
 internal sealed class StrandBlocks
 {
     internal const int MaxKept = 256;
+    internal const int MaxKeptLarge = 64;
 
     private readonly Lock _gate = new();
     private StrandBlock? _free;
+    private StrandBlock? _freeLarge;
     private int _freeCount;
+    private int _freeLargeCount;
     private int _outstanding;
 
     /// <summary>Blocks that somebody holds now. Zero when all connections are gone.</summary>
     internal int Outstanding => Volatile.Read(ref _outstanding);
 
+    /// <summary>One of <see cref="StrandBlock.Capacity"/>.</summary>
     internal StrandBlock Take()
     {
         // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
-        lock (_gate)
-        {
-            _outstanding++;
-            if (_free is not { } block) return new StrandBlock(this);
-            _free = block.Next;
-            _freeCount--;
-            block.Next = null;
-            return block;
-        }
+        lock (_gate) return Take(ref _free, ref _freeCount) ?? new StrandBlock(this, StrandBlock.Capacity);
+    }
+
+    /// <summary>One of <see cref="StrandBlock.LargeCapacity"/>.</summary>
+    internal StrandBlock TakeLarge()
+    {
+        // tidy: allowed because blocks are taken on one thread and given back on another; a few instructions, never nested
+        lock (_gate) return Take(ref _freeLarge, ref _freeLargeCount) ?? new StrandBlock(this, StrandBlock.LargeCapacity);
     }
 
     internal void Return(StrandBlock block)
@@ -35,10 +41,26 @@ internal sealed class StrandBlocks
         lock (_gate)
         {
             _outstanding--;
-            if (_freeCount == MaxKept) return;
-            block.Next = _free;
-            _free = block;
-            _freeCount++;
+            if (block.Bytes.Length == StrandBlock.Capacity) Keep(block, ref _free, ref _freeCount, MaxKept);
+            else Keep(block, ref _freeLarge, ref _freeLargeCount, MaxKeptLarge);
         }
+    }
+
+    private StrandBlock? Take(ref StrandBlock? free, ref int count)
+    {
+        _outstanding++;
+        if (free is not { } block) return null;
+        free = block.Next;
+        count--;
+        block.Next = null;
+        return block;
+    }
+
+    private static void Keep(StrandBlock block, ref StrandBlock? free, ref int count, int most)
+    {
+        if (count == most) return;
+        block.Next = free;
+        free = block;
+        count++;
     }
 }

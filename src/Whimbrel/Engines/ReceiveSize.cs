@@ -1,8 +1,8 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// Whether a connection is received into the <see cref="LargeBlock"/> of its loop: from the first full block on, where a session gets the bytes as they lie
-/// there, until little comes at a time. Engine data of one connection.
+/// Whether a connection is received into the <see cref="LargeBlock"/> of its loop or a block for the pool, or is spliced: from the first receive on that brought
+/// enough for it, where it may be, until little comes at a time. Engine data of one connection.
 /// </summary>
 internal struct ReceiveSize
 {
@@ -16,11 +16,11 @@ internal struct ReceiveSize
 
     /// <summary>After a receive that the connection has outlived.</summary>
     /// <param name="bytes">How many it brought.</param>
-    /// <param name="room">So many have room in the block that is not the large one.</param>
-    /// <param name="takesLarge">Its session may be given more at a time.</param>
-    internal void Note(int bytes, int room, bool takesLarge)
+    /// <param name="enough">So many at a time are much.</param>
+    /// <param name="takesLarge">It may be received in another way then.</param>
+    internal void Note(int bytes, int enough, bool takesLarge)
     {
         _small = bytes < SmallBytes ? (byte)(_small + 1) : (byte)0;
-        IsLarge = (bytes >= room && takesLarge) || (IsLarge && bytes < room && _small < SmallInARow);
+        IsLarge = (bytes >= enough && takesLarge) || (IsLarge && bytes < enough && _small < SmallInARow);
     }
 }

@@ -220,6 +220,12 @@ internal sealed unsafe partial class EpollLoop : Loop
         int slot = connection.Slot;
         bool isMuch = _slots[slot].Size.IsLarge;
         if (isMuch && connection.SpliceTarget is { } target && TrySplice(connection, target)) return;
+        if (isMuch && connection.TakesStrandBlocks)
+        {
+            ReceiveForStrand(connection, slot);
+            return;
+        }
+
         bool isLarge = isMuch && connection.TakesLargeBlocks;
         byte* buffer = isLarge ? _largeBlock.Take() : _buffer;
         int count = _sockets.Receive(_slots[slot].Fd, buffer, isLarge ? LargeBlock.Bytes : ReceiveBytes);
@@ -233,6 +239,24 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
 
         ReceivedNone(connection, count);
+    }
+
+    /// <summary>Into a block that goes to the pool as it is.</summary>
+    private void ReceiveForStrand(Connection connection, int slot)
+    {
+        StrandBlock block = StrandBlocks.TakeLarge();
+        int count = _sockets.Receive(_slots[slot].Fd, block.Address, StrandBlock.LargeCapacity);
+        if (count <= 0)
+        {
+            block.Dispose();
+            ReceivedNone(connection, count);
+            return;
+        }
+
+        uint generation = connection.SlotGeneration;
+        block.Length = count;
+        connection.CompleteReceive(block);
+        NoteSize(connection, slot, generation, count);
     }
 
     /// <summary>Nothing has come: the end, or an error as a negative number.</summary>
@@ -254,8 +278,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     private void NoteSize(Connection connection, int slot, uint generation, int count)
     {
         if (connection.Slot != slot || connection.SlotGeneration != generation) return;
-        bool isPiped = connection.IsPiped;
-        _slots[slot].Size.Note(count, isPiped ? Duct.FromBytes : ReceiveBytes, isPiped || connection.TakesLargeBlocks);
+        _slots[slot].Size.Note(count, connection.MuchFrom(ReceiveBytes), connection.TakesMuch);
     }
 
     /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>

@@ -193,10 +193,13 @@ internal sealed unsafe partial class UringLoop
                 continue;
             }
 
+            bool isForStrand = isMuch && connection.TakesStrandBlocks;
             bool isLarge = isMuch && connection.TakesLargeBlocks;
-            byte* buffer = isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
-            int room = isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
+            StrandBlock? block = isForStrand ? StrandBlocks.TakeLarge() : null;
+            byte* buffer = isForStrand ? block!.Address : isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
+            int room = isForStrand ? StrandBlock.LargeCapacity : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
             int result = _sockets.Receive(_slots[slot].Fd, buffer, room);
+            if (result <= 0) block?.Dispose();
             if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
             if (result <= 0)
@@ -210,13 +213,21 @@ internal sealed unsafe partial class UringLoop
             _slots[slot].Failures = 0;
             _slots[slot].IsReady = result == room || _slots[slot].IsReadyUntilEmpty;
             NoteSize(connection, slot, result);
-            Span<byte> bytes = new(buffer, result);
-            connection.CompleteReceive(bytes);
-            Poison(bytes);
+            if (block is not null)
+            {
+                block.Length = result;
+                connection.CompleteReceive(block);
+            }
+            else
+            {
+                Span<byte> bytes = new(buffer, result);
+                connection.CompleteReceive(bytes);
+                Poison(bytes);
+            }
+
             // The callback may have ended it, or stopped it.
             if (connection.Slot != slot || connection.SlotGeneration != generation || _slots[slot].IsDetaching || !_slots[slot].IsWanted) return;
-            bool isPiped = connection.IsPiped;
-            _slots[slot].Size.Note(result, isPiped ? Duct.FromBytes : _ring.LargeBufferBytes, isPiped || connection.TakesLargeBlocks);
+            _slots[slot].Size.Note(result, connection.MuchFrom(_ring.LargeBufferBytes), connection.TakesMuch);
             if (!_slots[slot].IsReady)
             {
                 if (NeedsReceive(slot)) StartReceive(connection);
