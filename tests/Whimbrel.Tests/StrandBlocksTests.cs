@@ -77,6 +77,21 @@ public sealed class StrandBlocksTests
     }
 
     [Fact]
+    public void Much_is_held_from_two_MiB_on_until_enough_came_back()
+    {
+        StrandBlocks blocks = new();
+        List<StrandBlock> held = [.. Enumerable.Range(0, 31).Select(_ => blocks.TakeLarge()), blocks.Take(), blocks.Take()];
+        Assert.False(blocks.IsMuchHeld);
+        StrandBlock one = blocks.Take();
+        Assert.True(blocks.IsMuchHeld);
+        one.Dispose();
+        Assert.False(blocks.IsMuchHeld);
+        foreach (StrandBlock block in held) block.Dispose();
+        Assert.False(blocks.IsMuchHeld);
+        Assert.Equal(0, blocks.Outstanding);
+    }
+
+    [Fact]
     public void Outstanding_counts_what_is_held_also_beyond_the_limit()
     {
         StrandBlocks blocks = new();

@@ -78,7 +78,8 @@ internal sealed partial class Connection
     private bool HasStrandBlocks => Strand is not null && _tenancy.Tls is null;
 
     /// <summary>What is received may stay in the block that it came in, on its way to the pool.</summary>
-    internal bool TakesStrandBlocks => HasStrandBlocks && _tenancy.Gate == ReceiveGate.None && _tenancy.Unread.Length == 0 && State == ConnectionState.Open;
+    internal bool TakesStrandBlocks =>
+        HasStrandBlocks && _tenancy.Gate == ReceiveGate.None && _tenancy.Unread.Length == 0 && State == ConnectionState.Open && !Loop.StrandBlocks.IsMuchHeld;
 
     /// <summary>The engine received this for the pool, because <see cref="TakesStrandBlocks"/>. The block is no longer the engine's.</summary>
     internal void CompleteReceive(StrandBlock block)

@@ -19,7 +19,11 @@ namespace Whimbrel.Connections;
 internal sealed partial class Strand : IThreadPoolWorkItem
 {
     internal const int HoldAboveBytes = 128 * 1024;
-    private const int ReleaseBelowBytes = HoldAboveBytes / 2;
+
+    /// <summary>The same while all strands of the loop hold much together.</summary>
+    private const int HoldSoonerAboveBytes = 64 * 1024;
+
+    private int HoldMark => _loop.StrandBlocks.IsMuchHeld ? HoldSoonerAboveBytes : HoldAboveBytes;
 
     /// <summary>Then others have a turn.</summary>
     private const int StepsPerRun = 64;
@@ -292,7 +296,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
 
     private bool ShutIfMuch()
     {
-        if (_waitingBytes < HoldAboveBytes || _gateIsShut) return false;
+        if (_waitingBytes < HoldMark || _gateIsShut) return false;
         _gateIsShut = true;
         return true;
     }
@@ -549,7 +553,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         if (_firstBlock is null) _lastBlock = null;
         block.Next = null;
         _waitingBytes -= block.Length;
-        open = _gateIsShut && _waitingBytes <= ReleaseBelowBytes;
+        open = _gateIsShut && _waitingBytes <= HoldMark / 2;
         if (open) _gateIsShut = false;
         return block;
     }
