@@ -14,6 +14,7 @@ namespace Whimbrel.Testing;
 public class MemoryEngine : Engine
 {
     private readonly List<(Action<object?> Action, object? State)> _pool = [];
+    private bool _isOnPool;
     private readonly List<Action> _elsewhere = [];
     private readonly Dictionary<string, (IPAddress[] Addresses, TimeSpan Delay)> _hosts = new(StringComparer.OrdinalIgnoreCase) { ["localhost"] = ([IPAddress.IPv6Loopback, IPAddress.Loopback], TimeSpan.Zero) };
     private readonly List<Loop> _runnable = [];
@@ -128,6 +129,8 @@ public class MemoryEngine : Engine
 
         void Answer() => lookup.Complete(host.Addresses, host.Addresses.Length > 0 ? null : new SocketException((int)SocketError.HostNotFound));
     }
+
+    internal override bool IsOnPool => _isOnPool;
 
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
@@ -416,7 +419,9 @@ public class MemoryEngine : Engine
             (Action<object?> action, object? state) = _pool[index];
             _pool.RemoveAt(index);
             Trace.Add("pool", index, 0);
+            _isOnPool = true;
             Loop.RunOffLoop(action, state);
+            _isOnPool = false;
         }
         else
         {

@@ -115,6 +115,42 @@ public sealed class MailboxTests
     }
 
     [Fact]
+    public void What_callbacks_on_the_pool_post_wakes_the_loop_once_and_behind_what_the_pool_has_queued()
+    {
+        MemoryEngine engine = new(1);
+        Mailbox mailbox = new(engine.GetLoop(0));
+        List<long> wakes = [];
+        for (int i = 0; i < 3; i++) engine.Offload(_ => Post(), null);
+        Assert.True(mailbox.TrySleep());
+        engine.RunUntilIdle();
+        Assert.Equal(0, wakes[0]);
+        Assert.Equal((3, 1), (wakes.Count, mailbox.Wakes));
+        mailbox.Drain();
+        // Outside of it, and on threads that are not the pool's, at once.
+        Assert.True(mailbox.TrySleep());
+        Post();
+        Assert.Equal(2, wakes[^1]);
+        mailbox.Drain();
+        Assert.True(mailbox.TrySleep());
+        engine.Offload(
+            _ =>
+            {
+                using (new PoolWakes(engine)) wakes.Clear();
+                mailbox.PostSend(_connection, Nobody, [1], default);
+                wakes.Add(mailbox.Wakes);
+            },
+            null);
+        engine.RunUntilIdle();
+        Assert.Equal([3], wakes);
+
+        void Post()
+        {
+            using (new PoolWakes(engine)) mailbox.PostSend(_connection, Nobody, [1], default);
+            wakes.Add(mailbox.Wakes);
+        }
+    }
+
+    [Fact]
     public void A_burst_leaves_no_memory_behind_and_is_drained_in_parts()
     {
         for (int i = 0; i < 40_000; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));

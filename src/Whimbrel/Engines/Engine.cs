@@ -237,6 +237,9 @@ public class Engine : IAsyncDisposable
     /// <summary>From 0 up to, and without, 1. Any thread.</summary>
     internal virtual double NextRandom() => Random.Shared.NextDouble();
 
+    /// <summary>The caller is a thread that runs what <see cref="Offload(IThreadPoolWorkItem)"/> was given.</summary>
+    internal virtual bool IsOnPool => Thread.CurrentThread.IsThreadPoolThread;
+
     /// <summary>Runs something off the loops.</summary>
     internal virtual void Offload(Action<object?> action, object? state) =>
         ThreadPool.UnsafeQueueUserWorkItem(action, state, preferLocal: false);

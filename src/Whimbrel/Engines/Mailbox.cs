@@ -387,7 +387,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         }
 
         Interlocked.MemoryBarrier();
-        if (Volatile.Read(ref _sleeping) == 1 && Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
+        if (Volatile.Read(ref _sleeping) == 1) WakeByPool();
         return true;
     }
 
@@ -561,7 +561,18 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     {
         // The item must be visible before the flag is looked at, or the loop could miss both (see TrySleep).
         Interlocked.MemoryBarrier();
-        if (Volatile.Read(ref _sleeping) == 1) Wake();
+        if (Volatile.Read(ref _sleeping) == 0) return;
+        if (PoolWakes.IsWanted) WakeByPool();
+        else Wake();
+    }
+
+    /// <summary>
+    /// Behind the callbacks that the pool has queued already: one wake for what all of them post, instead of one for each. If they block, another thread
+    /// of the pool does it.
+    /// </summary>
+    private void WakeByPool()
+    {
+        if (Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
     }
 
     private void Wake()

@@ -1,3 +1,4 @@
+using System.IO.Pipelines;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
@@ -10,6 +11,7 @@ internal sealed class PipeSession : Session
 
     private readonly ServedHandler<ConnectionPipe>? _handler;
     private readonly ConnectionPipeOptions _options;
+    private readonly bool _isOnPool;
     private Completion<ConnectionPipe>? _taken;
     private CloseReason _reason;
     private int _completed; // which halves were
@@ -19,6 +21,7 @@ internal sealed class PipeSession : Session
     internal PipeSession(Func<ConnectionPipe, CancellationToken, Task>? handler, ConnectionPipeOptions options)
     {
         _options = options;
+        _isOnPool = ReferenceEquals(options.Scheduler, PipeScheduler.ThreadPool);
         Receiving = new ReceivingPipe(this, options);
         Sending = new SendingPipe(this, options);
         Pipe = new ConnectionPipe(this);
@@ -43,6 +46,9 @@ internal sealed class PipeSession : Session
     }
 
     // ------------------------------------------------------------------ what its halves say: any thread
+
+    /// <summary>Around what a half posts to the loop: who reads on the pool by <see cref="PipeScheduler.ThreadPool"/> answers there, beside others that do.</summary>
+    internal PoolWakes Posting() => _isOnPool ? new PoolWakes(Loop.Engine) : default;
 
     internal void InputCompleted(Exception? exception) => Completed(InputBit, exception);
 

@@ -125,7 +125,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         if (waited) _read!.SetException(new InvalidOperationException("The reader was completed while a read waited."));
         // What comes from here on is thrown away, so that the peer's end is seen.
         if (resumes) session.ResumeReceiving();
-        session.InputCompleted(exception);
+        using (session.Posting()) session.InputCompleted(exception);
     }
 
     private void CheckReadable()

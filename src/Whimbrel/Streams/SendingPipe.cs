@@ -2,6 +2,7 @@ using System.Buffers;
 using System.IO.Pipelines;
 using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
 
 namespace Whimbrel.Streams;
 
@@ -76,8 +77,12 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         CheckWritable();
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<FlushResult>(cancellationToken);
         if (IsWaiting) Throw.State("A flush is under way on this pipe: one flush at a time. Await it before the next.");
-        SendResult sent = SendWritten();
-        return Volatile.Read(ref _waiting) == 0 ? new(ResultNow(sent == SendResult.Closed)) : WaitForRoom(cancellationToken);
+        SendResult sent;
+        using (session.Posting()) sent = SendWritten();
+        if (Volatile.Read(ref _waiting) == 0) return new(ResultNow(sent == SendResult.Closed));
+        // Who waits for the loop may be what blocks the pool.
+        session.Loop.Mailbox.WakeIfSleeping();
+        return WaitForRoom(cancellationToken);
     }
 
     public override ValueTask<FlushResult> WriteAsync(ReadOnlyMemory<byte> source, CancellationToken cancellationToken = default)
@@ -87,7 +92,8 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
         if (UnflushedBytes == 0 && Volatile.Read(ref _waiting) == 0)
         {
             // Straight from the caller's memory, when there is room.
-            SendResult sent = session.SendIfRoom(source.Span);
+            SendResult sent;
+            using (session.Posting()) sent = session.SendIfRoom(source.Span);
             if (sent != SendResult.Full) return new(ResultNow(sent == SendResult.Closed));
         }
 
@@ -199,6 +205,7 @@ internal sealed class SendingPipe(PipeSession session, ConnectionPipeOptions opt
     public override void Complete(Exception? exception = null)
     {
         if (_isCompleted) return;
+        using PoolWakes posting = session.Posting();
         if (exception is null) SendWritten();
         _isCompleted = true;
         GiveBack(_first);

@@ -9,6 +9,7 @@ internal abstract class KernelEngine : Engine
 {
     private readonly SimKernel _kernel;
     private readonly List<(Action<object?> Action, object? State)> _pool = [];
+    private bool _isOnPool;
     private readonly List<Deadline> _deadlines = [];
     private readonly List<int> _choices = [];
 
@@ -87,6 +88,8 @@ internal abstract class KernelEngine : Engine
     internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) =>
         throw new NotSupportedException("No story of the simulated kernel blocks a thread for a while.");
 
+    internal override bool IsOnPool => _isOnPool;
+
     internal override void Offload(Action<object?> action, object? state) => _pool.Add((action, state));
 
     internal override void Offload(IThreadPoolWorkItem item) => _pool.Add((static i => ((IThreadPoolWorkItem)i!).Execute(), item));
@@ -164,7 +167,9 @@ internal abstract class KernelEngine : Engine
         (Action<object?> action, object? state) = _pool[index];
         _pool.RemoveAt(index);
         _kernel.Trace.Add("pool", index, 0);
+        _isOnPool = true;
         Loop.RunOffLoop(action, state);
+        _isOnPool = false;
     }
 
     private void RunElsewhere()
