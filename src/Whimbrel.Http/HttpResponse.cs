@@ -202,7 +202,7 @@ public sealed partial class HttpResponse
         if (_isHead || body.Length <= WholeBytes)
         {
             _progress = Progress.Done;
-            _session.Send(head, _isHead ? default : body);
+            using (_session.GatherWakes()) _session.Send(head, _isHead ? default : body);
             BodyBytes = _isHead ? 0 : body.Length;
         }
         else
@@ -248,7 +248,7 @@ public sealed partial class HttpResponse
         writer.EndHead();
         _session.SwitchTo(next);
         _progress = Progress.Done;
-        _session.Send(head[..writer.Length]);
+        using (_session.GatherWakes()) _session.Send(head[..writer.Length]);
         _status = 101;
         _session.LeaveForNext();
     }

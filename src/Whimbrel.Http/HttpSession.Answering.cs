@@ -196,7 +196,7 @@ public partial class HttpSession
     {
         _response!.ReleaseEncoder(); // also when the connection has ended: nobody writes any more
         _handlerError = error;
-        Post(static s => ((HttpSession)s!).HandlerDone(), this);
+        using (GatherWakes()) Post(static s => ((HttpSession)s!).HandlerDone(), this);
     }
 
     private void HandlerDone()

@@ -1129,6 +1129,12 @@ public abstract partial class Session : IConnection
         return null;
     }
 
+    /// <summary>
+    /// For a thread of the pool that answers and then goes back there: until what this returns is disposed, its sends and posts, to any session, wake a sleeping loop behind what the pool
+    /// has queued. See <see cref="PoolWakes"/>. Any thread; elsewhere it changes nothing.
+    /// </summary>
+    public PoolWakes GatherWakes() => _loop is { } loop ? new PoolWakes(loop.Engine) : default;
+
     /// <summary>Sends what fits now, whole or not at all; with <see cref="SendResult.Full"/> nobody is judged slow. Any thread.</summary>
     internal SendResult SendIfRoom(ReadOnlySpan<byte> data) => _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
 

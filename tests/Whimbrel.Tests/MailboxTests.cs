@@ -151,6 +151,30 @@ public sealed class MailboxTests
     }
 
     [Fact]
+    public void A_wake_that_the_pool_does_not_come_to_is_done_by_the_watchdog_at_its_second_look()
+    {
+        MemoryEngine engine = new(1);
+        Mailbox mailbox = new(engine.GetLoop(0));
+        Assert.False(mailbox.WakeIfLate());
+        Assert.True(mailbox.TrySleep());
+        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 1, wakesByPool: true));
+        // It may have been queued just now; from then on the watchdog looks often.
+        Assert.True(mailbox.WakeIfLate());
+        Assert.Equal(0, mailbox.Wakes);
+        Assert.True(mailbox.WakeIfLate());
+        Assert.Equal(1, mailbox.Wakes);
+        // The pool comes to it after all.
+        engine.RunUntilIdle();
+        Assert.Equal(1, mailbox.Wakes);
+        Assert.False(mailbox.WakeIfLate());
+        mailbox.Drain();
+        Assert.True(mailbox.TrySleep());
+        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 1, wakesByPool: true));
+        Assert.True(mailbox.WakeIfLate());
+        Assert.Equal(1, mailbox.Wakes);
+    }
+
+    [Fact]
     public void A_burst_leaves_no_memory_behind_and_is_drained_in_parts()
     {
         for (int i = 0; i < 40_000; i++) Assert.Equal(SendResult.Queued, _mailbox.PostSend(_connection, Nobody, new byte[1000], default));

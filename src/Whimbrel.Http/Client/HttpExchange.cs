@@ -71,7 +71,9 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     /// <summary>Sends it, and completes with the head of the answer.</summary>
     internal ValueTask<HttpClientResponse> SendAsync()
     {
-        if (!Session.Post(static exchange => ((HttpExchange)exchange!).Session.Begin((HttpExchange)exchange), this)) TryFail(Lost());
+        bool isPosted;
+        using (Session.GatherWakes()) isPosted = Session.Post(static exchange => ((HttpExchange)exchange!).Session.Begin((HttpExchange)exchange), this);
+        if (!isPosted) TryFail(Lost());
         else if (_stop.CanBeCanceled) _registration = _stop.UnsafeRegister(static exchange => ((HttpExchange)exchange!).Cancel(), this);
         return new ValueTask<HttpClientResponse>(this, _source.Version);
     }

@@ -64,7 +64,8 @@ public abstract partial class Loop
     /// <returns>False when the loop waits for work.</returns>
     internal bool LookFromOutside(long nowMs)
     {
-        if (!IsBusy) return false;
+        bool isWakeQueued = Mailbox.WakeIfLate();
+        if (!IsBusy) return isWakeQueued;
         long since = BusySinceMs;
         if (nowMs - since < Engine.BlockedLoopMs / 2) return true;
         // Told of already: not again within the minute.

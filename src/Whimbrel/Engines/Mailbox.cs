@@ -104,6 +104,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     private int _sleeping;
     private int _wakeIsQueued;
+    private bool _wasQueued; // the watchdog's
     private int _waking;
     private volatile bool _any;
     private volatile bool _isClosed;
@@ -573,6 +574,22 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     private void WakeByPool()
     {
         if (Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
+    }
+
+    /// <summary>
+    /// Looked at by the watchdog now and then: a wake that was queued at its last look already is done here, for all threads of the pool may be blocked. True: one is queued.
+    /// </summary>
+    internal bool WakeIfLate()
+    {
+        if (Volatile.Read(ref _wakeIsQueued) == 0)
+        {
+            _wasQueued = false;
+            return false;
+        }
+
+        if (_wasQueued) WakeIfSleeping();
+        _wasQueued = true;
+        return true;
     }
 
     private void Wake()
