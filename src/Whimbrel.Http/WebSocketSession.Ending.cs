@@ -1,4 +1,5 @@
 using Whimbrel.Http.Parsing;
+using Whimbrel.Http.WebSockets;
 
 namespace Whimbrel.Http;
 
@@ -12,10 +13,11 @@ public partial class WebSocketSession
     private const int SendsNothing = 1; // but the close frame
     private const int Ends = 2; // what comes is dropped
 
-    private LoopTimer? _timer;
+    internal HeartBeats.Place HeartPlace; // the loop's thread
     private LoopTimer? _closeTimer;
     private long _sentThen;
     private int _unanswered;
+    private volatile bool _heartHasEnded;
     private bool _heard;
     private bool _wasPending;
     private bool _peerHasClosed;
@@ -146,7 +148,7 @@ public partial class WebSocketSession
     /// <param name="reason">The first cause. What the peer has said is in <see cref="CloseStatus"/>.</param>
     protected override void OnDisconnected(CloseReason reason)
     {
-        _timer?.Cancel();
+        EndHeart();
         _closeTimer?.Cancel();
         Interlocked.Or(ref _closing, SendsNothing | Ends);
         _message.Release();
@@ -249,16 +251,38 @@ public partial class WebSocketSession
 
     private void StartHeart(Loop loop)
     {
-        if (_options!.Heartbeat != Timeout.InfiniteTimeSpan) BeatIn(_options.Heartbeat, loop);
+        if (_options!.Heartbeat == Timeout.InfiniteTimeSpan) return;
+        if (loop.IsCurrent) JoinHeart(loop);
+        // A handshake on the pool.
+        else loop.Post(static s => (((WebSocketSession, Loop))s!).Item1.JoinHeart((((WebSocketSession, Loop))s).Item2), (this, loop));
     }
 
-    private void BeatIn(TimeSpan due, Loop loop)
+    private void GoOnBeating()
     {
-        if (_timer is { } timer) timer.Start(due);
-        else _timer = loop.StartTimer(due, static s => ((WebSocketSession)s!).TimerIsDue(), this);
+        if (Loop.IsCurrent) JoinHeart(Loop);
+        else Loop.Post(static s => ((WebSocketSession)s!).JoinHeart(((WebSocketSession)s).Loop), this);
     }
 
-    private void TimerIsDue() => Post(static s => ((WebSocketSession)s!).Beat(), this);
+    private void JoinHeart(Loop loop)
+    {
+        if (!_heartHasEnded) HeartBeats.Of(loop, _options!.Heartbeat).Join(this);
+    }
+
+    private void LeaveHeart()
+    {
+        if (HeartPlace.IsTaken) HeartBeats.Of(Loop, _options!.Heartbeat).Leave(this);
+    }
+
+    private void EndHeart()
+    {
+        _heartHasEnded = true;
+        if (_options is null || _options.Heartbeat == Timeout.InfiniteTimeSpan) return;
+        if (Loop.IsCurrent) LeaveHeart();
+        else Loop.Post(static s => ((WebSocketSession)s!).LeaveHeart(), this);
+    }
+
+    /// <summary>The loop's thread. It has left, and is back when the session's thread has done what a beat asks: one that is busy is not asked twice.</summary>
+    internal void BeatIsDue() => Post(static s => ((WebSocketSession)s!).Beat(), this);
 
     private void Beat()
     {
@@ -279,6 +303,6 @@ public partial class WebSocketSession
         _wasPending = BytesPending > 0;
         // Behind what a peer does not take a ping asks nothing, and may find no room.
         if (!isAlive && !_wasPending) SendControl(WebSocketOpcode.Ping, default);
-        BeatIn(_options!.Heartbeat, Loop);
+        GoOnBeating();
     }
 }

@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using System.Runtime.InteropServices;
 
 namespace Whimbrel.Http.Parsing;
 
@@ -15,6 +16,7 @@ namespace Whimbrel.Http.Parsing;
 /// <item>Whether text is UTF-8, and compressed data whole, is for who has it without mask and compression.</item>
 /// </list>
 /// </remarks>
+[StructLayout(LayoutKind.Auto)]
 internal struct WebSocketReader
 {
     /// <summary>Longest payload of a control frame.</summary>
