@@ -42,6 +42,8 @@ internal sealed class SampleSite : IAsyncDisposable
 
     internal SemaphoreSlim Release { get; } = new(0);
 
+    internal Clerk.Journal Journal => _app.Services.GetRequiredService<Clerk.Journal>();
+
     internal static async Task<SampleSite> StartAsync(string transport, Action<KestrelServerOptions>? listen = null)
     {
         WebApplicationBuilder builder = WebApplication.CreateSlimBuilder();
@@ -49,9 +51,10 @@ internal sealed class SampleSite : IAsyncDisposable
         builder.WebHost.UseKestrelHttpsConfiguration();
         builder.Services.AddSignalR(static options =>
         {
-            options.MaximumReceiveMessageSize = 4 * 1024 * 1024;
+            options.MaximumReceiveMessageSize = null;
             options.MaximumParallelInvocationsPerClient = 2; // a method that asks its caller waits for the answer
         });
+        builder.Services.AddSingleton<Clerk.Journal>();
         if (transport != "stock") builder.WebHost.UseWhimbrel(options => options.Scheduling = transport == "inline" ? Scheduling.Inline : Scheduling.ThreadPool);
         builder.WebHost.ConfigureKestrel(kestrel =>
         {
@@ -164,6 +167,7 @@ internal sealed class SampleSite : IAsyncDisposable
             await socket.CloseAsync(System.Net.WebSockets.WebSocketCloseStatus.NormalClosure, null, CancellationToken.None);
         });
         _app.MapHub<Chat>("/chat");
+        _app.MapHub<Clerk>("/clerk", static hub => hub.AllowStatefulReconnects = true);
     }
 
     /// <summary>Bytes that tell where they stand.</summary>
