@@ -156,8 +156,14 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         _ => ErrorCategory.None,
     };
 
-    /// <summary>One sentence for a log.</summary>
+    /// <summary>One sentence for a log, without a full stop: it stands inside of others.</summary>
     public override string ToString()
+    {
+        string text = Words();
+        return text.EndsWith('.') && !text.EndsWith("..", StringComparison.Ordinal) ? text[..^1] : text;
+    }
+
+    private string Words()
     {
         // Its own words have the number already.
         if (Exception is TlsException tls) return tls.Message;

@@ -62,6 +62,17 @@ public sealed class TextTests
     }
 
     [Theory]
+    [InlineData("A file ended.", "A file ended")]
+    [InlineData("Wait...", "Wait...")]
+    [InlineData("", "")]
+    public void A_reason_stands_inside_of_other_sentences(string message, string text)
+    {
+        Assert.EndsWith(text, new CloseReason(CloseCause.FileFailed, 0, new IOException(message)).ToString(), StringComparison.Ordinal);
+        Assert.Equal(text, new CloseReason(CloseCause.PhaseTimeout, 0, new TimeoutException(message)).ToString());
+        Assert.Equal(text, new CloseReason(CloseCause.SocketOption, 0, new TimeoutException(message)).ToString());
+    }
+
+    [Theory]
     [InlineData(Errno.ECONNRESET, CloseCause.PeerReset)]
     [InlineData(Errno.EPIPE, CloseCause.PeerReset)]
     [InlineData(Errno.ECONNABORTED, CloseCause.PeerReset)]
