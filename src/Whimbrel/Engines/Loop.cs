@@ -339,6 +339,15 @@ public abstract partial class Loop
         IsBusy = true;
     }
 
+    /// <summary>
+    /// Behind each completion, before the next one: what a receive has woken goes on while its bytes are in the nearer caches, and gives back the memory that they
+    /// lie in before the next connection needs some. Never inside a callback.
+    /// </summary>
+    private protected void GoOn()
+    {
+        if (_ready.Count > 0) RunReady();
+    }
+
     private void RunReady()
     {
         (_ready, _readyRunning) = (_readyRunning, _ready);

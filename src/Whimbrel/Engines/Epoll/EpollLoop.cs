@@ -118,6 +118,8 @@ internal sealed unsafe partial class EpollLoop : Loop
             {
                 Outlive(e, ResidentAt((int)(uint)data, (uint)(data >> 32)));
             }
+
+            GoOn();
         }
 
         if (Counters.StaleCompletions != strays)

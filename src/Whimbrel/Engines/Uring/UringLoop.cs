@@ -103,6 +103,8 @@ internal sealed unsafe partial class UringLoop : Loop
             {
                 Outlive(e, ResidentAt((int)(entry.UserData >> 32) & 0xFF_FFFF, (uint)entry.UserData));
             }
+
+            GoOn();
         }
 
         if (_again.Count > 0) ReceiveAgain();
