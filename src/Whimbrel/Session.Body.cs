@@ -88,6 +88,17 @@ public abstract partial class Session
     /// <summary>It has the bytes of the peer where they lie, and gives none of them to others.</summary>
     internal virtual bool TakesLargeBlocks => _intake is null && _receiving is null;
 
+    /// <summary>It keeps what it receives, and gives the engine memory of its own for what comes much at a time: then nothing is copied.</summary>
+    internal virtual bool LendsRoom => false;
+
+    /// <summary>Memory for the next receive, whose bytes it is offered where they lie; it keeps those that it wants to. Then, or instead, comes <see cref="DropRoom"/>. Its loop.</summary>
+    internal virtual Span<byte> LendRoom() => default;
+
+    /// <summary>The engine writes there no more.</summary>
+    internal virtual void DropRoom()
+    {
+    }
+
     /// <summary>All that it receives goes there.</summary>
     internal Pipe? Piping => _intake as Pipe;
 

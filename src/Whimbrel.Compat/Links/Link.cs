@@ -44,6 +44,7 @@ internal sealed class Link
     private Client? _client;
     private Action? _dialAfterEnd;
     private int _dials; // a dial that failed may be told so by its session before its call is, and another be under way by then
+    private int _givenUp; // the last dial that was, by its number
     private TaskCompletionSource<bool>? _ready; // of a sync Connect
 
     // Bytes for a caller of Receive, who came first.
@@ -416,17 +417,25 @@ internal sealed class Link
     {
         if (!_isConnected || _bridge is not { } bridge)
         {
-            if (!_isConnecting || _server is not null) return false;
-            // Of a dial, who disconnects gives it up.
-            _ = _client?.DisconnectAsync().AsTask();
+            if (_isConnecting && _server is null) GiveUpDial();
             return false;
         }
 
         BeginEnd();
+        // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
+        if (_isTls && !_isHandshaked) bridge.Abort();
         // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
-        bridge.Close(peerFinished: true);
+        else bridge.Close(peerFinished: true);
         if (waits && !t_onlyBegins) AwaitEnd(bridge, CompatOptions.DrainTimeout);
         return true;
+    }
+
+    // Of a dial, who disconnects gives it up; also of one that has not begun.
+    private void GiveUpDial()
+    {
+        // DialAsync looks at it before it dials and behind that: one of both sees the other.
+        Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _dials));
+        _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
     }
 
     internal void AwaitEnd(TimeSpan timeout)
@@ -485,6 +494,7 @@ internal sealed class Link
         {
             if (_isConnected || _isConnecting) return null;
             _isConnecting = true;
+            _dials++;
             if (isSync) _ready = ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
         }
 
@@ -507,7 +517,7 @@ internal sealed class Link
         Volatile.Write(ref _received, 0);
         _inbox.Begin(isSync);
         Tell(LinkEvent.Connecting);
-        _ = DialAsync(make, ++_dials);
+        _ = DialAsync(make, _dials);
     }
 
     private async Task DialAsync(Func<Func<Session>, Client> make, int dial)
@@ -518,9 +528,17 @@ internal sealed class Link
         try
         {
             bool tells = _owner.WantsSent || _owner.WantsEmpty;
-            _client = make(() => tells ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this)));
-            await _client.ConnectAsync().ConfigureAwait(false);
-            return;
+            Client client = make(() => tells ? new TellingBridge(new BridgeEnd(this)) : new Bridge(new BridgeEnd(this)));
+            Interlocked.Exchange(ref _client, client);
+            if (Volatile.Read(ref _givenUp) != dial)
+            {
+                ValueTask<Session> dialled = client.ConnectAsync();
+                if (Volatile.Read(ref _givenUp) == dial) _ = client.DisconnectAsync().AsTask();
+                await dialled.ConfigureAwait(false);
+                return;
+            }
+
+            error = SocketError.OperationAborted;
         }
         catch (NetworkException e)
         {

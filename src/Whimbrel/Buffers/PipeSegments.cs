@@ -13,6 +13,9 @@ internal sealed class PipeSegments
     /// <summary>For bytes that come or go in bulk: as long as most receives are at most, and one piece of a send.</summary>
     internal const int Long = 64 * 1024;
 
+    /// <summary>So much at once goes into a long segment, which what comes next fills up; less waits in short ones.</summary>
+    internal const int BulkBytes = 16 * 1024;
+
     /// <summary>Of each length: what 256 connections have that a turn brings much for. What is above it is made anew for each receive and costs more than it holds (design 46).</summary>
     private const int MostKeptBytes = 16 * 1024 * 1024;
 

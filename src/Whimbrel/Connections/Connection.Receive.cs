@@ -1,4 +1,5 @@
 using System.Runtime.CompilerServices;
+using Whimbrel.Buffers;
 using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Connections;
@@ -67,12 +68,16 @@ internal sealed partial class Connection
         else Deliver(data);
     }
 
-    /// <summary>What comes much at a time is received in another way than the rest: spliced, in a block for the pool, or in one larger than the engine's.</summary>
-    internal bool TakesMuch => IsPiped || HasStrandBlocks || TakesLargeBlocks;
+    /// <summary>What comes much at a time is received in another way than the rest: spliced, in a block for the pool, in its session's memory, or in a block larger than the engine's.</summary>
+    internal bool TakesMuch => IsPiped || HasStrandBlocks || Session.LendsRoom || TakesLargeBlocks;
 
     /// <summary>How much at a time is much for it.</summary>
     /// <param name="room">So many have room in the block of the engine that is not the large one.</param>
-    internal int MuchFrom(int room) => IsPiped ? Duct.FromBytes : HasStrandBlocks ? StrandBlock.ReceivedFromBytes : room;
+    internal int MuchFrom(int room) => IsPiped ? Duct.FromBytes : HasStrandBlocks ? StrandBlock.ReceivedFromBytes : Session.LendsRoom ? PipeSegments.BulkBytes : room;
+
+    /// <summary>Its session, when that has memory for the next receive and nothing stands before those bytes.</summary>
+    internal Session? Lender =>
+        Session.LendsRoom && Strand is null && _tenancy.Tls is null && _tenancy.Gate == ReceiveGate.None && _tenancy.Unread.Length == 0 && State == ConnectionState.Open ? Session : null;
 
     /// <summary>Its bytes go to the pool as they come, when nothing holds them up.</summary>
     private bool HasStrandBlocks => Strand is not null && _tenancy.Tls is null;

@@ -26,7 +26,7 @@ namespace Whimbrel;
 /// <item>A loop never waits for another loop: what it posts is taken or refused, and a session from whose callbacks it posts more than the other
 /// loop has caught up with is not read until it has.</item>
 /// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, continuations, timers, noted work, flush, TLS
-/// handshakes, wait.</item>
+/// handshakes, wait. On the Linux engines the continuations that a completion has woken run behind it, before the next one (<see cref="GoOn"/>).</item>
 /// <item>A stale completion (other generation) releases resources only.</item>
 /// <item>A loop may be started again after it ended, and stays the same object: <see cref="OpenQueue"/> and <see cref="CloseQueue"/>
 /// come in pairs, with nothing attached before the one and after the other.</item>

@@ -114,8 +114,14 @@ internal sealed class PipeSession : Session
 
     internal override bool StaysOnLoop => true;
 
-    /// <summary>It copies what it receives.</summary>
+    /// <summary>It keeps what it receives.</summary>
     internal override bool TakesLargeBlocks => false;
+
+    internal override bool LendsRoom => true;
+
+    internal override Span<byte> LendRoom() => Receiving.LendRoom();
+
+    internal override void DropRoom() => Receiving.DropRoom();
 
     internal override string DisplayName => _handler?.Name ?? "a pipe";
 

@@ -8,7 +8,7 @@ namespace Whimbrel.Streams;
 
 /// <summary>
 /// The reading half of a <see cref="ConnectionPipe"/>: what its session receives is copied once, into segments that the reader is shown and gives
-/// back by what it consumes.
+/// back by what it consumes; what comes much at a time is received into such a segment, and not copied.
 /// </summary>
 /// <remarks>
 /// The loop puts in, the reader takes out, on whatever thread: both under one gate, so that a read on the pool does not cross to the loop and back. Inside
@@ -17,12 +17,10 @@ namespace Whimbrel.Streams;
 [System.Diagnostics.CodeAnalysis.SuppressMessage("Design", "CA1001", Justification = "A token source without a timer or a wait handle owns nothing to give back, and who has its token may look at it after the end.")]
 internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions options) : PipeReader
 {
-    /// <summary>So much at once goes into a long segment, which what comes next fills up; less waits in short ones.</summary>
-    private const int BulkBytes = 16 * 1024;
-
     private readonly Lock _gate = new();
     private PipeSegment? _first; // with the first byte that was not consumed
     private PipeSegment? _last;
+    private PipeSegment? _room; // for the receive that runs: the loop's
     private PipeWait<ReadResult>? _read;
     private long _consumed;
     private long _examined;
@@ -208,24 +206,51 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         if (holds) session.PauseReceiving();
     }
 
+    /// <summary>No reader sees it before bytes are in it: it is not among those that are given back.</summary>
+    internal Span<byte> LendRoom()
+    {
+        _room = session.Loop.PipeSegments.Take(this, PipeSegments.Long, 0);
+        return _room.RoomSpan;
+    }
+
+    internal void DropRoom()
+    {
+        if (_room is not { } room) return;
+        _room = null;
+        session.Loop.PipeSegments.Return(room);
+    }
+
     private void Append(ReadOnlySpan<byte> data)
     {
+        // Less is not worth a segment of this length.
+        if (_room is { } room && data.Length >= PipeSegments.BulkBytes && (ReadOnlySpan<byte>)room.RoomSpan[..data.Length] == data)
+        {
+            _room = null;
+            room.Begin(this, PipeSegments.Long, _received);
+            Link(room);
+            room.Advance(data.Length);
+            _received += data.Length;
+            return;
+        }
+
         while (!data.IsEmpty)
         {
             if (_last is not { RoomLength: > 0 })
-            {
-                PipeSegment segment = session.Loop.PipeSegments.Take(this, data.Length > BulkBytes ? PipeSegments.Long : PipeSegments.Short, _received);
-                if (_last is null) _first = segment;
-                else _last.NextSegment = segment;
-                _last = segment;
-            }
+                Link(session.Loop.PipeSegments.Take(this, data.Length > PipeSegments.BulkBytes ? PipeSegments.Long : PipeSegments.Short, _received));
 
-            int count = Math.Min(_last.RoomLength, data.Length);
+            int count = Math.Min(_last!.RoomLength, data.Length);
             data[..count].CopyTo(_last.RoomSpan);
             _last.Advance(count);
             _received += count;
             data = data[count..];
         }
+    }
+
+    private void Link(PipeSegment segment)
+    {
+        if (_last is null) _first = segment;
+        else _last.NextSegment = segment;
+        _last = segment;
     }
 
     /// <summary>The peer's FIN.</summary>

@@ -82,7 +82,7 @@ internal class RecordingSession(RecordingServer server) : TcpSession(server)
     protected override void OnError(SocketError error) => Log.Add($"session: error {error}");
 }
 
-internal sealed class RecordingClient(Log log, int port) : TcpClient(IPAddress.Loopback, port)
+internal class RecordingClient(Log log, int port) : TcpClient(IPAddress.Loopback, port)
 {
     private long _received;
 

@@ -53,6 +53,39 @@ public sealed class TcpTests
         Assert.False(client.IsConnecting || client.IsConnected);
     }
 
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_disconnect_behind_a_dial_or_inside_of_its_first_callback_gives_it_up(bool inside)
+    {
+        using RecordingServer server = new(new Log());
+        Assert.True(server.Start());
+        Log log = new();
+        using Hasty client = new(log, server.Chosen) { IsInside = inside };
+        for (int i = 1; i <= 20; i++)
+        {
+            Assert.True(client.ConnectAsync());
+            if (!inside) client.DisconnectAsync();
+            log.Until("client: disconnected False", i);
+            Assert.False(client.IsConnecting || client.IsConnected);
+        }
+
+        if (inside) Assert.Equal(0, log.Count("client: connected True"));
+        client.IsInside = false;
+        Assert.True(client.Connect());
+    }
+
+    private sealed class Hasty(Log log, int port) : RecordingClient(log, port)
+    {
+        internal bool IsInside { get; set; }
+
+        protected override void OnConnecting()
+        {
+            base.OnConnecting();
+            if (IsInside) DisconnectAsync();
+        }
+    }
+
     [Fact]
     public void Calls_in_the_wrong_state_do_nothing()
     {

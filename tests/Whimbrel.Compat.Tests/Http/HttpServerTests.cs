@@ -115,6 +115,29 @@ public sealed class HttpServerTests
     }
 
     [Fact]
+    public void What_stands_behind_the_last_request_is_not_read_while_its_answer_is_waited_for()
+    {
+        using WebHost host = new();
+        WebHost.Serving? asked = null;
+        host.Answer = (session, _) => Volatile.Write(ref asked, session);
+        using Socket socket = host.Dial();
+        socket.Send("GET /last HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /behind HTTP/1.1\r\nHost: h\r\n\r\n"u8);
+        WebHost.Until(() => Volatile.Read(ref asked) is not null);
+        asked!.SendResponseAsync(asked.Response.MakeGetResponse("all"));
+        Assert.EndsWith("\r\n\r\nall", WebHost.Read(socket, until: null), StringComparison.Ordinal);
+        Assert.Equal(["header GET /last", "request GET /last "], host.Told);
+    }
+
+    [Fact]
+    public void A_broken_request_is_not_answered_before_one_that_waits_for_its_answer()
+    {
+        using WebHost host = new();
+        host.Answer = static (_, _) => { };
+        Assert.Equal("", host.Ask("GET /slow HTTP/1.1\r\nHost: h\r\n\r\nno HTTP\r\n\r\n"));
+        Assert.StartsWith("error ", host.Told.Last(), StringComparison.Ordinal);
+    }
+
+    [Fact]
     public void A_client_that_waits_for_the_word_to_go_on_gets_it_once()
     {
         using WebHost host = new();

@@ -29,6 +29,41 @@ public abstract class ConnectionPipeSuite(Transport transport) : TrafficSuite(tr
         Assert.Equal(length, there.BytesReceived);
     });
 
+    // What comes much at a time is received into memory that a reader gets: nobody else may get it as long as somebody looks at it.
+    [Theory, Contract(3, 6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Pipes_in_bulk_keep_their_bytes_apart_while_others_are_cut(bool onLoop) => Run(rig =>
+    {
+        int length = rig.IsVirtual ? 300_000 : 2 * 1024 * 1024;
+        End[] all = [.. Enumerable.Range(0, 5).Select(_ => Accept(rig, dials: true))];
+        Task<bool>[] checks = [.. all.Select((end, i) => Start(rig, end.Pipe, onLoop, () => i == 4 ? Leave(end.Pipe, length / 2) : Check(end.Pipe, length, i)))];
+        Task<bool>[] pushes = [.. all.Select((end, i) => Start(rig, end.Peer!, onLoop, () => Push(end.Peer!, length, i)))];
+        for (int i = 0; i < 4; i++)
+        {
+            Assert.True(Await(rig, pushes[i]));
+            Assert.True(Await(rig, checks[i]));
+        }
+
+        Assert.True(Await(rig, checks[4]));
+        foreach (End end in all) end.Dispose();
+        rig.Until(() => pushes[4].IsCompleted, "the writer whose peer has gone to end");
+        _ = pushes[4].Exception; // it may have sent all before
+
+        // Looks at half of it, and aborts with a result out.
+        static async ValueTask<bool> Leave(ConnectionPipe pipe, int length)
+        {
+            while (pipe.BytesReceived < length)
+            {
+                ReadResult result = await pipe.Input.ReadAsync().ConfigureAwait(false);
+                pipe.Input.AdvanceTo(result.Buffer.GetPosition(result.Buffer.Length / 3), result.Buffer.End);
+            }
+
+            pipe.Abort();
+            return true;
+        }
+    });
+
     [Theory, Contract(3)]
     [InlineData(true)]
     [InlineData(false)]

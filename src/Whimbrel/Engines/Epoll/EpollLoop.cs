@@ -228,6 +228,12 @@ internal sealed unsafe partial class EpollLoop : Loop
             return;
         }
 
+        if (isMuch && connection.Lender is { } lender)
+        {
+            ReceiveInto(lender, connection, slot);
+            return;
+        }
+
         bool isLarge = isMuch && connection.TakesLargeBlocks;
         byte* buffer = isLarge ? _largeBlock.Take() : _buffer;
         int count = _sockets.Receive(_slots[slot].Fd, buffer, isLarge ? LargeBlock.Bytes : ReceiveBytes);
@@ -259,6 +265,19 @@ internal sealed unsafe partial class EpollLoop : Loop
         block.Length = count;
         connection.CompleteReceive(block);
         NoteSize(connection, slot, generation, count);
+    }
+
+    /// <summary>Into the memory of a session that keeps what it receives.</summary>
+    private void ReceiveInto(Session lender, Connection connection, int slot)
+    {
+        uint generation = connection.SlotGeneration;
+        Span<byte> room = lender.LendRoom();
+        int count;
+        fixed (byte* buffer = room) count = _sockets.Receive(_slots[slot].Fd, buffer, room.Length);
+        if (count > 0) connection.CompleteReceive(room[..count]);
+        lender.DropRoom();
+        if (count > 0) NoteSize(connection, slot, generation, count);
+        else ReceivedNone(connection, count);
     }
 
     /// <summary>Nothing has come: the end, or an error as a negative number.</summary>

@@ -195,10 +195,11 @@ internal sealed unsafe partial class UringLoop
 
             bool isForStrand = isMuch && connection.TakesStrandBlocks;
             bool isLarge = isMuch && connection.TakesLargeBlocks;
+            Session? lender = isMuch && !isForStrand ? connection.Lender : null;
             StrandBlock? block = isForStrand ? StrandBlocks.TakeLarge() : null;
             byte* buffer = isForStrand ? block!.Address : isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
             int room = isForStrand ? StrandBlock.LargeCapacity : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
-            int result = _sockets.Receive(_slots[slot].Fd, buffer, room);
+            int result = lender is not null ? ReceiveInto(lender, connection, slot, out room) : _sockets.Receive(_slots[slot].Fd, buffer, room);
             if (result <= 0) block?.Dispose();
             if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
@@ -210,15 +211,13 @@ internal sealed unsafe partial class UringLoop
                 return;
             }
 
-            _slots[slot].Failures = 0;
-            _slots[slot].IsReady = result == room || _slots[slot].IsReadyUntilEmpty;
-            NoteSize(connection, slot, result);
+            if (lender is null) NoteReceived(connection, slot, result, room);
             if (block is not null)
             {
                 block.Length = result;
                 connection.CompleteReceive(block);
             }
-            else
+            else if (lender is null)
             {
                 Span<byte> bytes = new(buffer, result);
                 connection.CompleteReceive(bytes);
@@ -239,6 +238,30 @@ internal sealed unsafe partial class UringLoop
         }
 
         ReceiveAgain(connection);
+    }
+
+    /// <summary>Into the memory of a session that keeps what it receives, which has been offered it when this returns.</summary>
+    private int ReceiveInto(Session lender, Connection connection, int slot, out int room)
+    {
+        Span<byte> lent = lender.LendRoom();
+        room = lent.Length;
+        int result;
+        fixed (byte* buffer = lent) result = _sockets.Receive(_slots[slot].Fd, buffer, room);
+        if (result > 0)
+        {
+            NoteReceived(connection, slot, result, room);
+            connection.CompleteReceive(lent[..result]);
+        }
+
+        lender.DropRoom();
+        return result;
+    }
+
+    private void NoteReceived(Connection connection, int slot, int count, int room)
+    {
+        _slots[slot].Failures = 0;
+        _slots[slot].IsReady = count == room || _slots[slot].IsReadyUntilEmpty;
+        NoteSize(connection, slot, count);
     }
 
     /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>

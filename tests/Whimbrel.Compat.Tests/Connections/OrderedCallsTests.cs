@@ -1,0 +1,84 @@
+using Whimbrel.Compat.Links;
+
+namespace Whimbrel.Compat.Tests.Connections;
+
+public sealed class OrderedCallsTests
+{
+    private static readonly TimeSpan Patience = TimeSpan.FromSeconds(30);
+
+    [Fact]
+    public void Who_comes_while_another_thread_is_at_it_leaves_the_call_there_and_they_run_in_order()
+    {
+        OrderedCalls calls = new();
+        List<(string What, int Thread)> ran = [];
+        using ManualResetEventSlim isAtIt = new(), goesOn = new();
+        int first = 0;
+        Thread other = new(() =>
+        {
+            first = Environment.CurrentManagedThreadId;
+            calls.Run(
+                () =>
+                {
+                    isAtIt.Set();
+                    Assert.True(goesOn.Wait(Patience));
+                    Add("first");
+                },
+                static _ => { });
+        });
+        other.Start();
+        Assert.True(isAtIt.Wait(Patience));
+        calls.Run(() => Add("second"), static _ => { });
+        calls.Run(() => Add("third"), static _ => { });
+        Assert.Empty(ran);
+        goesOn.Set();
+        calls.AwaitIdle(Patience);
+        Assert.Equal([("first", first), ("second", first), ("third", first)], ran);
+        Assert.True(other.Join(Patience));
+
+        void Add(string what) => ran.Add((what, Environment.CurrentManagedThreadId));
+    }
+
+    [Fact]
+    public void What_a_call_brings_about_on_its_own_thread_runs_inside_of_it()
+    {
+        OrderedCalls calls = new();
+        List<string> ran = [];
+        calls.Run(
+            () =>
+            {
+                ran.Add("outer begins");
+                calls.Run(() => ran.Add("inner"), static _ => { });
+                calls.AwaitIdle(Patience); // waits for others only
+                ran.Add("outer ends");
+            },
+            static _ => { });
+        Assert.Equal(["outer begins", "inner", "outer ends"], ran);
+    }
+
+    [Fact]
+    public void An_exception_is_thrown_where_the_call_came_from_when_all_that_was_left_has_run_and_others_are_given_theirs()
+    {
+        OrderedCalls calls = new();
+        List<string> ran = [];
+        using ManualResetEventSlim isAtIt = new(), goesOn = new();
+        Exception? thrown = null;
+        Thread other = new(() => thrown = Record.Exception(() => calls.Run(
+            () =>
+            {
+                isAtIt.Set();
+                Assert.True(goesOn.Wait(Patience));
+                throw new FormatException("own");
+            },
+            static _ => { })));
+        other.Start();
+        Assert.True(isAtIt.Wait(Patience));
+        calls.Run(static () => throw new InvalidOperationException("left"), e => ran.Add(e.Message));
+        calls.Run(() => ran.Add("behind it"), static _ => { });
+        goesOn.Set();
+        Assert.True(other.Join(Patience));
+        Assert.Equal("own", Assert.IsType<FormatException>(thrown).Message);
+        Assert.Equal(["left", "behind it"], ran);
+        calls.Run(() => ran.Add("goes on"), static _ => { });
+        Assert.Equal("goes on", ran[^1]);
+    }
+}
