@@ -11,7 +11,12 @@ namespace Whimbrel.Compat.Tests.Http;
 /// <summary>A client of a WebSocket of the old API that writes down what it is told.</summary>
 internal sealed class Talking(int port) : WsClient(IPAddress.Loopback, port)
 {
+    private int _messages;
+
     internal ConcurrentQueue<string> Told { get; } = new();
+
+    /// <summary>How many messages it was told.</summary>
+    internal int Messages => Volatile.Read(ref _messages);
 
     internal string Path { get; init; } = "/chat";
 
@@ -22,7 +27,11 @@ internal sealed class Talking(int port) : WsClient(IPAddress.Loopback, port)
 
     public override void OnWsDisconnected() => Told.Enqueue("disconnected");
 
-    public override void OnWsReceived(byte[] buffer, long offset, long size) => Told.Enqueue($"message {Encoding.UTF8.GetString(buffer, (int)offset, (int)Math.Min(size, 20))}{(size > 20 ? $"... {size}" : "")}");
+    public override void OnWsReceived(byte[] buffer, long offset, long size)
+    {
+        Interlocked.Increment(ref _messages);
+        Told.Enqueue($"message {Encoding.UTF8.GetString(buffer, (int)offset, (int)Math.Min(size, 20))}{(size > 20 ? $"... {size}" : "")}");
+    }
 
     public override void OnWsPong(byte[] buffer, long offset, long size) => Told.Enqueue($"pong {size}");
 

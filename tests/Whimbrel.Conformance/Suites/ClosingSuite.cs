@@ -549,9 +549,15 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void Close_may_be_called_any_number_of_times_from_anywhere() => Run(rig =>
     {
-        RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("hello"u8));
+        bool isSent = false;
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            x.Send("hello"u8);
+            Volatile.Write(ref isSent, true);
+        });
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
+        rig.Until(() => Volatile.Read(ref isSent), "the greeting"); // the callback may still run
         for (int i = 0; i < 3; i++)
         {
             rig.Elsewhere(() =>
