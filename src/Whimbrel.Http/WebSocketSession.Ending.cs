@@ -249,22 +249,21 @@ public partial class WebSocketSession
 
     // ------------------------------------------------------------------ the heart-beat
 
-    private void StartHeart(Loop loop)
-    {
-        if (_options!.Heartbeat == Timeout.InfiniteTimeSpan) return;
-        if (loop.IsCurrent) JoinHeart(loop);
-        // A handshake on the pool.
-        else loop.Post(static s => (((WebSocketSession, Loop))s!).Item1.JoinHeart((((WebSocketSession, Loop))s).Item2), (this, loop));
-    }
+    private bool HasHeart => _options is { } options && options.Heartbeat != Timeout.InfiniteTimeSpan;
 
-    private void GoOnBeating()
-    {
-        if (Loop.IsCurrent) JoinHeart(Loop);
-        else Loop.Post(static s => ((WebSocketSession)s!).JoinHeart(((WebSocketSession)s).Loop), this);
-    }
-
+    // Of a handshake on the pool the session knows no loop yet.
     private void JoinHeart(Loop loop)
     {
+        if (!loop.IsCurrent)
+        {
+            loop.Post(static s =>
+            {
+                (WebSocketSession session, Loop loop) = ((WebSocketSession, Loop))s!;
+                session.JoinHeart(loop);
+            }, (this, loop));
+            return;
+        }
+
         if (!_heartHasEnded) HeartBeats.Of(loop, _options!.Heartbeat).Join(this);
     }
 
@@ -276,7 +275,7 @@ public partial class WebSocketSession
     private void EndHeart()
     {
         _heartHasEnded = true;
-        if (_options is null || _options.Heartbeat == Timeout.InfiniteTimeSpan) return;
+        if (!HasHeart) return;
         if (Loop.IsCurrent) LeaveHeart();
         else Loop.Post(static s => ((WebSocketSession)s!).LeaveHeart(), this);
     }
@@ -303,6 +302,6 @@ public partial class WebSocketSession
         _wasPending = BytesPending > 0;
         // Behind what a peer does not take a ping asks nothing, and may find no room.
         if (!isAlive && !_wasPending) SendControl(WebSocketOpcode.Ping, default);
-        GoOnBeating();
+        JoinHeart(Loop);
     }
 }

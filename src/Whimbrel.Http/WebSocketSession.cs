@@ -57,7 +57,7 @@ public partial class WebSocketSession : Session
         _writer = new WebSocketWriter(role);
         _isInline = scheduling != Scheduling.ThreadPool;
         _heard = true; // the handshake was
-        StartHeart(loop);
+        if (HasHeart) JoinHeart(loop);
     }
 
     // ------------------------------------------------------------------ overrides

@@ -179,7 +179,7 @@ public sealed class GetTests : IDisposable
             () => $"progress on a terminal; there was: {seen}");
         terminal.Kill(entireProcessTree: true);
         await terminal.WaitForExitAsync(TestContext.Current.CancellationToken);
-        Assert.Matches(@"\rin (\[\.+\] )?0 %, [\d.]+ [KMG]iB of 931\.32 GiB, [\d.]+ [KMG]iB/s, \d+[ydhm](\d+[dhms])? left", seen.ToString());
+        Assert.Matches(@"\rin (\[\.+\] )?0 %, [\d.]+ [KMG]iB of 931\.32 GiB, [\d.]+ [KMG]iB/s, (\d+d\d+h|\d+h\d+m|\d+m\d+s|\d+ (d|h|min)) left", seen.ToString());
 
         (int code, string output, string error) = await GetAsync(null, "-o", "/dev/null", "--timeout", "1.5", url);
         Assert.Equal((1, ""), (code, output));

@@ -53,12 +53,10 @@ internal sealed class HeartBeats
         if (_timer is not { IsActive: true }) Start(_interval);
     }
 
-    /// <summary>It is not told. The timer stays as it is, and finds less to do.</summary>
+    /// <summary>One that has joined is not told. The timer stays as it is, and finds less to do.</summary>
     internal void Leave(WebSocketSession session)
     {
-        ref Place place = ref session.HeartPlace;
-        if (!place.IsTaken) return;
-        Remove(ref place);
+        Remove(ref session.HeartPlace);
         if (_first is null) End();
     }
 

@@ -209,7 +209,7 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
     /// <summary>No reader sees it before bytes are in it: it is not among those that are given back.</summary>
     internal Span<byte> LendRoom()
     {
-        _room = session.Loop.PipeSegments.Take(this, PipeSegments.Long, 0);
+        _room = session.Loop.PipeSegments.Take(this, PipeSegments.Long, _received);
         return _room.RoomSpan;
     }
 
@@ -226,7 +226,6 @@ internal sealed class ReceivingPipe(PipeSession session, ConnectionPipeOptions o
         if (_room is { } room && data.Length >= PipeSegments.BulkBytes && (ReadOnlySpan<byte>)room.RoomSpan[..data.Length] == data)
         {
             _room = null;
-            room.Begin(this, PipeSegments.Long, _received);
             Link(room);
             room.Advance(data.Length);
             _received += data.Length;

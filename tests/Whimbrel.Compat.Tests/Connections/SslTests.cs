@@ -6,6 +6,7 @@ using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using System.Text;
 using NetCoreServer;
+using Whimbrel.Conformance;
 
 namespace Whimbrel.Compat.Tests.Connections;
 
@@ -68,16 +69,8 @@ public sealed class SslTests
     [Fact]
     public void A_server_with_several_certificates_sends_its_own_with_those_above_it()
     {
-        using ECDsa rootKey = ECDsa.Create(ECCurve.NamedCurves.nistP256), middleKey = ECDsa.Create(ECCurve.NamedCurves.nistP256), ownKey = ECDsa.Create(ECCurve.NamedCurves.nistP256);
-        DateTimeOffset from = DateTimeOffset.UtcNow.AddDays(-1), to = DateTimeOffset.UtcNow.AddDays(1);
-        CertificateRequest rootRequest = new("CN=old root", rootKey, HashAlgorithmName.SHA256), middleRequest = new("CN=old middle", middleKey, HashAlgorithmName.SHA256);
-        rootRequest.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
-        middleRequest.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
-        using X509Certificate2 root = rootRequest.CreateSelfSigned(from, to);
-        using X509Certificate2 middle = middleRequest.Create(root, from, to, [1]);
-        using X509Certificate2 issuer = middle.CopyWithPrivateKey(middleKey);
-        using X509Certificate2 bare = new CertificateRequest("CN=old server", ownKey, HashAlgorithmName.SHA256).Create(issuer, from, to, [2]);
-        using X509Certificate2 own = bare.CopyWithPrivateKey(ownKey);
+        using X509Certificate2 own = TestCertificates.Make("old server", issuer: TestCertificates.Intermediate);
+        using X509Certificate2 middle = X509CertificateLoader.LoadCertificate(TestCertificates.Intermediate.RawData); // without its key
         string[] seen = [];
         Log log = new();
         using Server server = new(new SslContext(SslProtocols.Tls13, new X509Certificate2Collection { middle, own }), log);
@@ -90,7 +83,7 @@ public sealed class SslTests
         using Client client = new(context, server.Chosen, new Log());
         Assert.True(client.Connect());
         Assert.Equal("CN=old server", seen[0]);
-        Assert.Contains("CN=old middle", seen);
+        Assert.Contains(middle.Subject, seen);
     }
 
     [Fact]
@@ -179,8 +172,8 @@ public sealed class SslTests
             Assert.False(client.IsConnected || client.IsConnecting || client.IsHandshaking);
         }
 
-        // The peer says nothing, for as long as a handshake may take.
-        Assert.InRange(Environment.TickCount64 - begin, 0, 45_000);
+        // Not even one of them has waited for as long as a handshake may take.
+        Assert.InRange(Environment.TickCount64 - begin, 0, 9_999);
         silent.Stop();
     }
 

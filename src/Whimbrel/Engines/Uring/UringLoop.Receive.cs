@@ -198,9 +198,15 @@ internal sealed unsafe partial class UringLoop
             Session? lender = isMuch && !isForStrand ? connection.Lender : null;
             StrandBlock? block = isForStrand ? StrandBlocks.TakeLarge() : null;
             byte* buffer = isForStrand ? block!.Address : isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
-            int room = isForStrand ? StrandBlock.LargeCapacity : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
-            int result = lender is not null ? ReceiveInto(lender, connection, slot, out room) : _sockets.Receive(_slots[slot].Fd, buffer, room);
-            if (result <= 0) block?.Dispose();
+            Span<byte> lent = lender is null ? default : lender.LendRoom();
+            int room = isForStrand ? StrandBlock.LargeCapacity : lender is not null ? lent.Length : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
+            int result = lender is not null ? Receive(slot, lent) : _sockets.Receive(_slots[slot].Fd, buffer, room);
+            if (result <= 0)
+            {
+                block?.Dispose();
+                lender?.DropRoom();
+            }
+
             if (result is -Errno.ENOBUFS or -Errno.ENOMEM && MustRest(connection, slot)) return;
             if (result is -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM) break;
             if (result <= 0)
@@ -211,13 +217,20 @@ internal sealed unsafe partial class UringLoop
                 return;
             }
 
-            if (lender is null) NoteReceived(connection, slot, result, room);
+            _slots[slot].Failures = 0;
+            _slots[slot].IsReady = result == room || _slots[slot].IsReadyUntilEmpty;
+            NoteSize(connection, slot, result);
             if (block is not null)
             {
                 block.Length = result;
                 connection.CompleteReceive(block);
             }
-            else if (lender is null)
+            else if (lender is not null)
+            {
+                connection.CompleteReceive(lent[..result]);
+                lender.DropRoom();
+            }
+            else
             {
                 Span<byte> bytes = new(buffer, result);
                 connection.CompleteReceive(bytes);
@@ -240,28 +253,10 @@ internal sealed unsafe partial class UringLoop
         ReceiveAgain(connection);
     }
 
-    /// <summary>Into the memory of a session that keeps what it receives, which has been offered it when this returns.</summary>
-    private int ReceiveInto(Session lender, Connection connection, int slot, out int room)
+    /// <summary>Into memory of the collector's.</summary>
+    private int Receive(int slot, Span<byte> into)
     {
-        Span<byte> lent = lender.LendRoom();
-        room = lent.Length;
-        int result;
-        fixed (byte* buffer = lent) result = _sockets.Receive(_slots[slot].Fd, buffer, room);
-        if (result > 0)
-        {
-            NoteReceived(connection, slot, result, room);
-            connection.CompleteReceive(lent[..result]);
-        }
-
-        lender.DropRoom();
-        return result;
-    }
-
-    private void NoteReceived(Connection connection, int slot, int count, int room)
-    {
-        _slots[slot].Failures = 0;
-        _slots[slot].IsReady = count == room || _slots[slot].IsReadyUntilEmpty;
-        NoteSize(connection, slot, count);
+        fixed (byte* buffer = into) return _sockets.Receive(_slots[slot].Fd, buffer, into.Length);
     }
 
     /// <summary>From one socket to the other inside the system. False: nothing was moved, and nothing is known of the socket.</summary>
