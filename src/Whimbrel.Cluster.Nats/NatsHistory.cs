@@ -46,16 +46,21 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
 
         byte[] configuration = NatsStream.Configure(subject, limits, info.MaxPayload);
-        return AskStream("CREATE", subject, configuration, (stream, error) =>
+        int tries = 0;
+        return Create();
+
+        bool Create() => AskStream("CREATE", subject, configuration, (stream, error) =>
         {
-            if (error == NatsStream.Different)
+            // A server that makes the same stream for another node at this moment may say that the two overlap: asked again it finds the one that is there.
+            bool isTaken = error switch
             {
-                if (!AskStream("UPDATE", subject, configuration, (changed, _) => Made(changed))) done(null);
-            }
-            else
-            {
-                Made(stream);
-            }
+                NatsStream.Different => AskStream("UPDATE", subject, configuration, (changed, _) => Made(changed)),
+                NatsStream.Overlaps when ++tries < MostTries => Create(),
+                _ => false,
+            };
+            if (isTaken) return;
+            if (tries == MostTries) Tell($"a stream for {subject}: its subjects are those of another stream");
+            Made(stream);
         });
 
         void Made(NatsStream? stream)
@@ -76,7 +81,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             }
 
             NatsStream? stream = NatsStream.Read(body, out int error, out string text);
-            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere)) Tell($"a stream for {subject}: {text}");
+            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere or NatsStream.Overlaps)) Tell($"a stream for {subject}: {text}");
             done(stream, error);
         });
 

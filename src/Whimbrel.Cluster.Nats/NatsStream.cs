@@ -14,6 +14,7 @@ internal sealed record NatsStream(ulong Epoch, ulong First, ulong Last)
 {
     internal const int NotThere = 10059;
     internal const int Different = 10058;
+    internal const int Overlaps = 10065;
 
     /// <summary>What a message has beyond its payload in the count of a stream, with room to spare.</summary>
     private const int MostAroundMessage = 2048;

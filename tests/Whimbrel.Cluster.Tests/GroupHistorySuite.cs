@@ -93,7 +93,8 @@ public abstract class GroupHistorySuite : IAsyncLifetime
     [Fact]
     public async Task Nodes_that_append_at_once_share_one_order_in_which_each_batch_keeps_its_own()
     {
-        await Task.WhenAll(Enumerable.Range(0, 40).Select(i => AppendAsync(i % 2, "t.one", $"{i}a", $"{i}b")));
+        bool[] kept = await Task.WhenAll(Enumerable.Range(0, 40).Select(i => AppendAsync(i % 2, "t.one", $"{i}a", $"{i}b")));
+        Assert.DoesNotContain(false, kept);
         HistoryPage? page = await ReadAsync(0, "t.one", 0);
         string[] all = [.. page!.Entries.Select(static e => Encoding.UTF8.GetString(e.Envelope.Span))];
         Assert.Equal(80, all.Length);

@@ -254,6 +254,34 @@ public sealed class NatsTroubleTests : TroubleTests
         Assert.Equal("49 50: 49=49 50=50", Shown(await HistoryAsync(node, new HistoryLimits { MaxCount = 2 })));
     }
 
+    // The server made the same stream for another node at that moment, and says this in place of giving it.
+    [Fact]
+    public async Task A_stream_that_overlaps_for_a_moment_is_asked_for_again()
+    {
+        const string Overlaps = "{\"error\":{\"code\":400,\"err_code\":10065,\"description\":\"subjects overlap with an existing stream\"}}";
+        List<string> told = [];
+        SaidServer server = await SaidAsync(Info);
+        BusNode node = Node(server.Address, new NatsOptions { OnTrouble = told.Add });
+        await node.StartAsync();
+        foreach (string reply in (string[])[Overlaps, Overlaps, "{\"created\":\"2026-01-01T00:00:00Z\",\"state\":{\"messages\":0,\"first_seq\":0,\"last_seq\":0}}"]) server.Reply(reply);
+        Assert.Equal("1 0: ", Shown(await HistoryAsync(node)));
+        Assert.Empty(told);
+        Assert.Equal(3, server.Heard.Split("$JS.API.STREAM.CREATE").Length - 1);
+    }
+
+    [Fact]
+    public async Task A_stream_of_others_on_the_same_subject_is_told_and_nothing_is_kept()
+    {
+        List<string> told = [];
+        NatsBroker broker = Keep(new NatsBroker("", isTls: false) { IsStreaming = true });
+        await broker.RestoreAsync();
+        BusNode node = Node(broker.Address, new NatsOptions { OnTrouble = told.Add });
+        await node.StartAsync();
+        Assert.Contains("\"did_create\":true", await AskAsync(broker, "$JS.API.STREAM.CREATE.other", $"{{\"name\":\"other\",\"subjects\":[\"{NatsStream.SubjectOf("t.one")}\"]}}"), StringComparison.Ordinal);
+        Assert.Null(await HistoryAsync(node, "x"));
+        Assert.Contains("a stream for t.one: its subjects are those of another stream", Assert.Single(told), StringComparison.Ordinal);
+    }
+
     // What was taken may be lost with the server, and its offsets would be used again.
     [Fact]
     public async Task A_server_that_was_restarted_with_what_it_kept_begins_its_streams_anew()

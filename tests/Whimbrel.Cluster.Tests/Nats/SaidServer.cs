@@ -9,6 +9,7 @@ internal sealed class SaidServer : IAsyncDisposable
     private readonly Server _server;
     private readonly StringBuilder _heard = new();
     private readonly List<Session> _guests = [];
+    private readonly Queue<string> _replies = new();
 
     private SaidServer(Engine engine, string greeting, string answer) =>
         _server = new Server(new ServerOptions { Engine = engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), SendLimitBytes = 64 << 20 }, () => new Guest(this, greeting, answer));
@@ -33,6 +34,12 @@ internal sealed class SaidServer : IAsyncDisposable
     // To all who are connected.
     internal Task SayAsync(string text) => AllAsync(guest => Assert.Equal(SendResult.Queued, guest.Send(text)));
 
+    // To the next request, in place of silence.
+    internal void Reply(string payload)
+    {
+        lock (_replies) _replies.Enqueue(payload);
+    }
+
     // It reads nothing more, and says nothing.
     internal Task FallSilentAsync() => AllAsync(static guest => guest.PauseReceiving());
 
@@ -45,6 +52,8 @@ internal sealed class SaidServer : IAsyncDisposable
 
     private sealed class Guest(SaidServer server, string greeting, string answer) : Session
     {
+        private string _inbox = "";
+
         protected override void OnConnected()
         {
             lock (server._guests) server._guests.Add(this);
@@ -56,6 +65,14 @@ internal sealed class SaidServer : IAsyncDisposable
             string text = Encoding.Latin1.GetString(data);
             lock (server._heard) server._heard.Append(text);
             if (text.Contains("PING", StringComparison.Ordinal)) Send(answer);
+            foreach (string line in text.Split("\r\n"))
+            {
+                string[] words = line.Split(' ');
+                if (words is ["SUB", _, { } number] && words[1].StartsWith("_INBOX.", StringComparison.Ordinal)) _inbox = number;
+                string? reply = null;
+                lock (server._replies) if (words is ["PUB", _, _, _]) server._replies.TryDequeue(out reply);
+                if (reply is not null) Send($"MSG {words[2]} {_inbox} {reply.Length}\r\n{reply}\r\n");
+            }
         }
     }
 }
