@@ -72,9 +72,9 @@ public sealed class BenchTests
 
     // Each kind of server that is written for the old APIs; all rows in deep runs.
     [Theory]
-    [InlineData("netcoreserver-epoll", "pingpong-100 tls-pingpong-100 udp-echo-32 http-pipelined-100 https-100 ws-64k ws-room-100 ws-oneway-64k", "0.1")]
+    [InlineData("netcoreserver-epoll", "pingpong-100 unix-pingpong-100 tls-pingpong-100 udp-echo-32 http-pipelined-100 https-100 ws-64k ws-room-100 ws-oneway-64k", "0.1")]
     [InlineData("netcoreserver-epoll-loop", "pingpong-100 http-100 ws-32-100", "0.1")]
-    [InlineData("csharpserver", "pingpong-100 udp-echo-32", "0.1")]
+    [InlineData("csharpserver", "pingpong-100 tls-pingpong-100 udp-echo-32", "0.1")]
     [InlineData("csharpserver-loop", "bulk-1", "0.1")]
     // They send a million messages and sleep for the rest of the second: a shorter window may see the sleep only.
     [InlineData("netcoreserver-epoll", "push-100", "1.2")]
@@ -93,6 +93,15 @@ public sealed class BenchTests
     {
         (int exitCode, string output) = await BenchAsync("relay", "--smoke", "--seconds", "0.1", "--peers", "c-relay,whimbrel-relay-epoll", "--no-build");
         Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Every_byte_of_a_short_benchmark_over_a_Unix_socket_is_right()
+    {
+        (int exitCode, string output) = await BenchAsync("unix", "--smoke", "--seconds", "0.1", "--peers", "c-epoll,whimbrel-epoll,whimbrel-uring", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.Contains("unix-bulk-100", output, StringComparison.Ordinal);
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 

@@ -6,8 +6,8 @@ namespace Whimbrel.Bench.Peers;
 /// <summary>Servers written against the classes of CSharpServer, as its performance programs are, over <c>Whimbrel.Compat</c>, on the engine that its service chooses.</summary>
 internal static class CSharpServerPeer
 {
-    /// <summary>Starts the server of a kind: tcp, push or udp.</summary>
-    public static bool TryStart(string kind, int port, Action<IPEndPoint> tell)
+    /// <summary>Starts the server of a kind: tcp, push, udp or tls.</summary>
+    public static bool TryStart(string kind, int port, string? certificate, string? key, Action<IPEndPoint> tell)
     {
         Service service = new(1);
         service.Start();
@@ -24,6 +24,12 @@ internal static class CSharpServerPeer
                 break;
             case "udp":
                 isStarted = new UdpEcho(service, port).Start();
+                break;
+            case "tls" when certificate is not null && key is not null:
+                SslContext context = new(SslMethod.TLS);
+                context.UseCertificateChainFile(certificate);
+                context.UsePrivateKeyFile(key, SslFileFormat.PEM);
+                isStarted = new TlsServer(service, context, port).Start();
                 break;
             default:
                 return false;
@@ -50,6 +56,16 @@ internal static class CSharpServerPeer
     private sealed class Listener(TcpServer server) : TcpSession(server)
     {
         protected override bool OnSending(long size) => BytesPending + size <= OldProducer.MostPending;
+    }
+
+    private sealed class TlsServer(Service service, SslContext context, int port) : SslServer(service, context, "127.0.0.1", port)
+    {
+        protected override SslSession CreateSession() => new TlsEcho(this);
+    }
+
+    private sealed class TlsEcho(SslServer server) : SslSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer, 0, size);
     }
 
     private sealed class UdpEcho(Service service, int port) : UdpServer(service, "127.0.0.1", port)

@@ -55,6 +55,19 @@ internal static class NetCoreServerPeer
         }
     }
 
+    /// <summary>Starts an echo server over a Unix socket.</summary>
+    public static bool TryStart(string path, Action<string> tell)
+    {
+        var server = new UnixServer(path);
+        if (!server.Start())
+        {
+            return false;
+        }
+
+        tell(path);
+        return true;
+    }
+
     private static Dictionary<string, byte[]> BodiesOf(string folder)
     {
         WebBodies bodies = new(folder);
@@ -107,6 +120,16 @@ internal static class NetCoreServerPeer
     }
 
     private sealed class TlsEcho(SslServer server) : SslSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long offset, long size) => SendAsync(buffer, offset, size);
+    }
+
+    private sealed class UnixServer(string path) : UdsServer(path)
+    {
+        protected override UdsSession CreateSession() => new UnixEcho(this);
+    }
+
+    private sealed class UnixEcho(UdsServer server) : UdsSession(server)
     {
         protected override void OnReceived(byte[] buffer, long offset, long size) => SendAsync(buffer, offset, size);
     }

@@ -10,7 +10,7 @@ using Whimbrel;
 using Whimbrel.Bench.Peers;
 using Whimbrel.Compat;
 
-const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT | http-client httpclient|whimbrel-handler-ENGINE|whimbrel-pool-ENGINE|whimbrel-session-ENGINE PORT CONNECTIONS BYTES WARM SECONDS";
+const string Usage = "usage: kestrel|kestrel-inline|socket-async|socket-async-inline|saea|saea-inline|socket-udp|kestrel-tls|sslstream|whimbrel-ENGINE-stream|whimbrel-ENGINE-pipe|whimbrel-ENGINE-async|whimbrel-udp-ENGINE[-nogso]|kestrel-web|kestrel-whimbrel-ENGINE[-onloop]|whimbrel-web-ENGINE[-metrics|-traces]|netcoreserver-ENGINE[-loop]|csharpserver[-loop] [--serve KIND] [--push | --groups | --multicast] [--cert FILE --key FILE] [--files FOLDER] [--port N] [--unix PATH] | cluster-node NAME BROKER [RATE WARM SECONDS SHARED] | cluster-groups BROKER COUNT | cluster-local BROKER|none EACH COUNT | http-client httpclient|whimbrel-handler-ENGINE|whimbrel-pool-ENGINE|whimbrel-session-ENGINE PORT CONNECTIONS BYTES WARM SECONDS";
 
 if (args.Length == 0)
 {
@@ -42,7 +42,7 @@ if (args is ["http-client", var asker, var portOfServer, var connections, var si
 }
 
 var (port, push, groups, multicast) = (0, false, false, false);
-string? certificateFile = null, keyFile = null, folder = null, serves = null;
+string? certificateFile = null, keyFile = null, folder = null, serves = null, path = null;
 for (var i = 1; i < args.Length; i++)
 {
     if (args[i] == "--push")
@@ -68,6 +68,10 @@ for (var i = 1; i < args.Length; i++)
     else if (args[i] == "--serve" && i + 1 < args.Length)
     {
         serves = args[++i];
+    }
+    else if (args[i] == "--unix" && i + 1 < args.Length)
+    {
+        path = args[++i];
     }
     else if (args[i] == "--files" && i + 1 < args.Length)
     {
@@ -151,7 +155,7 @@ bool IsOldStarted(string peer, string[] words, string what)
     CompatOptions.Callbacks = words is [.., "loop"] ? Scheduling.Inline : Scheduling.ThreadPool;
     if (peer.StartsWith("csharp", StringComparison.Ordinal))
     {
-        return CSharpServerPeer.TryStart(what, port, Tell);
+        return CSharpServerPeer.TryStart(what, port, certificateFile, keyFile, Tell);
     }
 
     if (words is not [var engine, ..] || !Enum.TryParse<EngineKind>(engine, ignoreCase: true, out var kind))
@@ -161,13 +165,15 @@ bool IsOldStarted(string peer, string[] words, string what)
 
     CompatOptions.Engine = new Engine(new EngineOptions { Kind = kind, Loops = 1 });
     var certificate = certificateFile is null || keyFile is null ? null : X509Certificate2.CreateFromPemFile(certificateFile, keyFile);
-    return NetCoreServerPeer.TryStart(what, port, folder, certificate, Tell);
+    return what == "unix" && path is not null ? NetCoreServerPeer.TryStart(path, Say) : NetCoreServerPeer.TryStart(what, port, folder, certificate, Tell);
 }
 
 // The line that the runner waits for.
-void Tell(IPEndPoint endpoint)
+void Tell(IPEndPoint endpoint) => Say(endpoint.ToString());
+
+void Say(string address)
 {
-    Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {endpoint} (engine {name}, loops 1)"));
+    Console.Out.WriteLine(string.Create(CultureInfo.InvariantCulture, $"listening on {address} (engine {name}, loops 1)"));
     Console.Out.Flush();
 }
 

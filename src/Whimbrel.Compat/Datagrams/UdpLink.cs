@@ -44,6 +44,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     private bool _isDelivering; // a callback has what lies in the buffer
     private bool _armsLater; // at the end of the running callback
     private bool _isOpen;
+    private bool _wantsSent; // asked once for each time that it is open: to look for an override allocates
     private TaskCompletionSource? _idle, _caughtUp;
     private long _bytesReceived;
     private long _datagramsReceived;
@@ -93,8 +94,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     {
         DatagramSocket socket = new(options);
         await socket.StartAsync().ConfigureAwait(false);
+        bool wantsSent = owner.WantsSent;
         lock (_gate)
         {
+            _wantsSent = wantsSent;
             _socket = socket;
             _fetcher = new Fetcher(this, socket);
             _loop = CompatOptions.Callbacks == Scheduling.Inline ? socket.Loop : null;
@@ -195,10 +198,10 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         if (!_isOpen || _socket is not { } socket || data.IsEmpty) return false;
         if (data.Length > DatagramOptions.MaxDatagramBytes) return Refuse(peer, SocketError.MessageSize);
         if (SendLimit > 0 && socket.BytesPending + data.Length > SendLimit) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
-        if (owner.WantsSent && !AwaitRoomToTell(timeout)) return false;
+        if (_wantsSent && !AwaitRoomToTell(timeout)) return false;
         DatagramPeer target = new(peer);
         SendResult result = timeout == TimeSpan.Zero || Loop.Current is not null ? socket.Send(data, target) : socket.Send(data, target, timeout);
-        if (result == SendResult.Queued && owner.WantsSent) Tell(new Told(Kind.Sent, peer, data.Length));
+        if (result == SendResult.Queued && _wantsSent) Tell(new Told(Kind.Sent, peer, data.Length));
         if (result == SendResult.Full && timeout == TimeSpan.Zero) return Refuse(peer, SocketError.NoBufferSpaceAvailable);
         return result == SendResult.Queued;
     }

@@ -36,6 +36,7 @@ internal sealed class Link
     private readonly Lock _gate = new();
     private volatile Session? _bridge;
     private volatile bool _isConnected, _isHandshaked, _isHandshaking, _isConnecting;
+    private bool _wantsEmpty; // asked once for each connection: to look for an override allocates
     private bool _isTls, _toldDisconnecting, _hasFailed;
     private long _sent, _received; // of the last connection
     private byte[] _buffer = [];
@@ -94,6 +95,7 @@ internal sealed class Link
         SetLimit(bridge);
         _bridge = bridge;
         _isTls = isTls;
+        _wantsEmpty = _owner.WantsEmpty;
         _isConnecting = false;
         _isConnected = true;
         Tell(LinkEvent.Connected);
@@ -119,7 +121,7 @@ internal sealed class Link
 
     private void Ready()
     {
-        if (_owner.WantsEmpty && BytesPending == 0) Tell(LinkEvent.Empty);
+        if (_wantsEmpty && BytesPending == 0) Tell(LinkEvent.Empty);
         Interlocked.Exchange(ref _ready, null)?.TrySetResult(true);
     }
 
@@ -178,7 +180,7 @@ internal sealed class Link
 
     internal void Drained()
     {
-        if (CanSend && _owner.WantsEmpty) Tell(LinkEvent.Empty);
+        if (CanSend && _wantsEmpty) Tell(LinkEvent.Empty);
     }
 
     internal void Threw() => _owner.TellError(SocketError.SocketError);

@@ -96,7 +96,12 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     internal void Tell(LinkEvent what, Link link)
     {
-        if (what == LinkEvent.Empty) return;
+        // Of each message, perhaps, and no server is told: what the call below captures would be allocated all the same.
+        if (what != LinkEvent.Empty) TellInOrder(what, link);
+    }
+
+    private void TellInOrder(LinkEvent what, Link link)
+    {
         _calls.Run(() => owner.Tell(what, link.Owner), e => link.Rethrow(ExceptionDispatchInfo.Capture(e)));
         if (what == LinkEvent.Disconnected) owner.Forget(link.Owner);
     }

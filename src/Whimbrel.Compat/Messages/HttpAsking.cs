@@ -22,6 +22,7 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
 
     private readonly ConcurrentQueue<Asked> _asked = new();
     private HttpMessageReader _reader = new(HttpLimits.OfClients);
+    private string? _host;
     private bool _isExpecting;
     private bool _isLast;
 
@@ -38,10 +39,16 @@ internal sealed class HttpAsking(IHttpAsking client) : HttpIntake
     internal HttpResponse Response { get; set; } = new();
 
     /// <summary>A request is about to be sent. False: too many wait for their answers.</summary>
-    internal bool Note(HttpRequest request, string host)
+    /// <param name="request">The request.</param>
+    /// <param name="address">Where it goes, as the client was given it.</param>
+    /// <param name="port">Its port.</param>
+    /// <param name="usual">The port that Host leaves out.</param>
+    internal bool Note(HttpRequest request, string address, int port, int usual)
     {
         ArgumentNullException.ThrowIfNull(request);
         if (request.IsEmpty || _asked.Count >= MostOpen) return false;
+        // Made once: a client has the same address for all its requests.
+        string host = _host ??= HostText.Of(address, port, usual);
         request.Message.AddFirst("Host", host);
         _asked.Enqueue((request.Message.FirstBytes.SequenceEqual("HEAD"u8) ? Asked.Head : Asked.Usual) | (request.Message.Lists("Connection"u8, "close"u8) ? Asked.Last : Asked.Usual));
         return true;

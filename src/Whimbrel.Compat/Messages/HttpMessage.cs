@@ -68,6 +68,16 @@ internal sealed class HttpMessage
         return null;
     }
 
+    private bool Has(ReadOnlySpan<byte> name)
+    {
+        foreach (Field field in _fields)
+        {
+            if (Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) return true;
+        }
+
+        return false;
+    }
+
     /// <summary>Whether a field that is a list has a word, in any case, in any of its lines.</summary>
     internal bool Lists(ReadOnlySpan<byte> name, ReadOnlySpan<byte> word)
     {
@@ -119,9 +129,13 @@ internal sealed class HttpMessage
     }
 
     /// <summary>Adds a field before all others, unless there is one.</summary>
+    /// <param name="name">A short one of our own.</param>
+    /// <param name="value">Checked before.</param>
     internal void AddFirst(string name, string value)
     {
-        if (_lineEnd > 0 && ValueOf(Encoding.ASCII.GetBytes(name)) is null) Insert(name, value, 0, _lineEnd);
+        Span<byte> bytes = stackalloc byte[name.Length];
+        Encoding.ASCII.GetBytes(name, bytes);
+        if (_lineEnd > 0 && !Has(bytes)) Insert(name, value, 0, _lineEnd);
     }
 
     /// <summary>Adds to the value of the last field with this name. False: there is none.</summary>
@@ -132,9 +146,9 @@ internal sealed class HttpMessage
         {
             Field field = _fields[index];
             if (!Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) continue;
-            byte[] bytes = Encoding.UTF8.GetBytes(more);
-            MakeRoom(field.Value.Start + field.Value.Length, bytes);
-            _fields[index] = field with { Value = field.Value with { Length = field.Value.Length + bytes.Length } };
+            int length = Encoding.UTF8.GetByteCount(more);
+            Encoding.UTF8.GetBytes(more, MakeRoom(field.Value.Start + field.Value.Length, length));
+            _fields[index] = field with { Value = field.Value with { Length = field.Value.Length + length } };
             return true;
         }
 
@@ -268,20 +282,23 @@ internal sealed class HttpMessage
             return;
         }
 
-        byte[] line = Encoding.UTF8.GetBytes($"{name}: {value}\r\n");
-        MakeRoom(at, line);
-        _fields.Insert(index, new Field(new Part(at, name.Length), new Part(at + name.Length + 2, line.Length - name.Length - 4)));
+        int length = Encoding.UTF8.GetByteCount(value);
+        Span<byte> line = MakeRoom(at, name.Length + length + 4);
+        int written = Encoding.ASCII.GetBytes(name, line);
+        ": "u8.CopyTo(line[written..]);
+        Encoding.UTF8.GetBytes(value, line[(written + 2)..]);
+        "\r\n"u8.CopyTo(line[^2..]);
+        _fields.Insert(index, new Field(new Part(at, name.Length), new Part(at + name.Length + 2, length)));
         if (_fieldsEnd == at) _fieldsEnd += line.Length;
     }
 
     // What lies behind moves, and is known at its new place.
-    private void MakeRoom(int at, ReadOnlySpan<byte> bytes)
+    private Span<byte> MakeRoom(int at, int length)
     {
-        int size = (int)Bytes.Size, length = bytes.Length;
+        int size = (int)Bytes.Size;
         Bytes.Resize(size + length);
         Span<byte> all = Bytes.AsSpan();
         all[at..size].CopyTo(all[(at + length)..]);
-        bytes.CopyTo(all[at..]);
         for (int index = 0; index < _fields.Count; index++)
         {
             if (_fields[index].Name.Start >= at) _fields[index] = new Field(Moved(_fields[index].Name), Moved(_fields[index].Value));
@@ -289,6 +306,7 @@ internal sealed class HttpMessage
 
         if (_fieldsEnd > at) _fieldsEnd += length;
         if (_bodyStart > 0) _bodyStart += length;
+        return all.Slice(at, length);
 
         Part Moved(Part part) => part with { Start = part.Start + length };
     }

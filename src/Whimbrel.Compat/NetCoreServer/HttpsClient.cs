@@ -66,7 +66,7 @@ public class HttpsClient : SslClient, IHttpAsking
     /// <summary>Sends a request, and waits until the system has it.</summary>
     /// <param name="request">The request. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
-    public long SendRequest(HttpRequest request) => _http.Note(request, HostText.Of(Address, Port, UsualPort)) ? Send(request.Cache.AsSpan()) : default;
+    public long SendRequest(HttpRequest request) => _http.Note(request, Address, Port, UsualPort) ? Send(request.Cache.AsSpan()) : default;
 
     /// <summary>Sends a part of the body of a request, and waits until the system has it.</summary>
     /// <param name="body">Sent as UTF-8.</param>
@@ -118,7 +118,7 @@ public class HttpsClient : SslClient, IHttpAsking
     /// <summary>Sends a request.</summary>
     /// <param name="request">The request. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
-    public bool SendRequestAsync(HttpRequest request) => _http.Note(request, HostText.Of(Address, Port, UsualPort)) ? SendAsync(request.Cache.AsSpan()) : default;
+    public bool SendRequestAsync(HttpRequest request) => _http.Note(request, Address, Port, UsualPort) ? SendAsync(request.Cache.AsSpan()) : default;
 
     /// <summary>Sends a part of the body of a request.</summary>
     /// <param name="body">Sent as UTF-8.</param>

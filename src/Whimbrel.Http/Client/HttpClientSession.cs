@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Diagnostics;
 using System.Text;
 using Whimbrel.Http.Parsing;
 
@@ -19,7 +20,7 @@ namespace Whimbrel.Http;
 /// <item>The head of an answer has <see cref="HttpClientOptions.HeadTimeout"/>, its body a rate.</item>
 /// </list>
 /// </remarks>
-public abstract class HttpClientSession : Session
+public abstract partial class HttpClientSession : Session
 {
     private const int SmallHead = 512;
     private const int LeastRoom = 96; // version, framing and line ends
@@ -67,22 +68,27 @@ public abstract class HttpClientSession : Session
         ReadOnlySpan<byte> method = HttpReader.NameOf(verb);
         if (verb is HttpVerb.Other or HttpVerb.Connect) throw new ArgumentException($"{verb} cannot be sent from here.", nameof(verb));
         if (MayRequest() is not SendResult.Queued and SendResult refused) return refused;
-        int room = LeastRoom + method.Length + target.Length + _host.Length + contentType.Length;
+        byte[]? trace = BeginTrace(HttpMetrics.NameOf(verb), target, null, out Activity? activity);
+        int room = LeastRoom + method.Length + target.Length + _host.Length + contentType.Length + (trace?.Length ?? 0);
         byte[]? rented = null;
+        SendResult result = SendResult.Closed;
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         try
         {
             HttpWriter writer = new(head);
             writer.RequestLine(method, target);
             writer.Field(HttpField.Host, _host);
+            if (trace is not null) writer.CheckedFields(trace);
             if (!contentType.IsEmpty) writer.Field(HttpField.ContentType, contentType);
             if (!body.IsEmpty || verb is HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch) writer.ContentLength(body.Length);
             writer.EndHead();
-            return Sent(Send(head[..writer.Length], body), verb == HttpVerb.Head, HttpMetrics.NameOf(verb));
+            result = Send(head[..writer.Length], body);
+            return Sent(result, verb == HttpVerb.Head, HttpMetrics.NameOf(verb), activity);
         }
         finally
         {
             if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+            if (activity is not null && result != SendResult.Queued) EndTrace(activity, result);
         }
     }
 
@@ -95,12 +101,14 @@ public abstract class HttpClientSession : Session
         ArgumentNullException.ThrowIfNull(request);
         if (request.Write is not null || request.ExpectContinue) throw new InvalidOperationException("A session sends bodies from memory, and does not ask before: an HttpPool does both.");
         if (MayRequest() is not SendResult.Queued and SendResult refused) return refused;
-        int room = request.HeadBytes(null);
+        byte[]? trace = BeginTrace(HttpMetrics.NameOf(request.Method), default, request, out Activity? activity);
+        int room = request.HeadBytes(null, trace);
         byte[]? rented = null;
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
-        int length = request.WriteHead(head, asksForCoding: false, null);
-        SendResult result = Sent(Send(head[..length], request.Body.Span), request.IsHead, request.Method);
+        int length = request.WriteHead(head, asksForCoding: false, null, trace);
+        SendResult result = Sent(Send(head[..length], request.Body.Span), request.IsHead, request.Method, activity);
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        if (activity is not null && result != SendResult.Queued) EndTrace(activity, result);
         return result;
     }
 
@@ -110,39 +118,13 @@ public abstract class HttpClientSession : Session
         return _outstanding < _options.PipelineLimit ? SendResult.Queued : SendResult.Full;
     }
 
-    private SendResult Sent(SendResult result, bool isHead, string method)
+    private SendResult Sent(SendResult result, bool isHead, string method, Activity? activity)
     {
         if (result != SendResult.Queued) return result;
-        if (_watch is not null || HttpMetrics.Current is { IsClientHeard: true }) Watch(method);
+        if (_watch is not null || activity is not null || HttpMetrics.Current is { IsClientHeard: true }) Watch(method, activity);
         if (isHead) _heads |= 1UL << _outstanding;
         if (++_outstanding == 1) AwaitAnswer();
         return result;
-    }
-
-    /// <summary>For the meter. Those that were sent before anybody listened keep their places.</summary>
-    private void Watch(string method)
-    {
-        if (_watch is null)
-        {
-            _watch = new HttpClientWatch(Peer, Tls is not null, _options.PipelineLimit);
-            for (int i = 0; i < _outstanding; i++) _watch.Sent("", 0);
-            // The head of the first one may have come already.
-            if (_isInBody) _watch.Answered(0, 0, 0, null);
-        }
-
-        _watch.Sent(HttpMetrics.NameOf(method), HttpMetrics.Current is { IsClientHeard: true } ? HttpMetrics.Now(Loop) : 0);
-    }
-
-    private void TellTime(int status, int minorVersion, string? error)
-    {
-        try
-        {
-            _watch!.Answered(HttpMetrics.Now(Loop), status, minorVersion, error);
-        }
-        catch (Exception e)
-        {
-            NoteException(e, "A listener of the meter \"Whimbrel\"");
-        }
     }
 
     private void AwaitAnswer()

@@ -4,7 +4,7 @@ using System.Text;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The activities "Whimbrel": one for each request that a server answers and for each that a pool sends, by the names of OpenTelemetry, joined by <c>traceparent</c>. Off unless somebody listens to them.
+/// The activities "Whimbrel": one for each request that a server answers and for each that a client sends, by the names of OpenTelemetry, joined by <c>traceparent</c>. Off unless somebody listens to them.
 /// </summary>
 internal static class HttpTraces
 {
@@ -74,13 +74,26 @@ internal static class HttpTraces
     internal static Activity? Asks(HttpClientRequest request)
     {
         if (!IsHeard) return null;
-        string method = HttpMetrics.NameOf(request.Method);
         Uri uri = request.Uri;
+        return Asks(HttpMetrics.NameOf(request.Method), uri.IdnHost, uri.Port, $"{uri.Scheme}://{uri.Authority}{uri.AbsolutePath}", uri.Query.Length > 0);
+    }
+
+    /// <summary>The same for one that is known by its parts.</summary>
+    internal static Activity? Asks(string method, string host, bool isSecure, ReadOnlySpan<byte> target)
+    {
+        if (!IsHeard) return null;
+        HttpMetricsPeer peer = HttpMetricsPeer.Of(host, isSecure);
+        int query = target.IndexOf((byte)'?');
+        string path = Encoding.Latin1.GetString(query < 0 ? target : target[..query]);
+        return Asks(method, peer.Address, peer.Port, $"{HttpMetrics.SchemeOf(isSecure)}://{host}{path}", query >= 0);
+    }
+
+    // A query may have secrets in it.
+    private static Activity? Asks(string method, string address, object port, string url, bool hasQuery)
+    {
         List<KeyValuePair<string, object?>> tags =
         [
-            new("http.request.method", method), new("server.address", uri.IdnHost), new("server.port", uri.Port),
-            // A query may have secrets in it.
-            new("url.full", $"{uri.Scheme}://{uri.Authority}{uri.AbsolutePath}{(uri.Query.Length > 0 ? "?*" : "")}"),
+            new("http.request.method", method), new("server.address", address), new("server.port", port), new("url.full", hasQuery ? url + "?*" : url),
         ];
         return s_source.StartActivity(NameOf(method, null), ActivityKind.Client, default(ActivityContext), tags);
     }
@@ -88,11 +101,25 @@ internal static class HttpTraces
     /// <summary>The head of the answer is there, or there will be none. What runs is what it was before.</summary>
     internal static void Answered(Activity activity, int status, string? error) => End(activity, status, error ?? (status >= 400 ? $"{status}" : null));
 
+    /// <summary>The same, whatever runs on this thread: it stays.</summary>
+    internal static void EndAside(Activity activity, int status, string? error)
+    {
+        Activity? outer = Activity.Current;
+        try
+        {
+            Answered(activity, status, error);
+        }
+        finally
+        {
+            Enter(outer);
+        }
+    }
+
     /// <summary>The fields that say what a request is a part of, with their line ends; null when it is a part of nothing, or says so by itself.</summary>
-    internal static byte[]? FieldsFor(HttpClientRequest request)
+    internal static byte[]? FieldsFor(HttpClientRequest? request)
     {
         if (Activity.Current is not { IdFormat: ActivityIdFormat.W3C, Id: { } id } current) return null;
-        foreach ((string name, _) in request.Fields)
+        foreach ((string name, _) in request?.Fields ?? [])
         {
             if (name.Equals("traceparent", StringComparison.OrdinalIgnoreCase)) return null;
         }

@@ -1,3 +1,8 @@
+using System.Net;
+using System.Net.Security;
+using System.Net.Sockets;
+using System.Security.Cryptography;
+using System.Security.Cryptography.X509Certificates;
 using CSharpServer;
 using Whimbrel.Compat.Tests.Connections;
 
@@ -8,6 +13,7 @@ public sealed class CSharpCostTests : IDisposable
 {
     private readonly Service _service = new();
     private readonly EchoServer _server;
+    private readonly string _folder = Directory.CreateTempSubdirectory("whimbrel-cost-").FullName;
 
     public CSharpCostTests()
     {
@@ -19,6 +25,7 @@ public sealed class CSharpCostTests : IDisposable
     {
         _server.Dispose();
         _service.Dispose();
+        Directory.Delete(_folder, recursive: true);
     }
 
     // The user may keep it, so there is one for each message; nothing else.
@@ -28,6 +35,73 @@ public sealed class CSharpCostTests : IDisposable
 
     [Fact]
     public void An_idle_connection_costs_less_than_four_KiB() => Assert.InRange(Cost.OfIdleConnection(_server.Port), 0, 4096);
+
+    [Fact]
+    public void A_message_over_TLS_costs_the_array_that_the_user_gets()
+    {
+        using SslContext context = new(SslMethod.TLS);
+        context.UseCertificateChainFile(FileOf("own.pem", SslTests.Certificate.ExportCertificatePem()));
+        using (ECDsa? key = SslTests.Certificate.GetECDsaPrivateKey()) context.UsePrivateKeyFile(FileOf("own.key", key!.ExportPkcs8PrivateKeyPem()), SslFileFormat.PEM);
+        using SslEcho server = new(_service, context);
+        Assert.True(server.Start());
+        using Socket socket = Cost.Connect(server.Port);
+        using SslStream stream = new(new NetworkStream(socket), leaveInnerStreamOpen: false, SslTests.Own);
+        stream.AuthenticateAsClient("localhost");
+        byte[] message = new byte[1000], answer = new byte[1000];
+        Assert.InRange(
+            Cost.Of(() =>
+            {
+                stream.Write(message);
+                stream.ReadExactly(answer);
+            }),
+            1024,
+            1040);
+    }
+
+    // Its sender is one object as long as nobody else speaks.
+    [Fact]
+    public void A_datagram_costs_its_array()
+    {
+        using UdpEcho server = new(_service);
+        Assert.True(server.Start());
+        using Socket socket = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp) { ReceiveTimeout = (int)Log.Patience.TotalMilliseconds };
+        socket.Connect(IPAddress.Loopback, server.Port);
+        byte[] message = new byte[1000], answer = new byte[1000];
+        Assert.InRange(
+            Cost.Of(() =>
+            {
+                socket.Send(message);
+                Cost.Read(socket, answer);
+            }),
+            1024,
+            1040);
+    }
+
+    private string FileOf(string name, string text)
+    {
+        string path = Path.Combine(_folder, name);
+        File.WriteAllText(path, text);
+        return path;
+    }
+
+    private sealed class SslEcho(Service service, SslContext context) : SslServer(service, context, "127.0.0.1", 0)
+    {
+        protected override SslSession CreateSession() => new SslEchoSession(this);
+    }
+
+    private sealed class SslEchoSession(SslServer server) : SslSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long size) => SendAsync(buffer, 0, size);
+    }
+
+    private sealed class UdpEcho(Service service) : UdpServer(service, "127.0.0.1", 0)
+    {
+        protected override void OnStarted() => ReceiveAsync();
+
+        protected override void OnReceived(UdpEndpoint endpoint, byte[] buffer, long size) => SendAsync(endpoint, buffer, 0, size);
+
+        protected override void OnSent(UdpEndpoint endpoint, long sent) => ReceiveAsync();
+    }
 
     private sealed class EchoServer(Service service) : TcpServer(service, "127.0.0.1", 0)
     {

@@ -22,6 +22,20 @@ public sealed class CostTests
         Assert.InRange(Cost.OfMessage(server.Chosen, 1000), 0, 1);
     }
 
+    // Its sends are told, and that nothing is left to be sent.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void A_message_that_is_told_as_sent_allocates_nothing(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using EchoServer server = new() { IsTold = true };
+        Assert.True(server.Start());
+        Assert.InRange(Cost.Settled(() => Cost.OfMessage(server.Chosen, 1000)), 0, 1);
+        // Two may be told as one.
+        Log.Until(() => server.Told.Sent > 7000 && server.Told.Empty > 1000, "the echoes to be told");
+    }
+
     [Theory]
     [InlineData(Scheduling.Inline)]
     [InlineData(Scheduling.ThreadPool)]
@@ -83,7 +97,20 @@ public sealed class CostTests
     {
         internal int Chosen => ((IPEndPoint)Endpoint).Port;
 
-        protected override TcpSession CreateSession() => new EchoSession(this);
+        internal bool IsTold { get; init; }
+
+        internal (int Sent, int Empty) Told { get; set; }
+
+        protected override TcpSession CreateSession() => IsTold ? new ToldSession(this) : new EchoSession(this);
+    }
+
+    private sealed class ToldSession(EchoServer server) : TcpSession(server)
+    {
+        protected override void OnReceived(byte[] buffer, long offset, long size) => SendAsync(buffer, offset, size);
+
+        protected override void OnSent(long sent, long pending) => server.Told = (server.Told.Sent + 1, server.Told.Empty);
+
+        protected override void OnEmpty() => server.Told = (server.Told.Sent, server.Told.Empty + 1);
     }
 
     private sealed class EchoSession(TcpServer server) : TcpSession(server)

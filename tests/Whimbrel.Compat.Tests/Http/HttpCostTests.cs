@@ -4,6 +4,7 @@ using System.Net.Sockets;
 using System.Security.Authentication;
 using NetCoreServer;
 using Whimbrel.Compat.Tests.Connections;
+using HttpClient = NetCoreServer.HttpClient;
 using HttpRequest = NetCoreServer.HttpRequest;
 using HttpResponse = NetCoreServer.HttpResponse;
 
@@ -51,16 +52,66 @@ public sealed class HttpCostTests
         Assert.InRange(cost, 0, 1);
     }
 
+    // One that asks again in each callback, as the old performance programs do.
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public void Requests_of_a_client_cost_nothing(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using PlainServer server = new();
+        Assert.True(server.Start());
+        using Asker client = new(((IPEndPoint)server.Endpoint).Port);
+        Assert.True(client.ConnectAsync());
+        Assert.True(client.IsUp.Wait(Log.Patience));
+        Assert.InRange(Settled(() => client.Ask(2)), 0, 1);
+    }
+
+    // One that awaits: a task, what fills it, its timer, and the response, which stays with who awaited it.
+    [Fact]
+    public void An_awaited_request_costs_its_task_its_timer_and_its_response()
+    {
+        using PlainServer server = new();
+        Assert.True(server.Start());
+        using HttpClientEx client = new(IPAddress.Loopback, ((IPEndPoint)server.Endpoint).Port);
+        HttpRequest request = new HttpRequest().MakeGetRequest("/echo");
+        int length = 0;
+        double cost = Settled(() => length = client.SendRequest(request, Log.Patience).Result.BodyBytes.Length, 2500);
+        Assert.Equal(s_body.Length, length);
+        Assert.InRange(cost, 0, 2500);
+    }
+
     private static byte[] Asking { get; } = [.. "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"u8, .. s_body];
 
     private static int AnswerLength { get; } = (int)new HttpResponse().MakeGetResponse(s_body, "text/plain").Cache.Size;
 
-    // Code that the compiler has not gone over again allocates a little where it boxes.
-    private static double Settled(Action twoRequests)
+    private static double Settled(Action requests, double most = 1) => Cost.Settled(() => Cost.Of(requests), most);
+
+    private sealed class Asker(int port) : HttpClient(IPAddress.Loopback, port)
     {
-        double cost = double.MaxValue;
-        for (int run = 0; run < 8 && cost > 1; run++) cost = Math.Min(cost, Cost.Of(twoRequests));
-        return cost;
+        private readonly SemaphoreSlim _done = new(0);
+        private int _left;
+
+        internal ManualResetEventSlim IsUp { get; } = new();
+
+        internal void Ask(int count)
+        {
+            _left = count;
+            SendRequestAsync();
+            Assert.True(_done.Wait(Log.Patience));
+        }
+
+        protected override void OnConnected()
+        {
+            Request.MakeGetRequest("/echo");
+            IsUp.Set();
+        }
+
+        protected override void OnReceivedResponse(HttpResponse response)
+        {
+            if (--_left > 0) SendRequestAsync();
+            else _done.Release();
+        }
     }
 
     private sealed class PlainServer() : HttpServer(IPAddress.Loopback, 0)

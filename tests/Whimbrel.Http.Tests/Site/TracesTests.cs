@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Text;
 using Whimbrel.Http.Tests.Asking;
 using Whimbrel.Http.Tests.Serving;
 using Whimbrel.Testing;
@@ -175,6 +176,100 @@ public sealed class TracesTests : IDisposable
             if (own is not null) request.Add("TraceParent", own);
             Assert.Equal(200, (await pool.FetchAsync(request).AsTask().WaitAsync(Script.Patience)).Status);
         }
+    }
+
+    private sealed class Asker(HttpClientOptions options) : HttpClientSession("a.test:8080", options)
+    {
+        internal List<string> Told { get; } = [];
+
+        internal bool TakesOver { get; init; }
+
+        internal SendResult Ask(HttpVerb verb, string target) => Request(verb, Encoding.ASCII.GetBytes(target));
+
+        internal SendResult Ask(HttpClientRequest request) => Request(request);
+
+        protected override void OnResponse(HttpResponseHead head) => Told.Add($"{head.Status} in {Activity.Current?.OperationName}");
+
+        protected override bool OnSwitched(HttpResponseHead head)
+        {
+            if (TakesOver) HandOver(new Chat());
+            return TakesOver;
+        }
+    }
+
+    [Fact]
+    public void A_clients_session_says_what_its_requests_are_a_part_of_and_each_answer_ends_its_own()
+    {
+        using Activity outer = new Activity("what asks").Start();
+        outer.TraceStateString = "a=b";
+        Asker asker = new(new HttpClientOptions { PipelineLimit = 5 });
+        using TestPeer peer = TestPeer.Accept(() => asker);
+        HttpClientRequest own = new(HttpVerb.Get, "http://a.test:8080/own");
+        own.Add("Traceparent", "mine");
+        Ask(() => asker.Ask(HttpVerb.Get, "/before"), () => asker.Ask(own));
+        Listen();
+        Ask(() => asker.Ask(HttpVerb.Get, "/one?secret=x"), () => asker.Ask(new HttpClientRequest("BREW", new Uri("http://a.test:8080/two?secret=x"))), () => asker.Ask(own));
+        peer.OnLoop(() => Assert.Equal(SendResult.Full, asker.Ask(HttpVerb.Get, "/beyond the limit")));
+        string[] heads = peer.ReceiveText().Split("\r\n\r\n", StringSplitOptions.RemoveEmptyEntries);
+        for (int i = 0; i < 4; i++) peer.Send($"HTTP/1.1 20{i} OK\r\nContent-Length: 0\r\n\r\n");
+        Assert.Equal(["Client GET 202 - Unset", "Client HTTP 203 - Unset"], Told());
+        peer.Reset();
+        Assert.Equal("Client GET - ConnectionLost Error", Told()[^1]);
+        Assert.Equal(["200 in what asks", "201 in what asks", "202 in what asks", "203 in what asks"], asker.Told);
+        Assert.Equal([outer.Id, "mine", _ended[0].Id, _ended[1].Id, "mine"], heads.Select(static h => Value(h, "traceparent")));
+        Assert.Equal(["a=b", "-", "a=b", "a=b", "-"], heads.Select(static h => Value(h, "tracestate")));
+        Assert.All(_ended, a => Assert.Equal((outer.SpanId, "a.test", (object)8080), (a.ParentSpanId, a.GetTagItem("server.address"), a.GetTagItem("server.port"))));
+        Assert.Equal(["http://a.test:8080/one?*", "http://a.test:8080/two?*", "http://a.test:8080/own"], _ended.Select(static a => a.GetTagItem("url.full")));
+        Assert.Same(outer, Activity.Current);
+
+        void Ask(params Func<SendResult>[] asks) => peer.OnLoop(() => Assert.All(asks, ask =>
+        {
+            Activity.Current = outer;
+            Assert.Equal(SendResult.Queued, ask());
+            Assert.Same(outer, Activity.Current);
+        }));
+    }
+
+    [Theory]
+    [InlineData(true, "Client GET 101 - Unset")]
+    [InlineData(false, "Client GET - Protocol Error")]
+    public void A_switch_to_another_protocol_ends_the_activity_of_what_asked_for_it(bool takesOver, string told)
+    {
+        Listen();
+        Asker asker = new(new HttpClientOptions()) { TakesOver = takesOver };
+        using TestPeer peer = TestPeer.Accept(() => asker);
+        HttpClientRequest request = new(HttpVerb.Get, "http://a.test:8080/");
+        request.Add("Upgrade", "other");
+        peer.OnLoop(() => Assert.Equal(SendResult.Queued, asker.Ask(request)));
+        peer.Send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n");
+        Assert.Equal([told], Told());
+    }
+
+    [Fact]
+    public void What_the_send_queue_refuses_ends_its_activity_with_that()
+    {
+        Listen();
+        Asker asker = new(new HttpClientOptions { PipelineLimit = 4 });
+        using TestPeer peer = TestPeer.Accept(() => asker);
+        HttpClientRequest large = new(HttpVerb.Post, "http://a.test:8080/");
+        large.SetBody(new byte[64 << 20]);
+        peer.OnLoop(() => Assert.Equal(SendResult.Closed, asker.Ask(large)));
+        Assert.Equal(["Client POST - Closed Error"], Told());
+        Assert.Null(Activity.Current);
+    }
+
+    [Fact]
+    public void A_sampler_that_throws_harms_no_request_of_a_client_either()
+    {
+        _samplerThrows = true;
+        Listen();
+        Asker asker = new(new HttpClientOptions());
+        using TestPeer peer = TestPeer.Accept(() => asker);
+        peer.Network.RethrowsExceptions = false;
+        peer.OnLoop(() => Assert.Equal(SendResult.Queued, asker.Ask(HttpVerb.Get, "/")));
+        peer.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        Assert.Equal(["200 in "], asker.Told);
+        Assert.Equal(1, peer.Network.Engine.UserExceptionCount);
     }
 
     private static string Value(string head, string name) =>
