@@ -1,3 +1,4 @@
+using Whimbrel.Buffers;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 
@@ -10,6 +11,9 @@ namespace Whimbrel;
 /// </summary>
 public abstract partial class Session
 {
+    // What a callback answers has room behind what may be pending when it is called: a queue's limit is four times as much.
+    private const int MostAtATime = 256 * 1024;
+
     private Intake? _intake;
 
     /// <summary>
@@ -86,13 +90,34 @@ public abstract partial class Session
     }
 
     /// <summary>It has the bytes of the peer where they lie, and gives none of them to others.</summary>
-    internal virtual bool TakesLargeBlocks => _intake is null && _receiving is null;
+    internal virtual bool TakesLargeBlocks => _intake is null && _receiving is not AsyncReceive;
+
+    /// <summary>
+    /// Memory of the session's own for what comes much at a time. Where the engine can, it receives 16 KiB and more into this array, and <see cref="OnReceived"/> gets a span of it instead of one of the
+    /// engine's memory: a session that keeps its bytes need not copy them. <c>data.Overlaps(array)</c> tells. Null, the default: the engine's memory. Session's thread, or before the session is used.
+    /// </summary>
+    /// <exception cref="InvalidOperationException">It was set elsewhere.</exception>
+    /// <remarks>
+    /// A wish: engines of Linux follow it with callbacks on the loop, without TLS, once several receives were large, and while nothing is unread; the bytes and their order are the same everywhere. An array of less
+    /// than 16 KiB is not used, and of a longer one than 256 KiB the beginning: so much comes at a time at most. 32 to 128 KiB are good. It is the session's: inside <see cref="OnReceived"/> another one may be set, which is used from the next
+    /// receive on; in one that stays set the next receive writes. A session that takes over the connection sets its own;
+    /// one that overrides <see cref="OnReceivedAsync"/> gets copies, and has none.
+    /// </remarks>
+    protected byte[]? ReceiveBuffer
+    {
+        get => _receiving as byte[];
+        set
+        {
+            if (_connection is not null && !IsOnSessionThread) Throw.State("ReceiveBuffer is set on the session's thread, or before the session is used.");
+            if (_receiving is not AsyncReceive) _receiving = value;
+        }
+    }
 
     /// <summary>It keeps what it receives, and gives the engine memory of its own for what comes much at a time: then nothing is copied.</summary>
-    internal virtual bool LendsRoom => false;
+    internal virtual bool LendsRoom => ReceiveBuffer is { Length: >= PipeSegments.BulkBytes };
 
     /// <summary>Memory for the next receive, whose bytes it is offered where they lie; it keeps those that it wants to. Then, or instead, comes <see cref="DropRoom"/>. Its loop.</summary>
-    internal virtual Span<byte> LendRoom() => default;
+    internal virtual Span<byte> LendRoom() => ReceiveBuffer is { } buffer ? buffer.AsSpan(0, Math.Min(buffer.Length, MostAtATime)) : default;
 
     /// <summary>The engine writes there no more.</summary>
     internal virtual void DropRoom()

@@ -11,7 +11,8 @@ public abstract partial class Session
 
     private static readonly Action<object?> s_release = static session => ((Session)session!).ReleaseCallback();
 
-    private AsyncReceive? _receiving;
+    // An AsyncReceive, or the array of ReceiveBuffer: most sessions have neither, and a method that awaits gets copies in any case.
+    private object? _receiving;
 
     /// <summary>
     /// Bytes arrived: <see cref="OnReceived"/> for methods that await. All are taken. Until the task has completed nothing more is
@@ -30,8 +31,8 @@ public abstract partial class Session
 
     private void StartReceivedAsync(ReadOnlySpan<byte> data)
     {
-        if (_receiving is null && (FindHooks() & SessionHooks.ReceivedAsync) != 0) _receiving = new AsyncReceive(this);
-        _receiving?.Start(data);
+        if (_receiving is not AsyncReceive && (FindHooks() & SessionHooks.ReceivedAsync) != 0) _receiving = new AsyncReceive(this);
+        (_receiving as AsyncReceive)?.Start(data);
     }
 
     /// <summary>Inside a callback.</summary>

@@ -1069,7 +1069,7 @@ public abstract partial class Session : IConnection
 
     internal void CallDisconnected(CloseReason reason)
     {
-        _receiving?.SessionEnds(_host!);
+        (_receiving as AsyncReceive)?.SessionEnds(_host!);
         OnDisconnected(reason);
     }
 

@@ -9,6 +9,8 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
         AllowLargeMessages = true;
     }
 
+    public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
+
     protected override void OnConnecting()
     {
         end.Connecting(this);

@@ -25,6 +25,7 @@ internal sealed class Link
     internal const int DefaultBuffer = 8192;
 
     private const int LeastArray = 256;
+    private const int LeastMuch = 16 * 1024, MostMuch = 256 * 1024; // more is not received at a time
 
     private static readonly Lock s_waits = new();
 
@@ -128,14 +129,30 @@ internal sealed class Link
     internal void Received(Session bridge, ReadOnlySpan<byte> data)
     {
         if (_inbox.Take(bridge, data)) return;
-        while (data.Length > 0 && _isConnected)
+        bool isMuch = data.Length >= LeastMuch && !_owner.KeepsArrays;
+        // It may have been received where the user looks at it, which is what SetReceiveBuffer asks for.
+        if (isMuch && _isConnected && data.Length <= _chunk && data.Overlaps(_buffer, out int at) && at == 0)
         {
-            if (_chunk == 0) _chunk = Math.Max(_owner.ReceiveSize, 16);
-            int size = Math.Min(data.Length, _chunk);
-            TellReceived(ArrayOf(data[..size]), size);
-            data = data[size..];
-            if (size == _chunk) Grow();
+            TellReceived(_buffer, data.Length);
+            if (data.Length < _buffer.Length) return;
+            // Full: there may have been more.
+            if (data.Length == _chunk) Grow();
+            int most = Math.Min(_chunk, MostMuch);
+            if (_buffer.Length < most) _buffer = new byte[Math.Min(_buffer.Length * 2, most)];
         }
+        else
+        {
+            while (data.Length > 0 && _isConnected)
+            {
+                if (_chunk == 0) _chunk = Math.Max(_owner.ReceiveSize, 16);
+                int size = Math.Min(data.Length, _chunk);
+                TellReceived(ArrayOf(data[..size]), size);
+                data = data[size..];
+                if (size == _chunk) Grow();
+            }
+        }
+
+        if (isMuch && _isConnected) ((IBridge)bridge).SetReceiveBuffer(_buffer);
     }
 
     private byte[] ArrayOf(ReadOnlySpan<byte> data)

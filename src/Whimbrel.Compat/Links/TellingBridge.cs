@@ -12,6 +12,8 @@ internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
         AllowLargeMessages = true;
     }
 
+    public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
+
     protected override void OnConnecting() => end.Connecting(this);
 
     protected override void OnHandshaking() => end.Handshaking(this);

@@ -37,6 +37,13 @@ public sealed class RecordingSession : Session
     /// <summary>What its own class knows of the thread.</summary>
     public bool IsHere => IsOnSessionThread;
 
+    /// <summary>Memory of its own for what comes much at a time.</summary>
+    public byte[]? Own
+    {
+        get => ReceiveBuffer;
+        set => ReceiveBuffer = value;
+    }
+
     public void CloseNow() => base.BeginClose(isBlocking: false);
 
     protected override void BeginClose(bool isBlocking)

@@ -32,6 +32,121 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         if (!rig.IsPool) Assert.Contains(3, session.Offers);
     });
 
+    // Sometimes into one array, into another, into one that is too short, or the engine's; in pieces of all sizes, in part left unread, with pauses.
+    [Theory, Contract(3, 13)]
+    [InlineData(1)]
+    [InlineData(2)]
+    [InlineData(3)]
+    public void What_comes_much_at_a_time_may_be_received_into_the_sessions_memory_and_is_the_same(int seed) => Run(rig =>
+    {
+        // One thread runs everything in the simulation: the peer reads when it has written all, so that must fit.
+        int total = rig.IsVirtual ? 384 * 1024 : 8 * 1024 * 1024;
+        byte[] all = Pattern(total, seed);
+        Random choices = new(seed);
+        int taken = 0, keptAt = 0, keptCount = 0;
+        byte[]? kept = null;
+        RecordingServer server = rig.Serve(s => s.AtUnread = (x, unread) =>
+        {
+            bool isAll = taken + unread.Length == total;
+            int count = isAll || choices.Next(8) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
+            if (!unread[..count].SequenceEqual(all.AsSpan(taken, count))) throw new InvalidOperationException($"wrong bytes at {taken}");
+            if (kept is null && x.Own is { } own && unread.Overlaps(own))
+            {
+                (kept, keptAt, keptCount) = (own, taken, unread.Length);
+                x.Own = new byte[64 * 1024];
+            }
+            else if (choices.Next(10) == 0)
+            {
+                x.Own = choices.Next(4) switch { 0 => new byte[64 * 1024], 1 => new byte[40_000], 2 => new byte[100], _ => null };
+            }
+
+            x.Send(unread[..count]);
+            taken += count;
+            if (taken < total && choices.Next(10) == 0)
+            {
+                x.PauseReceiving();
+                x.Post(static session => ((RecordingSession)session!).ResumeReceiving(), x);
+            }
+
+            return count;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.OnLoop(session, () => session.Own = new byte[64 * 1024]);
+        rig.Elsewhere(() =>
+        {
+            Random sizes = new(seed + 100);
+            for (int sent = 0; sent < total;)
+            {
+                int count = Math.Min(total - sent, sizes.Next(4) switch { 0 => sizes.Next(1, 200), 1 => sizes.Next(1, 40_000), _ => sizes.Next(100_000, rig.IsVirtual ? 150_000 : 600_000) });
+                peer.Write(all.AsSpan(sent, count).ToArray());
+                sent += count;
+            }
+        });
+        byte[] back = peer.Read(total);
+        rig.Join();
+        Assert.Equal(all, back);
+        Assert.Equal(total, Volatile.Read(ref taken));
+        // One that it took out is the session's: nobody wrote there since.
+        if (kept is not null) Assert.Equal(all.AsSpan(keptAt, keptCount), kept.AsSpan(0, keptCount));
+        if (rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && !rig.IsVirtual && !rig.IsPool && session.Tls is null) Assert.NotNull(kept);
+    });
+
+    // What a callback sends for what it gets has room in the queue, whose limit is four times as much.
+    [Fact, Contract(3, 9)]
+    public void No_more_than_a_quarter_of_a_MiB_comes_at_a_time_however_long_the_sessions_memory_is() => Run(rig =>
+    {
+        byte[] data = Pattern(rig.IsVirtual ? 300_000 : 32 * 1024 * 1024);
+        int largest = 0;
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnected = static x => x.Own = new byte[4 * 1024 * 1024];
+            s.AtReceived = (x, bytes) =>
+            {
+                largest = Math.Max(largest, bytes.Length);
+                x.Send(bytes);
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        rig.Elsewhere(() => peer.Write(data));
+        if (!rig.IsVirtual) rig.Until(() => session.BytesPending > 200_000, "the queue to fill");
+        Assert.Equal(data, peer.Read(data.Length));
+        rig.Join();
+        Assert.InRange(Volatile.Read(ref largest), 1, (256 * 1024) + 4096); // an engine's own large block is a page longer
+        Assert.True(session.IsConnected);
+    });
+
+    [Fact, Contract(3, 15)]
+    public void A_session_that_takes_the_connection_over_has_no_memory_of_the_one_before() => Run(rig =>
+    {
+        byte[] own = new byte[64 * 1024];
+        byte[] data = Pattern(rig.IsVirtual ? 256 * 1024 : 4 * 1024 * 1024);
+        int inOwn = 0;
+        RecordingSession next = new(rig) { IsSuccessor = true };
+        next.AtReceived = (_, bytes) =>
+        {
+            if (bytes.Overlaps(own)) Interlocked.Increment(ref inOwn);
+        };
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnected = x => x.Own = own;
+            s.AtReceived = (x, _) =>
+            {
+                if (x.BytesReceived > data.Length / 2 && x.IsConnected) x.CallHandOver(next);
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession first = server.Connected();
+        rig.Elsewhere(() => peer.Write(data));
+        rig.Until(() => first.ReceivedCount + next.ReceivedCount == data.Length, "all bytes at both");
+        rig.Join();
+        Assert.Equal(data, first.Received.Concat(next.Received));
+        Assert.Equal(0, Volatile.Read(ref inOwn));
+        Assert.Throws<InvalidOperationException>(() => next.Own = own);
+        rig.OnLoop(next, () => next.Own = own);
+    });
+
     [Theory, Contract(3)]
     [InlineData("callback")]
     [InlineData("session")]
