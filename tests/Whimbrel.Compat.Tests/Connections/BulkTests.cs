@@ -59,6 +59,13 @@ public sealed class BulkTests
         Assert.True(server.Start());
         using Socket socket = Cost.Connect(server.Chosen);
         byte[] some = new byte[1_000_000];
+        // First as much at a time as it has room for, so that it is received there.
+        for (int i = 1; i <= 20; i++)
+        {
+            socket.Send(some, 0, 20_000, SocketFlags.None);
+            Log.Until(() => server.Session is { } session && session.Bytes == i * 20_000, "each of them");
+        }
+
         try
         {
             while (true) socket.Send(some);
