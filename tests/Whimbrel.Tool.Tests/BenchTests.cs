@@ -105,6 +105,21 @@ public sealed class BenchTests
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }
 
+    // Each way to ask, on one engine or the other, and the one that they are compared with.
+    [Fact]
+    public async Task Every_byte_of_a_short_benchmark_of_HTTP_clients_is_right()
+    {
+        NeedsUring();
+        string[] clients = ["httpclient", "whimbrel-handler-epoll", "whimbrel-pool-uring", "whimbrel-session-epoll"];
+        (int exitCode, string output) = await BenchInAsync(Root, "client", "--clients", string.Join(',', clients), "--rounds", "1", "--connections", "4", "--seconds", "0.2", "--warmup", "0.2", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+        string[] lines = output.Split('\n');
+        Assert.All(clients, client => Assert.Matches(client + @" +\d+\.\d k +\d+\.\d\d +\d+\.\d\d +\d+ +\d\.\d\d \[", Assert.Single(lines, line => line.StartsWith(client + " ", StringComparison.Ordinal))));
+        (exitCode, output) = await BenchInAsync(Root, "client", "--clients", "nobody");
+        Assert.Equal((2, true), (exitCode, output.Contains("no such client: nobody", StringComparison.Ordinal)));
+    }
+
     [Fact]
     public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
     {
