@@ -46,21 +46,16 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
 
         byte[] configuration = NatsStream.Configure(subject, limits, info.MaxPayload);
-        int tries = 0;
-        return Create();
-
-        bool Create() => AskStream("CREATE", subject, configuration, (stream, error) =>
+        return AskStream("CREATE", subject, configuration, (stream, error) =>
         {
-            // A server that makes the same stream for another node at this moment may say that the two overlap: asked again it finds the one that is there.
-            bool isTaken = error switch
+            if (error == NatsStream.Different)
             {
-                NatsStream.Different => AskStream("UPDATE", subject, configuration, (changed, _) => Made(changed)),
-                NatsStream.Overlaps when ++tries < MostTries => Create(),
-                _ => false,
-            };
-            if (isTaken) return;
-            if (tries == MostTries) Tell($"a stream for {subject}: its subjects are those of another stream");
-            Made(stream);
+                if (!AskStream("UPDATE", subject, configuration, (changed, _) => Made(changed))) done(null);
+            }
+            else
+            {
+                Made(stream);
+            }
         });
 
         void Made(NatsStream? stream)
@@ -70,7 +65,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         }
     }
 
-    private bool AskStream(string what, string subject, byte[] payload, Action<NatsStream?, int> done) =>
+    private bool AskStream(string what, string subject, byte[] payload, Action<NatsStream?, int> done, int tries = MostTries) =>
         requests.Ask($"$JS.API.STREAM.{what}.{NatsStream.NameOf(subject)}", [payload], (_, answer, body) =>
         {
             if (answer != NatsAnswer.Said)
@@ -81,7 +76,10 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             }
 
             NatsStream? stream = NatsStream.Read(body, out int error, out string text);
-            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere or NatsStream.Overlaps)) Tell($"a stream for {subject}: {text}");
+            // A server that makes the same stream for another node at this moment may say that the two overlap: asked again it finds the one that is there.
+            if (error == NatsStream.Overlaps && tries > 1 && AskStream(what, subject, payload, done, tries - 1)) return;
+            if (error == NatsStream.Overlaps) text = "its subjects are those of another stream";
+            if (stream is null && error is not (NatsStream.Different or NatsStream.NotThere)) Tell($"a stream for {subject}: {text}");
             done(stream, error);
         });
 

@@ -129,35 +129,33 @@ internal sealed class Link
     internal void Received(Session bridge, ReadOnlySpan<byte> data)
     {
         if (_inbox.Take(bridge, data)) return;
-        bool isMuch = data.Length >= LeastMuch && !_owner.KeepsArrays;
-        // It may have been received where the user looks at it, which is what SetReceiveBuffer asks for.
-        if (isMuch && _isConnected && data.Length <= _chunk && data.Overlaps(_buffer, out int at) && at == 0)
+        int count = data.Length;
+        while (data.Length > 0 && _isConnected)
         {
-            TellReceived(_buffer, data.Length);
-            if (data.Length < _buffer.Length) return;
-            // Full: there may have been more.
-            if (data.Length == _chunk) Grow();
-            int most = Math.Min(_chunk, MostMuch);
-            if (_buffer.Length < most) _buffer = new byte[Math.Min(_buffer.Length * 2, most)];
-        }
-        else
-        {
-            while (data.Length > 0 && _isConnected)
-            {
-                if (_chunk == 0) _chunk = Math.Max(_owner.ReceiveSize, 16);
-                int size = Math.Min(data.Length, _chunk);
-                TellReceived(ArrayOf(data[..size]), size);
-                data = data[size..];
-                if (size == _chunk) Grow();
-            }
+            if (_chunk == 0) _chunk = Math.Max(_owner.ReceiveSize, 16);
+            int size = Math.Min(data.Length, _chunk);
+            TellReceived(ArrayOf(data[..size]), size);
+            data = data[size..];
+            if (size == _chunk) Grow();
         }
 
-        if (isMuch && _isConnected) ((IBridge)bridge).SetReceiveBuffer(_buffer);
+        if (count >= LeastMuch && _isConnected && !_owner.KeepsArrays) LendArray(bridge, count);
+    }
+
+    // The next that comes much at a time is received where the user looks at it.
+    private void LendArray(Session bridge, int count)
+    {
+        int most = Math.Min(_chunk, MostMuch);
+        // It was full: there may have been more.
+        if (count == _buffer.Length && count < most) _buffer = new byte[Math.Min(count * 2, most)];
+        ((IBridge)bridge).SetReceiveBuffer(_buffer);
     }
 
     private byte[] ArrayOf(ReadOnlySpan<byte> data)
     {
         if (_owner.KeepsArrays) return data.ToArray();
+        // It was received there.
+        if (data.Overlaps(_buffer, out int at) && at == 0) return _buffer;
         // No larger than what came so far: it lives as long as the session, and most sessions have small messages and are idle.
         if (_buffer.Length < data.Length) _buffer = new byte[Math.Min((int)BitOperations.RoundUpToPowerOf2((uint)Math.Max(data.Length, LeastArray)), _chunk)];
         data.CopyTo(_buffer);

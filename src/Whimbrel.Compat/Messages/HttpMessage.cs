@@ -58,24 +58,16 @@ internal sealed class HttpMessage
         (uint)index < (uint)_fields.Count ? (TextOf(_fields[index].Name), TextOf(_fields[index].Value)) : ("", "");
 
     /// <summary>The value of the first field with this name, or null.</summary>
-    internal string? ValueOf(ReadOnlySpan<byte> name)
+    internal string? ValueOf(ReadOnlySpan<byte> name) => Find(name) is { } field ? TextOf(field.Value) : null;
+
+    private Field? Find(ReadOnlySpan<byte> name)
     {
         foreach (Field field in _fields)
         {
-            if (Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) return TextOf(field.Value);
+            if (Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) return field;
         }
 
         return null;
-    }
-
-    private bool Has(ReadOnlySpan<byte> name)
-    {
-        foreach (Field field in _fields)
-        {
-            if (Ascii.EqualsIgnoreCase(BytesOf(field.Name), name)) return true;
-        }
-
-        return false;
     }
 
     /// <summary>Whether a field that is a list has a word, in any case, in any of its lines.</summary>
@@ -135,7 +127,7 @@ internal sealed class HttpMessage
     {
         Span<byte> bytes = stackalloc byte[name.Length];
         Encoding.ASCII.GetBytes(name, bytes);
-        if (_lineEnd > 0 && !Has(bytes)) Insert(name, value, 0, _lineEnd);
+        if (_lineEnd > 0 && Find(bytes) is null) Insert(name, value, 0, _lineEnd);
     }
 
     /// <summary>Adds to the value of the last field with this name. False: there is none.</summary>

@@ -37,7 +37,7 @@ public abstract partial class HttpClientSession
     {
         try
         {
-            HttpTraces.EndAside(activity, 0, result.ToString());
+            HttpTraces.AnsweredAside(activity, 0, result.ToString());
         }
         catch (Exception e)
         {

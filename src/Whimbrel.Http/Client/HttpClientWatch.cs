@@ -36,7 +36,7 @@ internal sealed class HttpClientWatch(string host, bool isSecure, int limit)
         }
         finally
         {
-            if (activity is not null) HttpTraces.EndAside(activity, status, error);
+            if (activity is not null) HttpTraces.AnsweredAside(activity, status, error);
         }
     }
 }

@@ -57,15 +57,7 @@ internal static class HttpTraces
             activity.SetTag("http.route", route);
         }
 
-        Activity? outer = Activity.Current;
-        try
-        {
-            End(activity, status, error ?? (status >= 500 ? $"{status}" : null));
-        }
-        finally
-        {
-            Enter(outer);
-        }
+        EndAside(activity, status, error ?? (status >= 500 ? $"{status}" : null));
     }
 
     // ------------------------------------------------------------------ clients
@@ -99,21 +91,12 @@ internal static class HttpTraces
     }
 
     /// <summary>The head of the answer is there, or there will be none. What runs is what it was before.</summary>
-    internal static void Answered(Activity activity, int status, string? error) => End(activity, status, error ?? (status >= 400 ? $"{status}" : null));
+    internal static void Answered(Activity activity, int status, string? error) => End(activity, status, ErrorOf(status, error));
 
     /// <summary>The same, whatever runs on this thread: it stays.</summary>
-    internal static void EndAside(Activity activity, int status, string? error)
-    {
-        Activity? outer = Activity.Current;
-        try
-        {
-            Answered(activity, status, error);
-        }
-        finally
-        {
-            Enter(outer);
-        }
-    }
+    internal static void AnsweredAside(Activity activity, int status, string? error) => EndAside(activity, status, ErrorOf(status, error));
+
+    private static string? ErrorOf(int status, string? error) => error ?? (status >= 400 ? $"{status}" : null);
 
     /// <summary>The fields that say what a request is a part of, with their line ends; null when it is a part of nothing, or says so by itself.</summary>
     internal static byte[]? FieldsFor(HttpClientRequest? request)
@@ -130,6 +113,19 @@ internal static class HttpTraces
     }
 
     // ------------------------------------------------------------------ both
+
+    private static void EndAside(Activity activity, int status, string? error)
+    {
+        Activity? outer = Activity.Current;
+        try
+        {
+            End(activity, status, error);
+        }
+        finally
+        {
+            Enter(outer);
+        }
+    }
 
     private static void End(Activity activity, int status, string? error)
     {

@@ -32,6 +32,24 @@ public abstract class Suite(Transport transport)
     /// <summary>The cause that an abort of the other end is seen as: Unix sockets know no reset, only an end.</summary>
     protected static CloseCause ResetSeen(Rig rig) => rig.HasResets ? CloseCause.PeerReset : CloseCause.PeerClosed;
 
+    /// <summary>Another thread sends it in pieces of a few bytes up to much at a time, while this one reads as many bytes back.</summary>
+    protected static byte[] ThereAndBack(Rig rig, Peer peer, byte[] all, int seed)
+    {
+        rig.Elsewhere(() =>
+        {
+            Random sizes = new(seed);
+            for (int sent = 0; sent < all.Length;)
+            {
+                int count = Math.Min(all.Length - sent, sizes.Next(3) switch { 0 => sizes.Next(1, 200), 1 => sizes.Next(1, 40_000), _ => sizes.Next(100_000, rig.IsVirtual ? 150_000 : 600_000) });
+                peer.Write(all.AsSpan(sent, count).ToArray());
+                sent += count;
+            }
+        });
+        byte[] back = peer.Read(all.Length);
+        rig.Join();
+        return back;
+    }
+
     /// <summary>Bytes that tell where they stand, so that a lost, doubled or moved one is seen.</summary>
     protected static byte[] Pattern(int length, int seed = 7)
     {

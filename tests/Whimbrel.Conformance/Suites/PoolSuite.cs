@@ -167,19 +167,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         });
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
-        rig.Elsewhere(() =>
-        {
-            Random sizes = new(seed + 100);
-            for (int sent = 0; sent < total;)
-            {
-                int count = Math.Min(total - sent, sizes.Next(3) switch { 0 => sizes.Next(1, 200), 1 => sizes.Next(1, 40_000), _ => sizes.Next(100_000, rig.IsVirtual ? 150_000 : 600_000) });
-                peer.Write(all.AsSpan(sent, count).ToArray());
-                sent += count;
-            }
-        });
-        byte[] back = peer.Read(total);
-        rig.Join();
-        Assert.Equal(all, back);
+        Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
         Assert.Equal(total, Volatile.Read(ref taken));
         Assert.True(pauses > 0, "it never paused");
         peer.FinishSending();

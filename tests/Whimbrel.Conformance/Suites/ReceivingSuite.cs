@@ -73,19 +73,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
         rig.OnLoop(session, () => session.Own = new byte[64 * 1024]);
-        rig.Elsewhere(() =>
-        {
-            Random sizes = new(seed + 100);
-            for (int sent = 0; sent < total;)
-            {
-                int count = Math.Min(total - sent, sizes.Next(4) switch { 0 => sizes.Next(1, 200), 1 => sizes.Next(1, 40_000), _ => sizes.Next(100_000, rig.IsVirtual ? 150_000 : 600_000) });
-                peer.Write(all.AsSpan(sent, count).ToArray());
-                sent += count;
-            }
-        });
-        byte[] back = peer.Read(total);
-        rig.Join();
-        Assert.Equal(all, back);
+        Assert.Equal(all, ThereAndBack(rig, peer, all, seed + 100));
         Assert.Equal(total, Volatile.Read(ref taken));
         // One that it took out is the session's: nobody wrote there since.
         if (kept is not null) Assert.Equal(all.AsSpan(keptAt, keptCount), kept.AsSpan(0, keptCount));
