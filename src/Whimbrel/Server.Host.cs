@@ -80,9 +80,9 @@ public partial class Server
             foreach (HostShard shard in Shards)
             {
                 bytesReceived += Volatile.Read(ref shard.BytesReceived);
-                bytesSent += Volatile.Read(ref shard.BytesSent);
+                bytesSent += Volatile.Read(ref shard.BytesSent) + Volatile.Read(ref shard.BytesSentOfStrands);
                 messagesReceived += Volatile.Read(ref shard.MessagesReceived);
-                messagesSent += Volatile.Read(ref shard.MessagesSent);
+                messagesSent += Volatile.Read(ref shard.MessagesSent) + Volatile.Read(ref shard.MessagesSentOfStrands);
                 handshakes += Volatile.Read(ref shard.Handshakes);
                 resumed += Volatile.Read(ref shard.HandshakesResumed);
                 failed += Volatile.Read(ref shard.HandshakesFailed);

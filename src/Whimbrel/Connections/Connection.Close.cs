@@ -191,6 +191,7 @@ internal sealed partial class Connection
     private void Detach()
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
+        SettleStrand();
         Go(ConnectionState.Detaching);
         Shard.Silent.Remove(this);
         RefuseForeign();

@@ -32,6 +32,7 @@ internal sealed partial class Connection
 
     private void EnqueueFile(in FileRange file)
     {
+        SettleStrand();
         for (long done = 0; done < file.Length;)
         {
             int part = (int)Math.Min(file.Length - done, FileRange.MostInBlock);

@@ -125,6 +125,7 @@ internal sealed partial class Connection
             return;
         }
 
+        SettleStrand();
         // First: the memory is asked here, and nothing of the message may be queued when it throws.
         Block block = Loop.Blocks.TakeOwned(owner, part, part.Length);
         Append(head);
@@ -251,8 +252,8 @@ internal sealed partial class Connection
         return result;
     }
 
-    /// <summary>The mailbox did not take what was reserved. Who waits until nothing of other threads is under way is told, for no item will.</summary>
-    private void TakeBackForeign(int length, uint generation)
+    /// <summary>What was reserved will not come by the mailbox. Any thread. Who waits until nothing of other threads is under way is told, for no item will.</summary>
+    internal void TakeBackForeign(int length, uint generation)
     {
         _queue.Foreign.Release(length, generation);
         if (Volatile.Read(ref _operationCount) == 0 && Volatile.Read(ref _tenancy.WaitingFeeds) == 0 && !_queue.Foreign.IsClosed) return;

@@ -88,6 +88,7 @@ internal sealed unsafe partial class Connection
 
     private void QueueRun(Run run, int start, int length)
     {
+        SettleStrand();
         if (_queue.Queued >= CopyRunFromQueuedBytes && length < ByReferenceBytes && _queue.Blocks.Tail is { Kind: BlockKind.Pooled })
         {
             Append(new ReadOnlySpan<byte>(run.Memory + start, length));

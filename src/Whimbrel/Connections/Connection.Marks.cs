@@ -33,6 +33,7 @@ internal sealed partial class Connection
 
     internal void DrainMark(uint generation, SentMark mark)
     {
+        if (generation == Generation) SettleStrand();
         if (generation != Generation || HasDropped) mark.SetResult(false);
         else if (HasSentAll) mark.SetResult(true);
         else Add(mark);

@@ -287,6 +287,7 @@ internal sealed unsafe partial class Connection
     /// </summary>
     private void OpenFill(int needed)
     {
+        SettleStrand();
         _queue.CloseFill();
         if (!_queue.HasFreeTail(Loop.UserCalls)) _queue.Enqueue(Loop.TakeBlock());
         _queue.OpenFill(needed);
@@ -405,6 +406,7 @@ internal sealed unsafe partial class Connection
 
     private void DiscardQueue()
     {
+        SettleStrand();
         _queue.CloseFill();
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         if (_tenancy.Tls is { } tls) DiscardWire(tls);

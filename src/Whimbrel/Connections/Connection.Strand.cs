@@ -1,7 +1,9 @@
+using Whimbrel.Linux;
+
 namespace Whimbrel.Connections;
 
 /// <summary>What comes back from a strand: its session's callbacks run on the pool, everything else here (contract 14). Loop's thread.</summary>
-internal sealed partial class Connection
+internal sealed unsafe partial class Connection
 {
     /// <summary>OnConnecting has returned.</summary>
     internal void StrandConnecting(bool hasEnded)
@@ -39,6 +41,57 @@ internal sealed partial class Connection
     {
         _tenancy.Life.PeersEndWasTold();
         if (State == ConnectionState.Open && _tenancy.Life.Own == OwnHalf.Finished && SendQueueIsEmpty) CloseWith(new CloseReason(CloseCause.LocalClose));
+    }
+
+    // ------------------------------------------------------------------ what a strand sends itself (Strand.Sending.cs)
+
+    /// <summary>
+    /// On the strand's thread, which has said that it sends: what the system takes at once of what its callback has sent. 0: nothing was done, and it is to be posted. Negative:
+    /// the number of the error that it failed with.
+    /// </summary>
+    /// <param name="head">In front.</param>
+    /// <param name="body">Behind it.</param>
+    /// <param name="reserved">All that the strand has reserved: nobody else has anything under way then.</param>
+    /// <param name="generation">The strand's.</param>
+    internal int SendForStrand(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int reserved, uint generation)
+    {
+        if (!CanSendForStrand(reserved, generation)) return 0;
+        int sent;
+        fixed (byte* first = head)
+        fixed (byte* second = body)
+        {
+            IoVector* pieces = stackalloc IoVector[2];
+            int count = 0;
+            if (head.Length > 0) pieces[count++] = new IoVector { Base = first, Length = (nuint)head.Length };
+            if (body.Length > 0) pieces[count++] = new IoVector { Base = second, Length = (nuint)body.Length };
+            sent = Loop.SendForStrand(this, pieces, count, head.Length + body.Length);
+        }
+
+        if (sent <= 0) return sent;
+        _tenancy.BytesSent += sent;
+        Interlocked.Add(ref Shard.BytesSentOfStrands, sent);
+        Interlocked.Add(ref Loop.Counters.BytesSentOfStrands, sent);
+        return sent;
+    }
+
+    /// <summary>Nothing is queued, under way or waiting but these bytes of the strand's, and nobody wants to hear of what is sent.</summary>
+    private bool CanSendForStrand(int reserved, uint generation) =>
+        TakesSends(generation) && _tenancy.Tls is null && _tenancy.Upgrade is null && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0
+        && _queue.Blocks.IsEmpty && !_tenancy.SendInFlight && _queue.Queued == 0 && !NeedsRoom && _tenancy.Marks.First is null
+        && _operationCount == 0 && _queue.Foreign.Bytes == (uint)reserved;
+
+    /// <summary>
+    /// Before the loop puts anything into the queue, or closes: its strand may be in a send of its own, and what the system did not take of that comes first.
+    /// </summary>
+    private void SettleStrand()
+    {
+        if (Strand is { HasSent: true } strand) strand.Settle();
+    }
+
+    /// <summary>A send of the strand's has failed. One that is under way here since then finds out itself. Loop's thread.</summary>
+    internal void StrandSendFailed(uint generation, int error)
+    {
+        if (generation == Generation && TakesQueued && !_tenancy.SendInFlight) Loop.StrandSendFailed(this, error);
     }
 
     /// <summary>A callback filled the queue: nothing is read until it has drained (contract 9).</summary>

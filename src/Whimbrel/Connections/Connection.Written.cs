@@ -21,6 +21,7 @@ internal sealed partial class Connection
     /// <summary>The message was admitted.</summary>
     private void EnqueueWritten(WriterBlock first, int length)
     {
+        SettleStrand();
         for (WriterBlock? block = first, next; block is not null; block = next)
         {
             next = block.NextBlock;

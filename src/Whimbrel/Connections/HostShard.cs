@@ -17,6 +17,10 @@ internal sealed class HostShard(ConnectionHost host, Loop loop)
     internal long BytesSent;
     internal long MessagesReceived;
     internal long MessagesSent;
+
+    /// <summary>What strands have sent themselves, besides. Any thread, by Interlocked.</summary>
+    internal long BytesSentOfStrands;
+    internal long MessagesSentOfStrands;
     internal long BroadcastsDropped;
     internal long Handshakes;
     internal long HandshakesResumed;

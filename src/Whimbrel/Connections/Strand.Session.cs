@@ -46,6 +46,13 @@ internal sealed partial class Strand
         if (length == 0) return true;
         _sentBytes += length;
         LoseRoom();
+        if (length >= Connection.ByReferenceBytes && _loop.Mailbox.IsLoopAsleep)
+        {
+            // As on the loop: much at a time is not copied first.
+            FlushBatch(length);
+            if (TrySendHere(head, body, batch: null, behind: 0)) return true;
+        }
+
         if (length > StrandBlock.LargeCapacity)
         {
             FlushBatch();
@@ -69,12 +76,14 @@ internal sealed partial class Strand
     }
 
     /// <summary>Posts what was gathered. Before anything else of this callback that goes to the loop, so that call order holds (contract 7).</summary>
-    internal bool FlushBatch()
+    /// <param name="behind">Bytes that the same callback has reserved for what it sends next.</param>
+    internal bool FlushBatch(int behind = 0)
     {
         LoseRoom();
         if (_batch is not { } batch) return false;
         _batch = null;
         int length = batch.Length;
+        if (length > 0 && TrySendHere(batch.Written, default, batch, behind)) return true;
         if (length > 0 && _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, length, wakesByPool: _dispatcher is null)) return true;
         _connection.GiveBackForeign(length, _generation);
         batch.Dispose();

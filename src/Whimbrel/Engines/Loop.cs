@@ -16,7 +16,8 @@ namespace Whimbrel;
 /// <remarks>
 /// The contract between a loop and an engine, cut at completions (docs/design/0001):
 /// <list type="number">
-/// <item>Everything about a resident happens on its loop's thread. Only <see cref="Wake"/> may be called from elsewhere.</item>
+/// <item>Everything about a resident happens on its loop's thread. Only <see cref="Wake"/> may be called from elsewhere, and <see cref="SendForStrand"/>, as
+/// <see cref="Strand"/> says.</item>
 /// <item>The engine reports completions and holds no policy: it never decides to close, pause or retry for a session.</item>
 /// <item>A received block is valid until the complete-call returns.</item>
 /// <item>One send is in flight per connection.</item>
@@ -153,8 +154,8 @@ public abstract partial class Loop
             Volatile.Read(ref Counters.Receives),
             Volatile.Read(ref Counters.BytesReceived),
             Volatile.Read(ref Counters.ReceivesParked),
-            Volatile.Read(ref Counters.Sends),
-            Volatile.Read(ref Counters.BytesSent),
+            Volatile.Read(ref Counters.Sends) + Volatile.Read(ref Counters.SendsOfStrands),
+            Volatile.Read(ref Counters.BytesSent) + Volatile.Read(ref Counters.BytesSentOfStrands),
             Timers.Count);
     }
 
@@ -215,6 +216,18 @@ public abstract partial class Loop
 
     /// <summary>Try to send these bytes at once, with nothing queued. The number taken; 0 means queue them. At most <see cref="Pieces.MostInRow"/> pieces, none empty.</summary>
     internal virtual int TrySendNow(Connection connection, ReadOnlySpan<IoVector> pieces) => 0;
+
+    /// <summary><see cref="SendForStrand"/> does something here.</summary>
+    internal virtual bool StrandsSend => false;
+
+    /// <summary>
+    /// On a strand's thread, while the loop does not touch what the connection sends (<c>Strand.TrySendHere</c>): what the system takes at once. The number of bytes, 0 when the loop is to do it, or an error of the
+    /// connection as a negative number. At most two pieces, none empty.
+    /// </summary>
+    internal virtual unsafe int SendForStrand(Connection connection, IoVector* pieces, int count, int length) => 0;
+
+    /// <summary>An error of <see cref="SendForStrand"/>, on the loop.</summary>
+    internal virtual void StrandSendFailed(Connection connection, int error) => connection.FailSend(error);
 
     /// <summary>
     /// Sends of the queue what the system takes at once, inside the call. With a send in flight it may do nothing: that one is an offer
@@ -328,6 +341,8 @@ public abstract partial class Loop
     private protected void Woke()
     {
         Mailbox.Woke();
+        // What a strand has said before it looked at the flag is seen from here on (Strand.Sending.cs).
+        if (_strands > 0) Interlocked.MemoryBarrier();
         Counters.Turns++;
         TurnBegins();
     }

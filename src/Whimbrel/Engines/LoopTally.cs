@@ -13,6 +13,10 @@ internal sealed class LoopTally
     internal long Receives;
     internal long BytesSent;
     internal long Sends;
+
+    /// <summary>What strands have sent themselves, besides. Any thread, by Interlocked.</summary>
+    internal long BytesSentOfStrands;
+    internal long SendsOfStrands;
     internal long ConnectionsOpened;
     internal long ConnectionsClosed;
     internal long BlockedTurns;

@@ -1,4 +1,6 @@
+using System.Buffers.Binary;
 using System.Diagnostics;
+using System.Runtime.InteropServices;
 
 namespace Whimbrel.Conformance;
 
@@ -218,6 +220,144 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         catch (IOException)
         {
             done = piece.Length; // it was reset, as it should be
+        }
+    }
+
+    /// <summary>By a call of the thread that ran the callback (docs/design/0062): the answer has left, and is counted, and the loop has slept on.</summary>
+    [Fact, Contract(8, 14)]
+    public void An_answer_while_the_loop_sleeps_does_not_wake_it() => Run(
+        rig =>
+        {
+            Loop loop = rig.Engine.GetLoop(0);
+            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend, "Here answers go by the loop.");
+            const int answers = 100;
+            byte[] answer = Pattern(20_000, 3);
+            RecordingServer server = rig.Serve(
+                s => s.AtReceived = (x, _) =>
+                {
+                    // What the first one brought with it, such as a timer, is done.
+                    SpinWait.SpinUntil(() => loop.Mailbox.IsLoopAsleep, TimeSpan.FromMilliseconds(50));
+                    x.Send(answer.AsSpan(0, 7));
+                    x.Send(answer.AsSpan(7));
+                },
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), CountSends = true });
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            long wakes = 0;
+            for (int i = 0; i < answers; i++)
+            {
+                if (i == 1) wakes = loop.Mailbox.Wakes;
+                peer.Write("x");
+                Assert.Equal(answer, peer.Read(answer.Length));
+            }
+
+            // A pause of the machine between the look and the send is a wake.
+            Assert.InRange(loop.Mailbox.Wakes - wakes, 0, answers / 4);
+            rig.Until(() => session.BytesPending == 0, "nothing to be pending");
+            Assert.Equal(answers * answer.Length, session.BytesSent);
+            Assert.Equal((answers * answer.Length, answers * 2L), (server.BytesSent, server.ReadCounters().MessagesSent));
+        },
+        loops: 1);
+
+    /// <summary>
+    /// Two other threads send, each callback broadcasts and then sends, the peer takes little at a time: messages are whole, those of one sender in order, and a broadcast comes
+    /// before what its callback sent behind it, whether the loop sleeps, wakes or is awake.
+    /// </summary>
+    [Theory, Contract(7, 14)]
+    [InlineData(1)]
+    [InlineData(2)]
+    [InlineData(3)]
+    public void What_a_callback_sends_while_its_loop_sleeps_passes_nothing_and_nothing_passes_it(int seed) => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there.");
+            const int callbacks = 300;
+            Random choices = new(seed); // the session's: one callback runs at a time
+            int number = 0, refused = 0;
+            RecordingServer? server = null;
+            server = rig.Serve(
+                s => s.AtUnread = (x, unread) =>
+                {
+                    foreach (byte _ in unread)
+                    {
+                        if (server!.Sessions.Broadcast(Frame('g', number, choices.Next(200))) != SendResult.Queued) Interlocked.Increment(ref refused);
+                        if (x.Send(Frame('c', number++, choices.Next(3) == 0 ? choices.Next(50_000) : choices.Next(2_000))) != SendResult.Queued) Interlocked.Increment(ref refused);
+                    }
+
+                    return unread.Length;
+                },
+                new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 64 * 1024 * 1024, SendBufferBytes = 16 * 1024 });
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            Thread[] others = [.. "ab".Select(name => new Thread(() => SendBeside(session, name, seed, ref refused)))];
+            foreach (Thread other in others) other.Start();
+            Dictionary<char, int> next = new() { ['a'] = 0, ['b'] = 0, ['c'] = 0, ['g'] = 0 };
+            FrameReader reader = new();
+            Random pace = new(seed + 50);
+            int asked = 0;
+            byte[] buffer = new byte[40_000];
+            rig.Until(
+                () =>
+                {
+                    // A few at a time, so that the loop sleeps between them.
+                    if (asked < callbacks && asked - next['c'] < 3) asked += peer.TryWrite(new byte[pace.Next(1, 4)]);
+                    int count = peer.TryRead(buffer.AsSpan(0, pace.Next(1, buffer.Length)));
+                    if (count > 0) reader.Take(buffer.AsSpan(0, count), next);
+                    return next['a'] == Beside && next['b'] == Beside && asked >= callbacks && next['c'] == asked && next['g'] == asked;
+                },
+                "all that was sent");
+            foreach (Thread other in others) other.Join();
+            Assert.Equal(0, refused);
+            Assert.Equal(0, session.BytesPending);
+            peer.FinishSending();
+            Assert.Equal(CloseCause.PeerClosed, session.End());
+        },
+        loops: 1);
+
+    private const int Beside = 400;
+
+    private static void SendBeside(RecordingSession session, char name, int seed, ref int refused)
+    {
+        Random choices = new(seed + name);
+        for (int i = 0; i < Beside; i++)
+        {
+            if (session.Send(Frame(name, i, choices.Next(3_000))) != SendResult.Queued) Interlocked.Increment(ref refused);
+            // Now beside a callback, now between two.
+            Thread.SpinWait(choices.Next(20_000));
+        }
+    }
+
+    /// <summary>Who sends, the number, the length, and bytes that tell the one from the other.</summary>
+    private static byte[] Frame(char name, int number, int length)
+    {
+        byte[] frame = new byte[9 + length];
+        frame[0] = (byte)name;
+        BinaryPrimitives.WriteInt32LittleEndian(frame.AsSpan(1), number);
+        BinaryPrimitives.WriteInt32LittleEndian(frame.AsSpan(5), length);
+        Pattern(length, number + name).CopyTo(frame, 9);
+        return frame;
+    }
+
+    private sealed class FrameReader
+    {
+        private readonly List<byte> _rest = [];
+
+        internal void Take(ReadOnlySpan<byte> data, Dictionary<char, int> next)
+        {
+            _rest.AddRange(data);
+            while (_rest.Count >= 9)
+            {
+                ReadOnlySpan<byte> all = CollectionsMarshal.AsSpan(_rest);
+                int length = BinaryPrimitives.ReadInt32LittleEndian(all[5..]);
+                if (all.Length < 9 + length) return;
+                char name = (char)all[0];
+                int number = BinaryPrimitives.ReadInt32LittleEndian(all[1..]);
+                Assert.Equal(next[name], number);
+                if (!all[..(9 + length)].SequenceEqual(Frame(name, number, length))) Assert.Fail($"{name} {number} is not what was sent");
+                if (name == 'c') Assert.True(next['g'] > number, $"what was sent behind broadcast {number} came before it");
+                next[name] = number + 1;
+                _rest.RemoveRange(0, 9 + length);
+            }
         }
     }
 

@@ -670,6 +670,19 @@ internal sealed unsafe partial class EpollLoop : Loop
         }
     }
 
+    internal override bool StrandsSend => true;
+
+    internal override int SendForStrand(Connection connection, IoVector* pieces, int count, int length)
+    {
+        ref EpollSlot slot = ref _slots[connection.Slot];
+        if (slot.Opening.IsUnderWay) return 0;
+        Interlocked.Increment(ref Counters.SendsOfStrands);
+        int sent = count == 1 ? _sockets.Send(slot.Fd, pieces->Base, length) : _sockets.Send(slot.Fd, pieces, count);
+        return sent is -Errno.EAGAIN or -Errno.EINTR or -Errno.ENOBUFS or -Errno.ENOMEM ? 0 : sent;
+    }
+
+    internal override void StrandSendFailed(Connection connection, int error) => FailSend(connection, error);
+
     internal override void FinishSend(Connection connection)
     {
         ref EpollSlot slot = ref _slots[connection.Slot];

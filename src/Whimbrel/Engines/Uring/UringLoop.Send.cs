@@ -109,6 +109,24 @@ internal sealed unsafe partial class UringLoop
         return 0;
     }
 
+    internal override bool StrandsSend => true;
+
+    internal override int SendForStrand(Connection connection, IoVector* pieces, int count, int length)
+    {
+        ref UringSlot slot = ref _slots[connection.Slot];
+        if (!TakesCalls(in slot)) return 0;
+        Interlocked.Increment(ref Counters.SendsOfStrands);
+        int result = count == 1 ? _sockets.Send(slot.Fd, pieces->Base, length) : _sockets.Send(slot.Fd, pieces, count);
+        slot.WasShort = result < length;
+        return SaysNothing(result) ? 0 : result;
+    }
+
+    internal override void StrandSendFailed(Connection connection, int error)
+    {
+        _sockets.SendBroke(_slots[connection.Slot].Fd, error);
+        connection.FailSend(error);
+    }
+
     /// <summary>
     /// By calls, block for block, until the socket takes no more; the rest waits for room as an operation. While an operation is under way
     /// nothing can pass it, and how much it has sent is known when it completes only.

@@ -1,0 +1,285 @@
+using System.Net;
+using System.Net.Sockets;
+using Whimbrel.Connections;
+using Whimbrel.Linux;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// A session on the pool is in the middle of a send of its own thread (docs/design/0062), held there by the test, while others send to its connection, or end it: nothing passes what
+/// it sends, nothing is closed under it, and nobody else waits.
+/// </summary>
+public sealed class StrandSendTests
+{
+    private const int MessageBytes = 40_000;
+    private const int TakenBytes = 10_000;
+    private static readonly TimeSpan s_time = TimeSpan.FromSeconds(20);
+
+    // Where there is a mistake it shows at once; where there is none, so long nothing happens.
+    private static readonly TimeSpan s_look = TimeSpan.FromMilliseconds(150);
+
+    /// <summary>The next send of a thread that is no loop's stops here, and has the result that the test wants.</summary>
+    // Safe: arguments go through to the system call.
+    private sealed unsafe class Held : SocketCalls
+    {
+        internal Func<int>? Answer { get; set; } // null: the system's; else how many bytes it may take, or an error
+
+        internal ManualResetEventSlim Entered { get; } = new();
+
+        internal ManualResetEventSlim Release { get; } = new();
+
+        internal bool WasClosedInside { get; private set; }
+
+        internal int Sends { get; private set; }
+
+        private volatile int _inside = -1;
+        private bool _isOver;
+
+        internal override int Send(int fd, byte* bytes, int length)
+        {
+            if (Loop.Current is not null || _isOver) return base.Send(fd, bytes, length);
+            Sends++;
+            _isOver = true;
+            _inside = fd;
+            Entered.Set();
+            Release.Wait(s_time);
+            int answer = Answer?.Invoke() ?? length;
+            int result = answer <= 0 ? answer : base.Send(fd, bytes, Math.Min(answer, length));
+            _inside = -1;
+            return result;
+        }
+
+        internal override void Close(int fd)
+        {
+            if (fd == _inside) WasClosedInside = true;
+            base.Close(fd);
+        }
+    }
+
+    private sealed class Answering : Session
+    {
+        private readonly TaskCompletionSource<CloseReason> _end = new(TaskCreationOptions.RunContinuationsAsynchronously);
+
+        internal Task<CloseReason> End => _end.Task;
+
+        protected override void OnReceived(ReadOnlySpan<byte> data)
+        {
+            if (data[0] != 'q')
+            {
+                Send(data);
+                return;
+            }
+
+            // The loop that brought this is about to sleep.
+            SpinWait.SpinUntil(() => Loop!.Mailbox.IsLoopAsleep, s_time);
+            byte[] message = MakeMessage();
+            Send(message);
+            // It is the caller's again.
+            Array.Clear(message);
+        }
+
+        protected override void OnDisconnected(CloseReason reason) => _end.TrySetResult(reason);
+    }
+
+    private static byte[] MakeMessage()
+    {
+        byte[] message = new byte[MessageBytes];
+        for (int i = 0; i < message.Length; i++) message[i] = (byte)(1 + (i % 251));
+        return message;
+    }
+
+    private sealed class Rig : IAsyncDisposable
+    {
+        private readonly EpollOnCalls _engine;
+
+        private Rig(Held calls)
+        {
+            _engine = new EpollOnCalls(calls);
+            Calls = calls;
+            Server = new Server(new ServerOptions { Engine = _engine, Address = "tcp://127.0.0.1:0", Scheduling = Scheduling.ThreadPool, CountSends = true }, () => Session = new Answering());
+        }
+
+        internal Held Calls { get; }
+
+        internal Server Server { get; }
+
+        internal Answering? Session { get; private set; }
+
+        internal Socket? Peer { get; private set; }
+
+        internal Loop Loop => _engine.GetLoop(0);
+
+        /// <summary>The session is inside of its send.</summary>
+        internal static async Task<Rig> StartAsync(Func<int>? answer)
+        {
+            EpollOnCalls.NeedsEpoll();
+            Rig rig = new(new Held { Answer = answer });
+            await rig.Server.StartAsync(TestContext.Current.CancellationToken);
+            rig.Peer = rig.Dial();
+            await EpollOnCalls.UntilAsync(() => rig.Session?.IsConnected == true);
+            rig.Peer.Send("q"u8);
+            Assert.True(rig.Calls.Entered.Wait(s_time, TestContext.Current.CancellationToken), "It does not send itself.");
+            return rig;
+        }
+
+        internal Socket Dial()
+        {
+            Socket socket = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)s_time.TotalMilliseconds };
+            socket.Connect((IPEndPoint)Server.EndPoint!);
+            return socket;
+        }
+
+        internal byte[] Read(int count)
+        {
+            byte[] all = new byte[count];
+            for (int done = 0; done < count;)
+            {
+                int got = Peer!.Receive(all.AsSpan(done));
+                Assert.True(got > 0, $"the end after {done} bytes");
+                done += got;
+            }
+
+            return all;
+        }
+
+        public async ValueTask DisposeAsync()
+        {
+            Calls.Release.Set();
+            Peer?.Dispose();
+            await Server.DisposeAsync();
+            await _engine.DisposeAsync();
+        }
+    }
+
+    [Theory]
+    [InlineData("send")]
+    [InlineData("much")]
+    [InlineData("owned")]
+    [InlineData("much owned")]
+    [InlineData("awaited")]
+    [InlineData("broadcast")]
+    [InlineData("much broadcast")]
+    [InlineData("file")]
+    public async Task What_others_send_meanwhile_goes_behind_all_of_it(string what)
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
+        Answering first = rig.Session!;
+        byte[] other = new byte[what.StartsWith("much", StringComparison.Ordinal) ? 30_000 : 20];
+        Array.Fill(other, (byte)'!');
+        string path = Path.GetTempFileName();
+        try
+        {
+            await File.WriteAllBytesAsync(path, other, TestContext.Current.CancellationToken);
+            using FileSource file = new FileSource(path);
+            switch (what)
+            {
+                case "owned" or "much owned":
+                    Assert.Equal(SendResult.Queued, first.Send(new Owned(other), other.Length));
+                    break;
+                case "awaited":
+                    ValueTask<SendResult> sent = first.SendAsync(other, TestContext.Current.CancellationToken);
+                    Assert.True(sent.IsCompleted);
+                    Assert.Equal(SendResult.Queued, await sent);
+                    break;
+                case "broadcast" or "much broadcast":
+                    Assert.Equal(SendResult.Queued, rig.Server.Sessions.Broadcast(other));
+                    break;
+                case "file":
+                    Assert.Equal(SendResult.Queued, first.Send(file, 0, other.Length));
+                    break;
+                default:
+                    Assert.Equal(SendResult.Queued, first.Send(other));
+                    break;
+            }
+
+            await Task.Delay(s_look, TestContext.Current.CancellationToken);
+            Assert.Equal(0, rig.Peer!.Available);
+            rig.Calls.Release.Set();
+            Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+            Assert.Equal(other, rig.Read(other.Length));
+            await EpollOnCalls.UntilAsync(() => first.BytesPending == 0);
+            Assert.Equal(MessageBytes + other.Length, first.BytesSent);
+            Assert.Equal(MessageBytes + other.Length, rig.Server.BytesSent);
+            Assert.Equal(1, rig.Calls.Sends);
+            // A broadcast is none of the session's.
+            if (!what.EndsWith("broadcast", StringComparison.Ordinal)) Assert.Equal(2, rig.Server.ReadCounters().MessagesSent);
+        }
+        finally
+        {
+            File.Delete(path);
+        }
+    }
+
+    private sealed class Owned(byte[] bytes) : System.Buffers.IMemoryOwner<byte>
+    {
+        public Memory<byte> Memory => bytes;
+
+        public void Dispose()
+        {
+        }
+    }
+
+    [Fact]
+    public async Task An_abort_meanwhile_closes_behind_it()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
+        Answering session = rig.Session!;
+        session.Abort();
+        await Task.Delay(s_look, TestContext.Current.CancellationToken);
+        Assert.False(session.End.IsCompleted);
+        rig.Calls.Release.Set();
+        Assert.Equal(CloseCause.LocalAbort, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
+        Assert.False(rig.Calls.WasClosedInside, "the descriptor was closed in the middle of a send");
+    }
+
+    [Fact]
+    public async Task A_close_meanwhile_sends_all_of_it_first()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
+        Answering session = rig.Session!;
+        session.Close();
+        await Task.Delay(s_look, TestContext.Current.CancellationToken);
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        Assert.Equal(0, rig.Peer!.Receive(new byte[1]));
+        rig.Peer.Close();
+        Assert.Equal(CloseCause.LocalClose, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
+    }
+
+    [Fact]
+    public async Task The_loop_goes_on_meanwhile_for_others_and_receives_for_the_same()
+    {
+        await using Rig rig = await Rig.StartAsync(answer: null);
+        Answering first = rig.Session!;
+        using Socket other = rig.Dial();
+        other.Send("hello"u8);
+        byte[] answer = new byte[5];
+        Assert.Equal(5, other.Receive(answer));
+        rig.Peer!.Send("more"u8);
+        await EpollOnCalls.UntilAsync(() => first.BytesReceived == 5);
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        Assert.Equal("more"u8.ToArray(), rig.Read(4));
+    }
+
+    [Fact]
+    public async Task What_fails_there_ends_the_connection_as_a_send_of_the_loop_does()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => -Errno.ETIMEDOUT);
+        Answering session = rig.Session!;
+        rig.Calls.Release.Set();
+        Assert.Equal(Errno.ETIMEDOUT, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).ErrorCode);
+        Assert.Equal(0, session.BytesPending);
+    }
+
+    [Fact]
+    public async Task With_no_room_in_the_socket_it_goes_by_the_loop()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => -Errno.EAGAIN);
+        Answering session = rig.Session!;
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
+        await EpollOnCalls.UntilAsync(() => session.BytesPending == 0 && session.BytesSent == MessageBytes);
+        Assert.Equal(1, rig.Server.ReadCounters().MessagesSent);
+    }
+}
