@@ -12,7 +12,7 @@ namespace Whimbrel;
 public abstract partial class Session
 {
     // What a callback answers has room behind what may be pending when it is called: a queue's limit is four times as much.
-    private const int MostAtATime = 256 * 1024;
+    private const int MostAtATime = StrandBlock.MostToReceive;
 
     private Intake? _intake;
 
@@ -98,9 +98,9 @@ public abstract partial class Session
     /// </summary>
     /// <exception cref="InvalidOperationException">It was set elsewhere.</exception>
     /// <remarks>
-    /// A wish: engines of Linux follow it with callbacks on the loop, without TLS, once several receives were large, and while nothing is unread; the bytes and their order are the same everywhere. An array of less
+    /// A wish: engines of Linux follow it without TLS, once several receives were large, while nothing is unread and, with callbacks on the pool, none runs; the bytes and their order are the same everywhere. An array of less
     /// than 16 KiB is not used, and of a longer one than 256 KiB the beginning: so much comes at a time at most. 32 to 128 KiB are good. It is the session's: inside <see cref="OnReceived"/> another one may be set, which is used from the next
-    /// receive on; in one that stays set the next receive writes. A session that takes over the connection sets its own;
+    /// receive on; in one that stays set the next receive writes, on the pool also while another callback runs. A session that takes over the connection sets its own;
     /// one that overrides <see cref="OnReceivedAsync"/> gets copies, and has none.
     /// </remarks>
     protected byte[]? ReceiveBuffer
@@ -112,6 +112,9 @@ public abstract partial class Session
             if (_receiving is not AsyncReceive) _receiving = value;
         }
     }
+
+    /// <summary>The same for a strand, when nobody looks at it.</summary>
+    internal byte[]? OwnMemory => ReceiveBuffer;
 
     /// <summary>It keeps what it receives, and gives the engine memory of its own for what comes much at a time: then nothing is copied.</summary>
     internal virtual bool LendsRoom => ReceiveBuffer is { Length: >= PipeSegments.BulkBytes };

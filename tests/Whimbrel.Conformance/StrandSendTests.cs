@@ -13,10 +13,9 @@ public sealed class StrandSendTests
 {
     private const int MessageBytes = 40_000;
     private const int TakenBytes = 10_000;
+    private const int Gathered = 3;
+    private const int GatheredBytes = 12_000;
     private static readonly TimeSpan s_time = TimeSpan.FromSeconds(20);
-
-    // Where there is a mistake it shows at once; where there is none, so long nothing happens.
-    private static readonly TimeSpan s_look = TimeSpan.FromMilliseconds(150);
 
     /// <summary>The next send of a thread that is no loop's stops here, and has the result that the test wants.</summary>
     // Safe: arguments go through to the system call.
@@ -64,7 +63,7 @@ public sealed class StrandSendTests
 
         protected override void OnReceived(ReadOnlySpan<byte> data)
         {
-            if (data[0] != 'q')
+            if (data[0] is not ((byte)'q' or (byte)'g'))
             {
                 Send(data);
                 return;
@@ -73,13 +72,17 @@ public sealed class StrandSendTests
             // The loop that brought this is about to sleep.
             SpinWait.SpinUntil(() => Loop!.Mailbox.IsLoopAsleep, s_time);
             byte[] message = MakeMessage();
-            Send(message);
+            if (data[0] == 'q') Send(message);
+            for (int i = 0; data[0] == 'g' && i < Gathered; i++) Send(message.AsSpan(i * GatheredBytes / Gathered, GatheredBytes / Gathered));
             // It is the caller's again.
             Array.Clear(message);
         }
 
         protected override void OnDisconnected(CloseReason reason) => _end.TrySetResult(reason);
     }
+
+    // tidy: waits because what is wrong would show at once, and what is right does not show at all.
+    private static Task LookAsync() => Task.Delay(TimeSpan.FromMilliseconds(150), TestContext.Current.CancellationToken);
 
     private static byte[] MakeMessage()
     {
@@ -110,14 +113,14 @@ public sealed class StrandSendTests
         internal Loop Loop => _engine.GetLoop(0);
 
         /// <summary>The session is inside of its send.</summary>
-        internal static async Task<Rig> StartAsync(Func<int>? answer)
+        internal static async Task<Rig> StartAsync(Func<int>? answer, string command = "q")
         {
             EpollOnCalls.NeedsEpoll();
             Rig rig = new(new Held { Answer = answer });
             await rig.Server.StartAsync(TestContext.Current.CancellationToken);
             rig.Peer = rig.Dial();
             await EpollOnCalls.UntilAsync(() => rig.Session?.IsConnected == true);
-            rig.Peer.Send("q"u8);
+            rig.Peer.Send(System.Text.Encoding.ASCII.GetBytes(command));
             Assert.True(rig.Calls.Entered.Wait(s_time, TestContext.Current.CancellationToken), "It does not send itself.");
             return rig;
         }
@@ -192,7 +195,7 @@ public sealed class StrandSendTests
                     break;
             }
 
-            await Task.Delay(s_look, TestContext.Current.CancellationToken);
+            await LookAsync();
             Assert.Equal(0, rig.Peer!.Available);
             rig.Calls.Release.Set();
             Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
@@ -220,12 +223,22 @@ public sealed class StrandSendTests
     }
 
     [Fact]
+    public async Task What_was_gathered_goes_on_where_the_system_stopped()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => 5_000, command: "g");
+        rig.Calls.Release.Set();
+        Assert.Equal(MakeMessage()[..GatheredBytes], rig.Read(GatheredBytes));
+        await EpollOnCalls.UntilAsync(() => rig.Session!.BytesPending == 0);
+        Assert.Equal(Gathered, rig.Server.ReadCounters().MessagesSent);
+    }
+
+    [Fact]
     public async Task An_abort_meanwhile_closes_behind_it()
     {
         await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
         Answering session = rig.Session!;
         session.Abort();
-        await Task.Delay(s_look, TestContext.Current.CancellationToken);
+        await LookAsync();
         Assert.False(session.End.IsCompleted);
         rig.Calls.Release.Set();
         Assert.Equal(CloseCause.LocalAbort, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
@@ -238,7 +251,7 @@ public sealed class StrandSendTests
         await using Rig rig = await Rig.StartAsync(static () => TakenBytes);
         Answering session = rig.Session!;
         session.Close();
-        await Task.Delay(s_look, TestContext.Current.CancellationToken);
+        await LookAsync();
         rig.Calls.Release.Set();
         Assert.Equal(MakeMessage(), rig.Read(MessageBytes));
         Assert.Equal(0, rig.Peer!.Receive(new byte[1]));

@@ -82,14 +82,17 @@ internal sealed partial class Connection
     /// <summary>Its bytes go to the pool as they come, when nothing holds them up.</summary>
     private bool HasStrandBlocks => Strand is not null && _tenancy.Tls is null;
 
-    /// <summary>What is received may stay in the block that it came in, on its way to the pool.</summary>
-    internal bool TakesStrandBlocks =>
-        HasStrandBlocks && _tenancy.Gate == ReceiveGate.None && _tenancy.Unread.Length == 0 && State == ConnectionState.Open && !Loop.StrandBlocks.IsMuchHeld;
+    /// <summary>For a receive that may stay where it came in, on its way to the pool: the session's own memory, if it has some that nobody looks at now, or a block; null when it may not.</summary>
+    internal StrandBlock? TakeStrandBlock()
+    {
+        if (!HasStrandBlocks || _tenancy.Gate != ReceiveGate.None || _tenancy.Unread.Length != 0 || State != ConnectionState.Open) return null;
+        return Strand!.TryTakeOwn() ?? (Loop.StrandBlocks.IsMuchHeld ? null : Loop.StrandBlocks.TakeLarge());
+    }
 
-    /// <summary>The engine received this for the pool, because <see cref="TakesStrandBlocks"/>. The block is no longer the engine's.</summary>
+    /// <summary>The engine received this for the pool, by <see cref="TakeStrandBlock"/>. The block is no longer the engine's.</summary>
     internal void CompleteReceive(StrandBlock block)
     {
-        if (block.Length < StrandBlock.ReceivedFromBytes)
+        if (block.Length < StrandBlock.ReceivedFromBytes && !block.IsSessions)
         {
             try
             {

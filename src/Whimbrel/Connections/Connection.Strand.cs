@@ -3,6 +3,7 @@ using Whimbrel.Linux;
 namespace Whimbrel.Connections;
 
 /// <summary>What comes back from a strand: its session's callbacks run on the pool, everything else here (contract 14). Loop's thread.</summary>
+// Safe: the pieces point into spans that are fixed around the call, which keeps none of them.
 internal sealed unsafe partial class Connection
 {
     /// <summary>OnConnecting has returned.</summary>

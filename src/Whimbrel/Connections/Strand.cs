@@ -16,7 +16,7 @@ namespace Whimbrel.Connections;
 /// Threads: members say who calls them. What <c>_gate</c> guards is written by both sides; the rest belongs to the pool
 /// thread that runs the strand now.
 /// </remarks>
-internal sealed partial class Strand : IThreadPoolWorkItem
+internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
 {
     internal const int HoldAboveBytes = 128 * 1024;
 
@@ -45,6 +45,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem
     private StrandBlock? _firstBlock;
     private StrandBlock? _lastBlock;
     private int _waitingBytes;
+    private StrandBlock? _own; // what is received into the session's own memory
+    private bool _ownIsOut;
     private Holds _holds;
     private bool _isScheduled;
     private bool _gateIsShut;
@@ -264,6 +266,33 @@ internal sealed partial class Strand : IThreadPoolWorkItem
         if (!isTaken) block.Dispose();
         if (start) Start();
         return shut;
+    }
+
+    /// <summary>
+    /// The session's own memory for the next receive, when nobody looks at it: no callback runs or waits to, and nothing is unread. Until it is back nothing else is received. Null without any.
+    /// Loop's thread.
+    /// </summary>
+    internal StrandBlock? TryTakeOwn()
+    {
+        // Looked at once more: this may be the moment in which the session sets it.
+        if (!_session.LendsRoom) return null;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate)
+        {
+            bool isIdle = !_isScheduled && !_isHome && _firstBlock is null && _eventCount == 0 && _holds == Holds.None && _unread.Length == 0;
+            if (!isIdle || _ownIsOut || _session.OwnMemory is not { Length: >= StrandBlock.ReceivedFromBytes } memory) return null;
+            _ownIsOut = true;
+            if (_own is null || !ReferenceEquals(_own.Bytes, memory)) _own = StrandBlock.OfSession(this, memory);
+            return _own;
+        }
+    }
+
+    /// <summary>The session's own memory is back: its bytes were looked at, or dropped. Any thread.</summary>
+    void IStrandBlockHome.Return(StrandBlock block)
+    {
+        block.Length = 0;
+        // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
+        lock (_gate) _ownIsOut = false;
     }
 
     /// <summary>Copies what was received. True when so much waits that the connection must not be read; <c>ReleaseStrandHold</c> ends that. Loop's thread.</summary>
@@ -714,7 +743,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem
             OfferUnread(isEnd: false);
         }
 
-        _loop.PoisonLent(block.Bytes.AsSpan(0, block.Length));
+        if (!block.IsSessions) _loop.PoisonLent(block.Bytes.AsSpan(0, block.Length));
         block.Dispose();
     }
 

@@ -15,7 +15,10 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
     /// <summary>A receive of so much at a time stays in the block that it came in; less is copied behind what waits.</summary>
     internal const int ReceivedFromBytes = 16 * 1024;
 
-    private readonly StrandBlocks _home;
+    /// <summary>Of a longer array of a session's own so much is received into at a time.</summary>
+    internal const int MostToReceive = 256 * 1024;
+
+    private readonly IStrandBlockHome _home;
 
     internal StrandBlock(StrandBlocks home, int capacity)
     {
@@ -23,6 +26,22 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
         // Pinned from birth: pinning it for a send costs nothing then.
         Bytes = GC.AllocateUninitializedArray<byte>(capacity, pinned: true);
     }
+
+    private StrandBlock(IStrandBlockHome home, byte[] memory)
+    {
+        _home = home;
+        Bytes = memory;
+        IsSessions = true;
+    }
+
+    /// <summary>Memory of a session's own, on its way to that session; it goes back to who has lent it. Not for sends: it is not pinned.</summary>
+    internal static StrandBlock OfSession(IStrandBlockHome home, byte[] memory) => new(home, memory);
+
+    /// <summary>Its memory is the session's own.</summary>
+    internal bool IsSessions { get; }
+
+    /// <summary>Where the next receive goes.</summary>
+    internal Span<byte> RoomToReceive => Bytes.AsSpan(0, Math.Min(Bytes.Length, MostToReceive));
 
     /// <summary>All of its memory.</summary>
     public Memory<byte> Memory => MemoryMarshal.CreateFromPinnedArray(Bytes, 0, Bytes.Length);

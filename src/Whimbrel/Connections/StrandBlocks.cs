@@ -4,7 +4,7 @@ namespace Whimbrel.Connections;
 /// The blocks that go between one loop and the thread pool, last in first out. Any thread. Keeps at most <see cref="MaxKept"/> free ones, and <see cref="MaxKeptLarge"/>
 /// large ones.
 /// </summary>
-internal sealed class StrandBlocks
+internal sealed class StrandBlocks : IStrandBlockHome
 {
     internal const int MaxKept = 256;
     internal const int MaxKeptLarge = 64;
@@ -40,7 +40,7 @@ internal sealed class StrandBlocks
         lock (_gate) return Take(ref _freeLarge, ref _freeLargeCount, StrandBlock.LargeCapacity) ?? new StrandBlock(this, StrandBlock.LargeCapacity);
     }
 
-    internal void Return(StrandBlock block)
+    public void Return(StrandBlock block)
     {
         block.Length = 0;
         block.Messages = 0;

@@ -224,6 +224,7 @@ public abstract partial class Loop
     /// On a strand's thread, while the loop does not touch what the connection sends (<c>Strand.TrySendHere</c>): what the system takes at once. The number of bytes, 0 when the loop is to do it, or an error of the
     /// connection as a negative number. At most two pieces, none empty.
     /// </summary>
+    // Safe: nothing is read here; engines that do read no longer than the call.
     internal virtual unsafe int SendForStrand(Connection connection, IoVector* pieces, int count, int length) => 0;
 
     /// <summary>An error of <see cref="SendForStrand"/>, on the loop.</summary>

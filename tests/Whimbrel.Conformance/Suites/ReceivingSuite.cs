@@ -105,6 +105,53 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         Assert.True(session.IsConnected);
     });
 
+    // Between its callbacks nobody looks at that memory. While one runs, what comes is kept elsewhere.
+    [Fact, Contract(3, 14)]
+    public void A_session_on_the_pool_has_what_comes_between_its_callbacks_in_its_own_memory_and_looks_at_it_undisturbed() => Run(rig =>
+    {
+        Assert.SkipWhen(!rig.IsPool || rig.IsVirtual || rig.Tls != TlsKind.None || rig.Engine.Kind == EngineKind.Portable, "Here it is a wish that nobody follows.");
+        const int rounds = 40;
+        byte[] own = new byte[64 * 1024];
+        byte[] data = Pattern(60_000);
+        int inOwn = 0, disturbed = 0, looked = 0;
+        using ManualResetEventSlim inside = new();
+        RecordingServer server = rig.Serve(s =>
+        {
+            s.AtConnected = x => x.Own = own;
+            s.AtReceived = (x, bytes) =>
+            {
+                bool isInOwn = bytes.Overlaps(own);
+                if (isInOwn) Interlocked.Increment(ref inOwn);
+                if (isInOwn && inOwn > rounds / 4 && looked == 0)
+                {
+                    byte[] before = bytes.ToArray();
+                    long more = x.BytesReceived + (data.Length / 2);
+                    inside.Set();
+                    looked = SpinWait.SpinUntil(() => x.BytesReceived >= more, TimeSpan.FromSeconds(10)) ? 1 : -1;
+                    if (!bytes.SequenceEqual(before)) Interlocked.Increment(ref disturbed);
+                }
+
+                x.Send(bytes);
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        for (int i = 1; Volatile.Read(ref looked) == 0; i++)
+        {
+            Assert.InRange(i, 1, 50 * rounds);
+            peer.Write(data);
+            long all = (long)i * data.Length;
+            rig.Until(() => inside.IsSet || session.BytesSent == all, "the answer");
+            bool isLookedAt = inside.IsSet;
+            if (isLookedAt) peer.Write(data);
+            Assert.Equal(isLookedAt ? [.. data, .. data] : data, peer.Read(isLookedAt ? 2 * data.Length : data.Length));
+        }
+
+        Assert.Equal((1, 0), (looked, disturbed));
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, session.End());
+    });
+
     [Fact, Contract(3, 15)]
     public void A_session_that_takes_the_connection_over_has_no_memory_of_the_one_before() => Run(rig =>
     {

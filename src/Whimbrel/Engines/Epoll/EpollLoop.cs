@@ -222,9 +222,9 @@ internal sealed unsafe partial class EpollLoop : Loop
         int slot = connection.Slot;
         bool isMuch = _slots[slot].Size.IsLarge;
         if (isMuch && connection.SpliceTarget is { } target && TrySplice(connection, target)) return;
-        if (isMuch && connection.TakesStrandBlocks)
+        if (isMuch && connection.TakeStrandBlock() is { } block)
         {
-            ReceiveForStrand(connection, slot);
+            ReceiveForStrand(connection, slot, block);
             return;
         }
 
@@ -250,10 +250,11 @@ internal sealed unsafe partial class EpollLoop : Loop
     }
 
     /// <summary>Into a block that goes to the pool as it is.</summary>
-    private void ReceiveForStrand(Connection connection, int slot)
+    private void ReceiveForStrand(Connection connection, int slot, StrandBlock block)
     {
-        StrandBlock block = StrandBlocks.TakeLarge();
-        int count = _sockets.Receive(_slots[slot].Fd, block.Address, StrandBlock.LargeCapacity);
+        Span<byte> room = block.RoomToReceive;
+        int count;
+        fixed (byte* bytes = room) count = _sockets.Receive(_slots[slot].Fd, bytes, room.Length);
         if (count <= 0)
         {
             block.Dispose();

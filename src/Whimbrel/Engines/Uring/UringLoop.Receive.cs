@@ -193,14 +193,13 @@ internal sealed unsafe partial class UringLoop
                 continue;
             }
 
-            bool isForStrand = isMuch && connection.TakesStrandBlocks;
+            StrandBlock? block = isMuch ? connection.TakeStrandBlock() : null;
             bool isLarge = isMuch && connection.TakesLargeBlocks;
-            Session? lender = isMuch && !isForStrand ? connection.Lender : null;
-            StrandBlock? block = isForStrand ? StrandBlocks.TakeLarge() : null;
-            byte* buffer = isForStrand ? block!.Address : isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
-            Span<byte> lent = lender is null ? default : lender.LendRoom();
-            int room = isForStrand ? StrandBlock.LargeCapacity : lender is not null ? lent.Length : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
-            int result = lender is not null ? Receive(slot, lent) : _sockets.Receive(_slots[slot].Fd, buffer, room);
+            Session? lender = isMuch && block is null ? connection.Lender : null;
+            Span<byte> lent = block is not null ? block.RoomToReceive : lender is not null ? lender.LendRoom() : default;
+            byte* buffer = isLarge ? _largeBlock.Take() : _ring.LargeBuffer;
+            int room = !lent.IsEmpty ? lent.Length : isLarge ? LargeBlock.Bytes : _ring.LargeBufferBytes;
+            int result = !lent.IsEmpty ? Receive(slot, lent) : _sockets.Receive(_slots[slot].Fd, buffer, room);
             if (result <= 0)
             {
                 block?.Dispose();
