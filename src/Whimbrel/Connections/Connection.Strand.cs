@@ -75,6 +75,9 @@ internal sealed unsafe partial class Connection
         return sent;
     }
 
+    /// <summary>Without TLS, as far as another thread sees.</summary>
+    internal bool IsPlain => Volatile.Read(ref _tenancy.Tls) is null;
+
     /// <summary>Nothing is queued, under way or waiting but these bytes of the strand's, and nobody wants to hear of what is sent.</summary>
     private bool CanSendForStrand(int reserved, uint generation) =>
         TakesSends(generation) && _tenancy.Tls is null && _tenancy.Upgrade is null && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0

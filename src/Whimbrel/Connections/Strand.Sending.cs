@@ -26,6 +26,9 @@ internal sealed partial class Strand
     /// <summary>It is in a send, or has left a rest. Loop's thread.</summary>
     internal bool HasSent => Volatile.Read(ref _sending) != Silent;
 
+    /// <summary>Worth a try.</summary>
+    private bool MaySendHere => _loop.StrandsSend && _loop.Mailbox.IsLoopAsleep && Volatile.Read(ref _sending) == Silent && _connection.IsPlain;
+
     /// <summary>False: nothing was done, and it is to be posted. Inside a callback.</summary>
     /// <param name="head">In front.</param>
     /// <param name="body">Behind it.</param>
@@ -33,7 +36,7 @@ internal sealed partial class Strand
     /// <param name="behind">Bytes that the callback has reserved for what it sends next.</param>
     private bool TrySendHere(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, StrandBlock? batch, int behind)
     {
-        if (!_loop.StrandsSend || !_loop.Mailbox.IsLoopAsleep || Volatile.Read(ref _sending) != Silent) return false;
+        if (!MaySendHere) return false;
         int length = head.Length + body.Length;
         int sent = 0;
         // Said before the flag is looked at.

@@ -46,7 +46,7 @@ internal sealed partial class Strand
         if (length == 0) return true;
         _sentBytes += length;
         LoseRoom();
-        if (length >= Connection.ByReferenceBytes && _loop.Mailbox.IsLoopAsleep)
+        if (length >= Connection.ByReferenceBytes && MaySendHere)
         {
             // As on the loop: much at a time is not copied first.
             FlushBatch(length);

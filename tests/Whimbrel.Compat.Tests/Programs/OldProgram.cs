@@ -51,12 +51,25 @@ internal sealed class OldProgram : IDisposable
         }
     }
 
-    /// <summary>A port that is free now.</summary>
+    /// <summary>
+    /// A port that is free now, and that the system gives to nobody who asks it for any: the program that is to have it takes a while to start, and others beside it open many.
+    /// </summary>
     internal static string FreePort()
     {
-        using TcpListener listener = new(IPAddress.Loopback, 0);
-        listener.Start();
-        return ((IPEndPoint)listener.LocalEndpoint).Port.ToString(System.Globalization.CultureInfo.InvariantCulture);
+        while (true)
+        {
+            int port = Random.Shared.Next(12_000, 32_000);
+            try
+            {
+                using TcpListener listener = new(IPAddress.Any, port);
+                listener.Start();
+                return port.ToString(System.Globalization.CultureInfo.InvariantCulture);
+            }
+            catch (SocketException)
+            {
+                // Somebody has it: the next.
+            }
+        }
     }
 
     /// <summary>A port of UDP that is free now.</summary>

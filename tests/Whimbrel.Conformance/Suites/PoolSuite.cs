@@ -156,8 +156,9 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             bool isAll = taken + unread.Length == total;
             int count = isAll || choices.Next(4) > 0 ? unread.Length : choices.Next(1, unread.Length + 1);
             if (!unread[..count].SequenceEqual(all.AsSpan(taken, count))) throw new InvalidOperationException($"wrong bytes at {taken}");
-            x.Send(unread[..count]);
+            // Counted first: what is sent may arrive before this call has returned.
             taken += count;
+            x.Send(unread[..count]);
             if (taken < total && choices.Next(5) == 0)
             {
                 pauses++;

@@ -60,8 +60,9 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
                 x.Own = choices.Next(4) switch { 0 => new byte[64 * 1024], 1 => new byte[40_000], 2 => new byte[100], _ => null };
             }
 
-            x.Send(unread[..count]);
+            // Counted first: what is sent may arrive before this call has returned.
             taken += count;
+            x.Send(unread[..count]);
             if (taken < total && choices.Next(10) == 0)
             {
                 x.PauseReceiving();
