@@ -110,8 +110,6 @@ public sealed class StrandSendTests
 
         internal Socket? Peer { get; private set; }
 
-        internal Loop Loop => _engine.GetLoop(0);
-
         /// <summary>The session is inside of its send.</summary>
         internal static async Task<Rig> StartAsync(Func<int>? answer, string command = "q")
         {
@@ -177,7 +175,7 @@ public sealed class StrandSendTests
             switch (what)
             {
                 case "owned" or "much owned":
-                    Assert.Equal(SendResult.Queued, first.Send(new Owned(other), other.Length));
+                    Assert.Equal(SendResult.Queued, first.Send(new Memory(other), other.Length));
                     break;
                 case "awaited":
                     ValueTask<SendResult> sent = first.SendAsync(other, TestContext.Current.CancellationToken);
@@ -210,15 +208,6 @@ public sealed class StrandSendTests
         finally
         {
             File.Delete(path);
-        }
-    }
-
-    private sealed class Owned(byte[] bytes) : System.Buffers.IMemoryOwner<byte>
-    {
-        public Memory<byte> Memory => bytes;
-
-        public void Dispose()
-        {
         }
     }
 

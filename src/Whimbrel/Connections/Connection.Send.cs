@@ -132,11 +132,18 @@ internal sealed unsafe partial class Connection
         fixed (byte* second = body)
         {
             IoVector* vectors = stackalloc IoVector[2];
-            int count = 0;
-            if (head.Length > 0) vectors[count++] = new IoVector { Base = first, Length = (nuint)head.Length };
-            if (body.Length > 0) vectors[count++] = new IoVector { Base = second, Length = (nuint)body.Length };
+            int count = Describe(first, head.Length, second, body.Length, vectors);
             return Loop.TrySendNow(this, new ReadOnlySpan<IoVector>(vectors, count));
         }
+    }
+
+    /// <summary>Two pieces for a system call, without empty ones. How many.</summary>
+    private static int Describe(byte* first, int firstLength, byte* second, int secondLength, IoVector* vectors)
+    {
+        int count = 0;
+        if (firstLength > 0) vectors[count++] = new IoVector { Base = first, Length = (nuint)firstLength };
+        if (secondLength > 0) vectors[count++] = new IoVector { Base = second, Length = (nuint)secondLength };
+        return count;
     }
 
     /// <summary>Pinned pieces, with nothing queued when they were admitted.</summary>

@@ -62,9 +62,7 @@ internal sealed unsafe partial class Connection
         fixed (byte* second = body)
         {
             IoVector* pieces = stackalloc IoVector[2];
-            int count = 0;
-            if (head.Length > 0) pieces[count++] = new IoVector { Base = first, Length = (nuint)head.Length };
-            if (body.Length > 0) pieces[count++] = new IoVector { Base = second, Length = (nuint)body.Length };
+            int count = Describe(first, head.Length, second, body.Length, pieces);
             sent = Loop.SendForStrand(this, pieces, count, head.Length + body.Length);
         }
 

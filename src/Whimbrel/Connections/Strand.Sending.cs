@@ -1,5 +1,3 @@
-using Whimbrel.Engines;
-
 namespace Whimbrel.Connections;
 
 /// <summary>

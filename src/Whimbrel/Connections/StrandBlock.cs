@@ -1,5 +1,4 @@
 using System.Buffers;
-using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 
 namespace Whimbrel.Connections;
@@ -47,10 +46,6 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
     public Memory<byte> Memory => MemoryMarshal.CreateFromPinnedArray(Bytes, 0, Bytes.Length);
 
     internal byte[] Bytes { get; }
-
-    /// <summary>Its memory for system calls. Valid while the caller owns the block.</summary>
-    // Safe: the array is pinned from its birth to its end, and lives as long as the block.
-    internal unsafe byte* Address => (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetArrayDataReference(Bytes));
 
     /// <summary>How many bytes are written, from the start.</summary>
     internal int Length { get; set; }

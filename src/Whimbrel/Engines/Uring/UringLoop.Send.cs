@@ -60,8 +60,7 @@ internal sealed unsafe partial class UringLoop
         }
         else if (FileTransfer.IsOfSocket(result))
         {
-            _sockets.SendBroke(_slots[slot].Fd, (int)-result);
-            connection.FailSend((int)-result);
+            FailSend(connection, (int)-result);
         }
         else
         {
@@ -104,8 +103,7 @@ internal sealed unsafe partial class UringLoop
         slot.WasShort = result < length;
         if (result >= 0) return result;
         if (SaysNothing(result)) return 0;
-        _sockets.SendBroke(slot.Fd, -result);
-        connection.FailSend(-result);
+        FailSend(connection, -result);
         return 0;
     }
 
@@ -121,7 +119,9 @@ internal sealed unsafe partial class UringLoop
         return SaysNothing(result) ? 0 : result;
     }
 
-    internal override void StrandSendFailed(Connection connection, int error)
+    internal override void StrandSendFailed(Connection connection, int error) => FailSend(connection, error);
+
+    private void FailSend(Connection connection, int error)
     {
         _sockets.SendBroke(_slots[connection.Slot].Fd, error);
         connection.FailSend(error);
@@ -149,8 +149,7 @@ internal sealed unsafe partial class UringLoop
             int result = _sockets.Send(_slots[slot].Fd, head.Memory + head.Start, length);
             if (result < 0 && !SaysNothing(result))
             {
-                _sockets.SendBroke(_slots[slot].Fd, -result);
-                connection.FailSend(-result);
+                FailSend(connection, -result);
                 return;
             }
 
@@ -240,8 +239,7 @@ internal sealed unsafe partial class UringLoop
                 case Errno.EINPROGRESS: // a fast open that turned into a plain one and took no bytes
                     break;
                 default:
-                    _sockets.SendBroke(_slots[slot].Fd, -result);
-                    connection.FailSend(-result);
+                    FailSend(connection, -result);
                     return;
             }
         }
