@@ -11,15 +11,23 @@ public readonly ref struct PoolWakes : IDisposable
     [ThreadStatic]
     private static bool t_isWanted;
 
+    [ThreadStatic]
+    private static bool t_mayLinger;
+
     private readonly bool _isHere;
 
-    internal PoolWakes(Engine engine)
+    internal PoolWakes(Engine engine, bool mayLinger = false)
     {
-        if (engine.IsOnPool) t_isWanted = _isHere = true;
+        if (!engine.IsOnPool) return;
+        t_isWanted = _isHere = true;
+        t_mayLinger = mayLinger;
     }
 
     /// <summary>Of this thread, now.</summary>
     internal static bool IsWanted => t_isWanted;
+
+    /// <summary>The wake may go behind what is queued meanwhile, too.</summary>
+    internal static bool MayLinger => t_mayLinger;
 
     /// <summary>From here on each wakes the loop by itself again.</summary>
     public void Dispose()

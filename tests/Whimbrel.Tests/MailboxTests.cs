@@ -151,6 +151,99 @@ public sealed class MailboxTests
     }
 
     [Fact]
+    public void A_wake_that_lingers_lets_those_go_first_that_post_again_by_way_of_another_callback() => OnPool((engine, mailbox) =>
+    {
+        for (int i = 0; i < 40; i++)
+        {
+            Gather(engine, mailbox);
+            // The pool comes to it before the two callbacks by which the next answer comes.
+            RunWake(mailbox);
+            RunWake(mailbox);
+            Assert.Equal(0, mailbox.Wakes);
+        }
+
+        RunWake(mailbox);
+        Assert.Equal(1, mailbox.Wakes);
+        RunWake(mailbox);
+        Assert.Equal(1, mailbox.Wakes);
+    });
+
+    [Fact]
+    public void A_wake_lingers_so_often_and_no_more() => OnPool((engine, mailbox) =>
+    {
+        for (int wakes = 0; wakes < 3; wakes++)
+        {
+            int often = 0;
+            for (; mailbox.Wakes == wakes && often < 1000; often++)
+            {
+                Gather(engine, mailbox);
+                RunWake(mailbox);
+            }
+
+            Assert.Equal(129, often);
+            mailbox.Drain();
+            Assert.True(mailbox.TrySleep());
+        }
+    });
+
+    [Fact]
+    public void A_wake_does_not_linger_for_those_who_do_not_ask_for_it() => OnPool((engine, mailbox) =>
+    {
+        Gather(engine, mailbox);
+        Gather(engine, mailbox, mayLinger: false);
+        RunWake(mailbox);
+        Assert.Equal(1, mailbox.Wakes);
+        mailbox.Drain();
+        Assert.True(mailbox.TrySleep());
+        // Nor do they get it from who asked before.
+        Gather(engine, mailbox);
+        RunWake(mailbox);
+        RunWake(mailbox);
+        RunWake(mailbox);
+        Assert.Equal(2, mailbox.Wakes);
+        mailbox.Drain();
+        Assert.True(mailbox.TrySleep());
+        Gather(engine, mailbox, mayLinger: false);
+        RunWake(mailbox);
+        Assert.Equal(3, mailbox.Wakes);
+    });
+
+    [Fact]
+    public void A_wake_is_over_when_the_loop_is_awake_and_who_waits_for_room_wakes_it_at_once() => OnPool((engine, mailbox) =>
+    {
+        Gather(engine, mailbox);
+        mailbox.PostControl(static (_, _, _, _) => { });
+        Assert.Equal(1, mailbox.Wakes);
+        RunWake(mailbox);
+        Assert.False(mailbox.WakeIfLate());
+        mailbox.Drain();
+        Assert.True(mailbox.TrySleep());
+        using PoolWakes gathered = new(engine, mayLinger: true);
+        mailbox.PostSend(_connection, Nobody, [1], default);
+        Assert.Equal(1, mailbox.Wakes);
+        mailbox.WakeIfSleeping(atOnce: true);
+        Assert.Equal(2, mailbox.Wakes);
+    });
+
+    private static void OnPool(Action<MemoryEngine, Mailbox> test)
+    {
+        MemoryEngine engine = new(1);
+        Mailbox mailbox = new(engine.GetLoop(0));
+        Exception? failure = null;
+        Assert.True(mailbox.TrySleep());
+        engine.Offload(_ => failure = Record.Exception(() => test(engine, mailbox)), null);
+        engine.RunUntilIdle();
+        if (failure is not null) throw failure;
+    }
+
+    private void Gather(MemoryEngine engine, Mailbox mailbox, bool mayLinger = true)
+    {
+        using (new PoolWakes(engine, mayLinger)) mailbox.PostSend(_connection, Nobody, [1], default);
+    }
+
+    private static void RunWake(Mailbox mailbox) => ((IThreadPoolWorkItem)mailbox).Execute();
+
+    [Fact]
     public void A_wake_that_the_pool_does_not_come_to_is_done_by_the_watchdog_at_its_second_look()
     {
         MemoryEngine engine = new(1);

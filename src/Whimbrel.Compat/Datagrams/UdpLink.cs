@@ -340,7 +340,11 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
     }
 
-    void IThreadPoolWorkItem.Execute() => Run(int.MaxValue);
+    void IThreadPoolWorkItem.Execute()
+    {
+        using PoolWakes answers = _socket is { } socket ? socket.GatherWakes() : default;
+        Run(int.MaxValue);
+    }
 
     /// <summary>Who sends in each OnSent would go on for ever, and what they send not leave: the loop has other things to do in between.</summary>
     private void RunTurn()

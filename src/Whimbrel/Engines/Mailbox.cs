@@ -79,6 +79,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     internal const int DrainBytes = 1024 * 1024;
 
     private const int MessagesKept = 16 * 1024;
+    private const int WakePatience = 2;
+    private const int MostLingering = 128;
 
     private readonly Lock _gate = new();
     private readonly Loop _loop;
@@ -104,6 +106,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     private int _sleeping;
     private int _wakeIsQueued;
+    private int _patience; // how often the queued wake lets others go first; renewed by posts
+    private int _lingered; // how often it did; the queued wake's own
     private bool _wasQueued; // the watchdog's
     private int _waking;
     private volatile bool _any;
@@ -313,7 +317,8 @@ internal sealed class Mailbox : IThreadPoolWorkItem
             Add() = new DataItem { Kind = DataKind.DatagramOperation, Payload = socket, Extra = operation };
         }
 
-        WakeIfSleeping();
+        // Who waits for room may hold the thread by which a gathered wake would come.
+        WakeIfSleeping(atOnce: true);
         return true;
     }
 
@@ -388,7 +393,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         }
 
         Interlocked.MemoryBarrier();
-        if (Volatile.Read(ref _sleeping) == 1) WakeByPool();
+        if (Volatile.Read(ref _sleeping) == 1) WakeByPool(mayLinger: false);
         return true;
     }
 
@@ -424,6 +429,16 @@ internal sealed class Mailbox : IThreadPoolWorkItem
 
     void IThreadPoolWorkItem.Execute()
     {
+        // Whose posts are waited for posts again by way of a callback or two. A post that renews the patience meanwhile may be missed: one time less.
+        if (_patience > 0 && _lingered < MostLingering && IsLoopAsleep)
+        {
+            _patience--;
+            _lingered++;
+            _loop.Engine.Offload(this);
+            return;
+        }
+
+        _lingered = 0;
         // First: whoever posts from here on queues the next one.
         Interlocked.Exchange(ref _wakeIsQueued, 0);
         WakeIfSleeping();
@@ -558,12 +573,13 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     }
 
     /// <summary>For what was posted before.</summary>
-    internal void WakeIfSleeping()
+    /// <param name="atOnce">Whatever the thread gathers (<see cref="PoolWakes"/>).</param>
+    internal void WakeIfSleeping(bool atOnce = false)
     {
         // The item must be visible before the flag is looked at, or the loop could miss both (see TrySleep).
         Interlocked.MemoryBarrier();
         if (Volatile.Read(ref _sleeping) == 0) return;
-        if (PoolWakes.IsWanted) WakeByPool();
+        if (PoolWakes.IsWanted && !atOnce) WakeByPool(PoolWakes.MayLinger);
         else Wake();
     }
 
@@ -571,8 +587,10 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     /// Behind the callbacks that the pool has queued already: one wake for what all of them post, instead of one for each. If they block, another thread
     /// of the pool does it.
     /// </summary>
-    private void WakeByPool()
+    /// <param name="mayLinger">Behind what those callbacks queue in their turn, too, as long as more is posted so.</param>
+    private void WakeByPool(bool mayLinger)
     {
+        _patience = mayLinger ? WakePatience : 0;
         if (Interlocked.Exchange(ref _wakeIsQueued, 1) == 0) _loop.Engine.Offload(this);
     }
 

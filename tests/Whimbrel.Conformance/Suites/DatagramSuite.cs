@@ -613,6 +613,35 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     });
 
     [Fact]
+    public void Answers_that_are_gathered_on_the_pool_leave_in_order_and_who_waits_for_room_there_gets_it() => Run(rig =>
+    {
+        const int count = 300;
+        DatagramSocket receiver = Open(rig, out RecordingHandler received);
+        DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitDatagrams = 8 });
+        rig.Await(socket.StartAsync());
+        DatagramPeer target = new(receiver.EndPoint!);
+        List<SendResult> others = [];
+        rig.Engine.Offload(static state => ((Action<int>)state!)(0), (Action<int>)Answer);
+        rig.Until(() => received.Count == count, "all answers to arrive");
+        Assert.Empty(others);
+        Assert.Equal(Enumerable.Range(0, count), received.Datagrams.Select(NumberIn));
+        rig.Await(socket.DisposeAsync());
+        Close(rig, receiver, received);
+
+        // Each is sent by a callback behind another one, as where one asks for the next datagram and the other has it.
+        void Answer(int i)
+        {
+            using (socket.GatherWakes())
+            {
+                SendResult result = socket.Send(BitConverter.GetBytes(i), target, TimeSpan.FromSeconds(20));
+                if (result != SendResult.Queued) others.Add(result);
+            }
+
+            if (i + 1 < count) rig.Engine.Offload(_ => rig.Engine.Offload(_ => Answer(i + 1), null), null);
+        }
+    });
+
+    [Fact]
     public void A_datagram_of_no_bytes_may_come_from_another_thread() => Run(rig =>
     {
         DatagramSocket receiver = Open(rig, out RecordingHandler received);
