@@ -681,7 +681,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
             if (i == 9) before = Directory.EnumerateFileSystemEntries("/proc/self/fd").Count();
         }
 
-        Assert.InRange(Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() - before, -40, 20);
+        Assert.InRange(Directory.EnumerateFileSystemEntries("/proc/self/fd").Count() - before, -40, 40);
     });
 
     [Fact]

@@ -340,13 +340,19 @@ public sealed class MetricsTests : IDisposable
     [Fact]
     public async Task A_listener_that_throws_harms_no_request_of_a_pool_and_is_named()
     {
-        TaskCompletionSource<Notice> noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        await using Engine engine = new(new EngineOptions { Loops = 1, OnNotice = notice => noticed.TrySetResult(notice) });
+        TaskCompletionSource noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using Engine engine = new(new EngineOptions { Loops = 1, OnNotice = Noticed });
         _throwsFor = static name => name == Client;
         Listen();
         await using Script script = new(static line => line.AnswerAllAsync(Script.Ok));
         await using HttpPool pool = new(new HttpClientOptions { Engine = engine });
         Assert.Equal("ok", Encoding.ASCII.GetString((await pool.FetchAsync(new HttpClientRequest(HttpVerb.Get, script.Url)).AsTask().WaitAsync(Script.Patience)).Body));
-        Assert.Contains("listener of the meter", (await noticed.Task.WaitAsync(Script.Patience)).Message, StringComparison.Ordinal);
+        await noticed.Task.WaitAsync(Script.Patience);
+
+        // A busy machine has others, of a loop that is held up.
+        void Noticed(Notice notice)
+        {
+            if (notice.Message.Contains("listener of the meter", StringComparison.Ordinal)) noticed.TrySetResult();
+        }
     }
 }
