@@ -121,6 +121,18 @@ public sealed class BenchTests
     }
 
     [Fact]
+    public async Task Old_programs_are_measured_in_pairs_and_what_their_clients_complain_of_fails_a_run()
+    {
+        (int exitCode, string output) = await BenchInAsync(Root, "old", "tcp-echo", "udp-echo", "uds-multicast", "https-trace", "proto", "--clients", "3", "--seconds", "1", "--rate", "1000", "--no-build");
+        Assert.True(exitCode == 0, output);
+        foreach (string row in (ReadOnlySpan<string>)["tcp-echo +W1", "udp-echo +W2", "uds-multicast +W3", "https-trace +W5", "proto +W6"]) Assert.Matches(row + @" +[\d.]+ ?[kM]? +[\d.]+ [num]s", output);
+        (exitCode, output) = await BenchInAsync(Root, "old", "--self-test");
+        Assert.True(exitCode == 0, output);
+        (exitCode, output) = await BenchInAsync(Root, "old", "nothing");
+        Assert.Equal((2, true), (exitCode, output.Contains("there is no nothing", StringComparison.Ordinal)));
+    }
+
+    [Fact]
     public async Task A_wrong_byte_a_lost_byte_and_a_stall_each_fail_a_run()
     {
         (int exitCode, string output) = await BenchAsync("--self-test");

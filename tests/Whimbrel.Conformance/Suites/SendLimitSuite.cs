@@ -86,6 +86,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
         RecordingServer server = rig.Serve(s => s.AtConnected = x => x.TakesLarge |= bySession, options);
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
+        rig.Until(() => session.TakesLarge, "OnConnected to have said it");
         byte[] large = Pattern(Limit * 40);
         for (int i = 0; i < 2; i++)
         {
