@@ -396,8 +396,8 @@ public abstract class ReconnectSuite(Transport transport) : Suite(transport)
             }
 
             long grown = GC.GetTotalMemory(forceFullCollection: true) - bytes;
-            // Of each client a connection that comes, and both ends of one that goes.
-            Assert.InRange(Descriptors() - descriptors, -50, 3 * clients.Length);
+            // Of each client a connection that comes, and both ends of one that goes. Fewer than before: what tests before this one have closed since.
+            Assert.InRange(Descriptors() - descriptors, -1000, 3 * clients.Length);
             Assert.InRange(grown, long.MinValue, 1024 * 1024);
             Assert.All(rig.Engine.Loops, l => Assert.InRange(l.ResidentCount, 0, 6 * clients.Length));
             Assert.All(rig.Engine.Loops, l => Assert.InRange(l.Timers.Count, 0, 6 * clients.Length));
