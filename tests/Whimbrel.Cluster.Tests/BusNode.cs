@@ -40,11 +40,8 @@ public sealed class BusNode(IGroupBus bus, Loop loop) : IGroupBusListener
         {
             string probe = Probe + Guid.NewGuid();
             int before = _probes;
-            await loop.PostAsync(() =>
-            {
-                Bus.Subscribe(subject);
-                Assert.Equal(1, Bus.Publish([new BusMessage(subject, Encoding.UTF8.GetBytes(probe))]));
-            });
+            await loop.PostAsync(() => Bus.Subscribe(subject));
+            await PublishAsync(subject, [probe]); // which waits for room behind much that was published before
             await UntilAsync(() => _probes > before, $"heard on {subject}");
         }
     }

@@ -84,9 +84,16 @@ public abstract class TroubleTests : IAsyncLifetime
         await quick.StartAsync();
         using ManualResetEventSlim goOn = new();
         stalling.GetLoop(0).Post(() => goOn.Wait(BusNode.Patience));
-        await quick.PublishAsync("t.one", Enumerable.Repeat(new string('x', 100_000), 300));
-        await allHasLeft();
-        goOn.Set();
+        try
+        {
+            await quick.PublishAsync("t.one", Enumerable.Repeat(new string('x', 100_000), 300));
+            await allHasLeft();
+        }
+        finally
+        {
+            goOn.Set(); // or the engine could not stop, and its error would hide this one
+        }
+
         await slow.UntilStateAsync(static s => s is [_, _, "connected", ..]);
         Assert.StartsWith("lost: ", slow.States[1], StringComparison.Ordinal);
         Assert.True(slow.Heard.Count < 300);
