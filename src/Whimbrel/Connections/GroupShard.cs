@@ -12,11 +12,11 @@ namespace Whimbrel.Connections;
 internal sealed class GroupShard
 {
     private const string SharedText = "memory that was broadcast";
-    private const int SmallBroadcast = 16 * 1024;
     private const long BacklogMark = 32 * 1024;
     private const long BacklogClip = 2 * BacklogMark;
 
     private readonly bool _isHost;
+    private RunWriter _runs;
 
     // The first _end places; one that was left during a walk is empty until the outermost walk has ended.
     private Connection?[] _members = [];
@@ -24,8 +24,6 @@ internal sealed class GroupShard
     private int _end;
     private int _count;
     private int _walks;
-    private Run? _run;
-    private int _lease;
     private long _sentAtCongestion;
     private LoopTimer? _congestionTimer;
     private List<RoomWait>? _waiters;
@@ -36,6 +34,7 @@ internal sealed class GroupShard
         Group = group;
         _isHost = isHost;
         Loop = loop;
+        _runs = new RunWriter(loop);
     }
 
     internal SessionGroup Group { get; }
@@ -121,7 +120,7 @@ internal sealed class GroupShard
         if (_walks == 0) FillPlace(index);
         SetIndex(connection, -1);
         Volatile.Write(ref _count, _count - 1);
-        if (_count == 0) CloseRun();
+        if (_count == 0) _runs.Close();
         Group.MemberRemoved(memberClass);
     }
 
@@ -202,11 +201,8 @@ internal sealed class GroupShard
     private BroadcastResult Broadcast(ReadOnlySpan<byte> data, ReadOnlySpan<int> messages, bool isByClass, Session? except, Func<Session, bool>? predicate)
     {
         if (_count == 0 || data.IsEmpty) return default;
-        Run run = RunFor(data.Length);
-        int start = run.Length;
-        run.Append(data);
-        // A predicate or a notice may broadcast or leave in the middle: held, the run is neither begun again nor given back.
-        if (ReferenceEquals(run, _run)) run.References++;
+        // A predicate or a notice may broadcast or leave in the middle: the run is held.
+        Run run = _runs.Write(data, out int start);
         BroadcastResult result = Distribute(run, start, data.Length, messages, isByClass, except, predicate);
         Loop.Blocks.Release(run);
         return result;
@@ -327,30 +323,6 @@ internal sealed class GroupShard
             Loop.Engine.NoteException("a broadcast predicate", e);
             return false;
         }
-    }
-
-    private Run RunFor(int length)
-    {
-        if (length >= SmallBroadcast) return Loop.Blocks.TakeRun(length);
-
-        if (_run is { } current && current.Lease == _lease)
-        {
-            // Nobody refers to it any more: start again at its front, which is still in the cache.
-            if (current.References == 1) current.Length = 0;
-            if (current.Room >= length) return current;
-            CloseRun();
-        }
-
-        Run opened = _run = Loop.TakeOpenRun(length);
-        _lease = opened.Lease;
-        return opened;
-    }
-
-    private void CloseRun()
-    {
-        Run? run = _run;
-        _run = null;
-        if (run is not null && run.Lease == _lease) Loop.Blocks.CloseRun(run);
     }
 
     // ------------------------------------------------------------------ pace for producers that ask
