@@ -274,6 +274,38 @@ public sealed class AllocationTests
         });
     }
 
+    [Fact]
+    public void A_message_to_several_sessions_by_another_thread_allocates_nothing()
+    {
+        const int members = 4;
+        byte[] message = new byte[200];
+        List<Session> made = [];
+        using Rig rig = new("epoll", () => new ScriptedSession(static (_, unread) => All(unread), session =>
+        {
+            lock (made) made.Add(session);
+        }));
+        Socket[] clients = [.. Enumerable.Range(0, members).Select(_ => rig.Connect())];
+        Assert.True(SpinWait.SpinUntil(
+            () =>
+            {
+                lock (made) return made.Count == members;
+            },
+            LoopMeter.Patience));
+        Session[] sessions = [.. made];
+        SendResult[] results = new SendResult[members];
+        long here = 0;
+        rig.Meter.ExpectNone($"a message to {members} sessions", Rounds, () =>
+        {
+            long before = GC.GetAllocatedBytesForCurrentThread();
+            Session.SendToEach(message, sessions, results);
+            here += GC.GetAllocatedBytesForCurrentThread() - before;
+            foreach (Socket client in clients) rig.Read(client, message.Length);
+        });
+        Assert.DoesNotContain(results, static r => r != SendResult.Queued);
+        // What the thread keeps for the next call goes with each collection.
+        Assert.InRange(here, 0, 8 * Rounds);
+    }
+
     [Theory]
     [MemberData(nameof(Engines))]
     public void A_gate_that_holds_and_opens_allocates_nothing(string engine)

@@ -77,6 +77,62 @@ public sealed class MailboxLimitTests : IDisposable
     }
 
     [Fact]
+    public void A_message_to_several_is_refused_loop_by_loop_and_all_of_them_are_told_of_room()
+    {
+        Connect(4);
+        Session[] all = [.. _sessions];
+        bool IsOfFirstLoop(int i) => ReferenceEquals(all[i].Loop, all[0].Loop);
+        SendResult[] results = new SendResult[4];
+        int cost = 100 + Mailbox.ItemBytes + (2 * Mailbox.TargetBytes);
+        // There is room for one loop's, and not for both.
+        int filler = Limit - Mailbox.ItemBytes - cost;
+        Assert.Equal(SendResult.Queued, _sessions[0].Send(new byte[filler]));
+        Assert.Equal(2, Session.SendToEach(new byte[100], all, results));
+        for (int i = 0; i < 4; i++)
+        {
+            Assert.Equal(IsOfFirstLoop(i) ? SendResult.Queued : SendResult.Full, results[i]);
+            Assert.Equal((i == 0 ? filler : 0) + (IsOfFirstLoop(i) ? 100 : 0), all[i].BytesPending);
+        }
+
+        Assert.Equal(0, Session.SendToEach("x"u8, all, results));
+        Assert.All(results, static r => Assert.Equal(SendResult.Full, r));
+        _engine.RunUntilIdle();
+        // Those of the first loop also when their queue ran empty.
+        Assert.All(_sessions, static s => Assert.InRange(s.Drains, 1, 2));
+        Assert.All(_sessions, static s => Assert.Equal((0L, true), (s.BytesPending, s.IsConnected)));
+        Assert.Equal(4, Session.SendToEach("y"u8, all, results));
+        _engine.RunUntilIdle();
+        for (int i = 1; i < 4; i++) Assert.Equal(IsOfFirstLoop(i) ? 101 : 1, _peers[i].Available);
+        Assert.Equal(0, _engine.ReadCounters().MailboxBytes);
+    }
+
+    [Fact]
+    public void What_a_thread_keeps_of_a_message_to_several_keeps_no_session_alive()
+    {
+        WeakReference session = SendAndForget();
+        GC.Collect();
+        GC.WaitForPendingFinalizers();
+        GC.Collect();
+        Assert.False(session.IsAlive);
+
+        [System.Runtime.CompilerServices.MethodImpl(System.Runtime.CompilerServices.MethodImplOptions.NoInlining)]
+        static WeakReference SendAndForget()
+        {
+            MemoryEngine engine = new(1);
+            Session? made = null;
+            Server server = new(new ServerOptions { Engine = engine, EndPoint = s_here }, () => made = new Told());
+            engine.Run(server.StartAsync());
+            MemoryPeer peer = engine.Dial(s_here);
+            engine.RunUntilIdle();
+            Assert.Equal(1, Session.SendToEach("x"u8, [made!]));
+            engine.RunUntilIdle();
+            Assert.Equal(1, peer.Available);
+            engine.Run(engine.DisposeAsync());
+            return new WeakReference(made);
+        }
+    }
+
+    [Fact]
     public void Two_thousand_sessions_of_a_loop_that_does_not_run_are_sent_to_for_a_while_and_nothing_is_lost()
     {
         // 2 KiB to each in every frame of a game: what used to lose seven of ten. By default the budget is far above what a loop has to catch up with.

@@ -324,6 +324,45 @@ public sealed class MailboxTests
     }
 
     [Fact]
+    public void A_message_to_several_is_charged_its_bytes_and_the_list_once()
+    {
+        Connection connection = new(_narrow.GetLoop(0));
+        Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
+        SendTarget[] both = [new(connection, Nobody), new(connection, Nobody)];
+        int taken = (2 * Mailbox.TargetBytes) + (3 * (100 + Mailbox.ItemBytes));
+        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, mailbox.PostShared(both, new byte[100]));
+        byte[] rest = new byte[NarrowBytes - taken - Mailbox.ItemBytes];
+        Assert.Equal(SendResult.Full, mailbox.PostSend(connection, Nobody, rest, [1]));
+        Assert.Equal(SendResult.Queued, mailbox.PostSend(connection, Nobody, rest, default));
+        Assert.Equal(SendResult.Full, mailbox.PostShared(both, [1]));
+        mailbox.Drain();
+        Assert.Equal(0, _narrow.ReadCounters().MailboxBytes);
+    }
+
+    [Fact]
+    public void Messages_to_the_same_connections_join()
+    {
+        Connection other = new(_loop);
+        SendTarget[] both = [new(_connection, Nobody), new(other, Nobody)];
+        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, _mailbox.PostShared(both, new byte[100]));
+        Assert.Equal(1, _mailbox.WaitingItems);
+        // Others, in another order, of another tenant, fewer; and the same again where something came in between.
+        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1], both[0]], [1]));
+        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1], new(_connection, Nobody + 1)], [1]));
+        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1]], [1]));
+        _mailbox.PostSend(_connection, Nobody, [1], default);
+        Assert.Equal(SendResult.Queued, _mailbox.PostShared([both[1]], [1]));
+        Assert.Equal(6, _mailbox.WaitingItems);
+        // A run holds so much, and no message is divided.
+        for (int i = 0; i < 3; i++) Assert.Equal(SendResult.Queued, _mailbox.PostShared(both, new byte[(Run.FixedCapacity / 2) - i]));
+        Assert.Equal(8, _mailbox.WaitingItems);
+        _mailbox.Drain();
+        Assert.Equal((0, 0L), (_mailbox.WaitingItems, _loop.Engine.ReadCounters().MailboxBytes));
+        _mailbox.Close();
+        Assert.Equal(SendResult.Closed, _mailbox.PostShared(both, [1]));
+    }
+
+    [Fact]
     public void Broadcasts_of_other_threads_have_room_for_a_lane_and_not_for_one_byte_more()
     {
         GroupShard shard = new SessionGroup("g").ShardOf(_loop);

@@ -1,6 +1,7 @@
 using System.Collections;
 using System.Reflection;
 using Whimbrel.Connections;
+using Whimbrel.Engines;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Tests;
@@ -168,6 +169,9 @@ public sealed class RecycledConnectionTests
         {
             second.Friends.Join(second);
             connection.DrainSend(late, "late"u8);
+            Whimbrel.Buffers.Run run = new RunWriter(second.Loop).Write("late"u8, out int start);
+            connection.DrainShared(late, run, start, 4, 1);
+            second.Loop.Blocks.Release(run);
             connection.GiveBackForeign(100, late);
             operation.Begin(connection, late, "late"u8.ToArray(), default, default, default, 4, mayBeTakenBack: false);
             s_operationCount.SetValue(connection, 1); // as whoever begins one does, whatever tenant there is by then

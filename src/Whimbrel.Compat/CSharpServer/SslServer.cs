@@ -186,7 +186,7 @@ public class SslServer : IDisposable, ILinkedServer
     {
         if (!IsStarted) return false;
         if (data.IsEmpty || _link.Broadcast(data, _asksSessions)) return true;
-        foreach (KeyValuePair<string, SslSession> session in _sessions) session.Value.SendAsync(data);
+        _link.ToEach<string, SslSession, EachSend>(data, _sessions);
         return true;
     }
 
@@ -302,5 +302,10 @@ public class SslServer : IDisposable, ILinkedServer
     {
         AsioError asio = AsioError.Of(error);
         OnError(asio.Code, asio.Category, asio.Message);
+    }
+
+    private readonly struct EachSend : IEachSend<SslSession>
+    {
+        public static void Send(SslSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

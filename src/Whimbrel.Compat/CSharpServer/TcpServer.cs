@@ -177,7 +177,7 @@ public class TcpServer : IDisposable, ILinkedServer
     {
         if (!IsStarted) return false;
         if (data.IsEmpty || _link.Broadcast(data, _asksSessions)) return true;
-        foreach (KeyValuePair<string, TcpSession> session in _sessions) session.Value.SendAsync(data);
+        _link.ToEach<string, TcpSession, EachSend>(data, _sessions);
         return true;
     }
 
@@ -284,5 +284,10 @@ public class TcpServer : IDisposable, ILinkedServer
     {
         AsioError asio = AsioError.Of(error);
         OnError(asio.Code, asio.Category, asio.Message);
+    }
+
+    private readonly struct EachSend : IEachSend<TcpSession>
+    {
+        public static void Send(TcpSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

@@ -72,7 +72,7 @@ internal sealed class Link
 
     internal long BytesReceived => _bridge?.BytesReceived ?? Volatile.Read(ref _received);
 
-    internal long BytesPending => _bridge?.BytesPending ?? 0;
+    internal long BytesPending => _bridge is { } bridge ? bridge.BytesPending + (Multicast?.PendingOf(this) ?? 0) : 0;
 
     internal Socket? Socket => _bridge?.Socket;
 
@@ -302,19 +302,23 @@ internal sealed class Link
         if (!CanSend || _bridge is not { } bridge) return false;
         if (data.IsEmpty) return true;
         int limit = _owner.SendLimit;
-        if (limit > 0 && bridge.BytesPending + data.Length > limit)
+        if (limit > 0 && BytesPending + data.Length > limit)
         {
             _owner.TellError(SocketError.NoBufferSpaceAvailable);
             return false;
         }
 
-        return bridge.Send(data) == SendResult.Queued;
+        return Multicast?.TryTake(this, bridge, data) == true || bridge.Send(data) == SendResult.Queued;
     }
+
+    /// <summary>Of this server's sessions, on this thread.</summary>
+    private Multicasting? Multicast => _server is { IsMulticasting: true } ? Multicasting.Current : null;
 
     /// <summary>Behind what was sent before. Nothing, when there is no connection.</summary>
     internal void Join(SessionGroup group)
     {
         if (_bridge is not { } bridge) return;
+        Multicast?.Flush();
         bridge.Flush(); // a callback on the pool gathers what it sends
         group.Join(bridge);
     }
@@ -322,6 +326,7 @@ internal sealed class Link
     /// <summary>Before what is sent from now on.</summary>
     internal void Leave(SessionGroup group)
     {
+        Multicast?.Flush();
         if (_bridge is { } bridge) group.Leave(bridge);
     }
 
@@ -353,6 +358,7 @@ internal sealed class Link
             return data.Length;
         }
 
+        Multicast?.Flush();
         byte[] copy = ArrayPool<byte>.Shared.Rent(data.Length);
         data.CopyTo(copy);
         using CancellationTokenSource? limit = timeout == Timeout.InfiniteTimeSpan ? null : new(timeout);
@@ -438,6 +444,7 @@ internal sealed class Link
             return false;
         }
 
+        Multicast?.Flush();
         BeginEnd();
         // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
         if (_isTls && !_isHandshaked) bridge.Abort();

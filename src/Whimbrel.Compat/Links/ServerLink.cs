@@ -1,3 +1,4 @@
+using System.Collections.Concurrent;
 using System.Net;
 using System.Net.Sockets;
 using System.Runtime.ExceptionServices;
@@ -12,6 +13,7 @@ internal sealed class ServerLink(ILinkedServer owner)
     private volatile Server? _server;
     private volatile bool _isStarted, _isAccepting, _isStarting;
     private volatile bool _isLimited;
+    private int _multicasts; // that ask each session
 
     /// <summary>Not any more when its engine was stopped.</summary>
     internal bool IsStarted => _isStarted && _server is { Engine.IsStarted: true };
@@ -25,6 +27,9 @@ internal sealed class ServerLink(ILinkedServer owner)
     internal long BytesSent => _server?.BytesSent ?? 0;
 
     internal long BytesReceived => _server?.BytesReceived ?? 0;
+
+    /// <summary>On some thread.</summary>
+    internal bool IsMulticasting => Volatile.Read(ref _multicasts) > 0;
 
     /// <summary>Some session has a limit of its own, which a broadcast would not know.</summary>
     internal void Limited() => _isLimited = true;
@@ -130,5 +135,21 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
 
         return false;
+    }
+
+    /// <summary>To all by their own SendAsync, where <see cref="Broadcast"/> does not do.</summary>
+    internal void ToEach<TKey, TSession, TSend>(ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions)
+        where TKey : notnull
+        where TSend : IEachSend<TSession>
+    {
+        Interlocked.Increment(ref _multicasts);
+        try
+        {
+            Multicasting.Run<TKey, TSession, TSend>(data, sessions);
+        }
+        finally
+        {
+            Interlocked.Decrement(ref _multicasts);
+        }
     }
 }

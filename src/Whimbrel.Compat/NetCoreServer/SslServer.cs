@@ -231,7 +231,7 @@ public class SslServer : IDisposable, ILinkedServer
     {
         if (!IsStarted) return false;
         if (buffer.IsEmpty || _link.Broadcast(buffer, _hasOwnSending)) return true;
-        foreach (KeyValuePair<Guid, SslSession> session in Sessions) session.Value.SendAsync(buffer);
+        _link.ToEach<Guid, SslSession, EachSend>(buffer, Sessions);
         return true;
     }
 
@@ -388,5 +388,10 @@ public class SslServer : IDisposable, ILinkedServer
                 OnDisconnected((SslSession)session);
                 break;
         }
+    }
+
+    private readonly struct EachSend : IEachSend<SslSession>
+    {
+        public static void Send(SslSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

@@ -221,7 +221,7 @@ public class TcpServer : IDisposable, ILinkedServer
     {
         if (!IsStarted) return false;
         if (buffer.IsEmpty || _link.Broadcast(buffer, _hasOwnSending)) return true;
-        foreach (KeyValuePair<Guid, TcpSession> session in Sessions) session.Value.SendAsync(buffer);
+        _link.ToEach<Guid, TcpSession, EachSend>(buffer, Sessions);
         return true;
     }
 
@@ -360,5 +360,10 @@ public class TcpServer : IDisposable, ILinkedServer
                 OnDisconnected((TcpSession)session);
                 break;
         }
+    }
+
+    private readonly struct EachSend : IEachSend<TcpSession>
+    {
+        public static void Send(TcpSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

@@ -155,7 +155,7 @@ public class UdsServer : IDisposable, ILinkedServer
     {
         if (!IsStarted) return false;
         if (buffer.IsEmpty || _link.Broadcast(buffer, _hasOwnSending)) return true;
-        foreach (KeyValuePair<Guid, UdsSession> session in Sessions) session.Value.SendAsync(buffer);
+        _link.ToEach<Guid, UdsSession, EachSend>(buffer, Sessions);
         return true;
     }
 
@@ -291,5 +291,10 @@ public class UdsServer : IDisposable, ILinkedServer
                 OnDisconnected((UdsSession)session);
                 break;
         }
+    }
+
+    private readonly struct EachSend : IEachSend<UdsSession>
+    {
+        public static void Send(UdsSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

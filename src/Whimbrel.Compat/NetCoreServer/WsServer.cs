@@ -1,6 +1,7 @@
 using System.Net;
 using Whimbrel;
 using Whimbrel.Compat;
+using Whimbrel.Compat.Links;
 using Whimbrel.Http;
 
 namespace NetCoreServer;
@@ -114,11 +115,7 @@ public class WsServer : HttpServer, IWebSocket
     {
         if (!IsStarted) return false;
         if (buffer.IsEmpty || Broadcast(buffer, OpenSockets)) return true;
-        foreach ((_, TcpSession session) in Sessions)
-        {
-            if (session is WsSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);
-        }
-
+        Link.ToEach<Guid, TcpSession, EachOpen>(buffer, Sessions);
         return true;
     }
 
@@ -265,4 +262,12 @@ public class WsServer : HttpServer, IWebSocket
 
     /// <summary>Makes the session of a connection.</summary>
     protected override TcpSession CreateSession() => new WsSession(this);
+
+    private readonly struct EachOpen : IEachSend<TcpSession>
+    {
+        public static void Send(TcpSession session, ReadOnlySpan<byte> data)
+        {
+            if (session is WsSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(data);
+        }
+    }
 }

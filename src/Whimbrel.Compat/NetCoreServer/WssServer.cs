@@ -1,6 +1,7 @@
 using System.Net;
 using Whimbrel;
 using Whimbrel.Compat;
+using Whimbrel.Compat.Links;
 using Whimbrel.Http;
 
 namespace NetCoreServer;
@@ -118,11 +119,7 @@ public class WssServer : HttpsServer, IWebSocket
     {
         if (!IsStarted) return false;
         if (buffer.IsEmpty || Broadcast(buffer, OpenSockets)) return true;
-        foreach ((_, SslSession session) in Sessions)
-        {
-            if (session is WssSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);
-        }
-
+        Link.ToEach<Guid, SslSession, EachOpen>(buffer, Sessions);
         return true;
     }
 
@@ -269,4 +266,12 @@ public class WssServer : HttpsServer, IWebSocket
 
     /// <summary>Makes the session of a connection.</summary>
     protected override SslSession CreateSession() => new WssSession(this);
+
+    private readonly struct EachOpen : IEachSend<SslSession>
+    {
+        public static void Send(SslSession session, ReadOnlySpan<byte> data)
+        {
+            if (session is WssSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(data);
+        }
+    }
 }

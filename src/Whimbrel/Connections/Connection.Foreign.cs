@@ -360,6 +360,28 @@ internal sealed partial class Connection
         ForeignArrived(generation);
     }
 
+    /// <summary>A message that several connections share takes room here; the mailbox brings it (<see cref="DrainShared"/>). Any thread but the loop's.</summary>
+    internal SendResult ReserveShared(int length, uint generation) => IsRefused(length, generation) ? SendResult.Refused : TryReserveForeign(length, generation);
+
+    /// <param name="generation">The sender's.</param>
+    /// <param name="run">Where the messages lie.</param>
+    /// <param name="start">Where they begin in it.</param>
+    /// <param name="length">Of all of them.</param>
+    /// <param name="messages">How many they are.</param>
+    internal void DrainShared(uint generation, Run run, int start, int length, int messages)
+    {
+        _queue.BeginMove();
+        if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
+        {
+            QueueRun(run, start, length);
+            if (Shard.CountsSends) Shard.MessagesSent += messages;
+        }
+
+        _queue.Foreign.Release(length, generation);
+        _queue.EndMove();
+        ForeignArrived(generation);
+    }
+
     private void ForeignArrived(uint generation)
     {
         ForeignGone(generation);

@@ -30,6 +30,7 @@ internal enum DataKind : byte
     Call,
     SendFile,
     Mark,
+    Shared,
 }
 
 internal struct DataItem
@@ -47,7 +48,7 @@ internal struct DataItem
 
     /// <summary>
     /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013); or of its forms, by class. Of
-    /// shared bytes: where the part of them begins. Of datagrams: bytes of each. Of owned memory: bytes of its head, which are in the arena, and where the rest begins in the memory.
+    /// shared bytes: where the part of them begins. Of one message to several connections: where these begin, and how many messages were joined. Of datagrams: bytes of each. Of owned memory: bytes of its head, which are in the arena, and where the rest begins in the memory.
     /// </summary>
     internal int FirstMessage;
     internal int Messages;
@@ -62,7 +63,7 @@ internal struct DataItem
 /// A broadcast that follows one of the same group, with the same exclusion or predicate, joins its run; where its
 /// messages end is kept, so that a member at its limit loses no more of them than it has no room for.
 /// </summary>
-internal sealed class Mailbox : IThreadPoolWorkItem
+internal sealed partial class Mailbox : IThreadPoolWorkItem
 {
     /// <summary>With more sends than this, the sessions of other loops that add to them are held.</summary>
     internal const int PaceBytes = 1024 * 1024;
@@ -127,6 +128,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
     {
         _loop = loop;
         _budget = loop.Engine.MailboxBudget;
+        _writer = new RunWriter(loop);
     }
 
     internal bool Any => _any;
@@ -700,6 +702,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         (_arena, _arenaDraining) = (_arenaDraining, _arena);
         (_messageLengths, _messageLengthsDraining) = (_messageLengthsDraining, _messageLengths);
         _messageCount = 0;
+        SwapTargets();
         _grantedDraining = _granted;
         _granted = 0;
         _sendBytes = 0;
@@ -734,6 +737,7 @@ internal sealed class Mailbox : IThreadPoolWorkItem
         _arenaDraining.Reset();
         // As the arena: what a burst of tiny messages made it grow to is not kept.
         if (_messageLengthsDraining.Length > MessagesKept) _messageLengthsDraining = [];
+        ForgetTargets();
         if (_grantedDraining > 0) _budget.GiveBack(_grantedDraining);
         _grantedDraining = 0;
         if (_overcommittedDraining is { } overcommitted) Release(overcommitted);
@@ -810,6 +814,9 @@ internal sealed class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.DatagramOperation:
                 ((DatagramResident)item.Payload!).DrainOperation((DatagramSendOperation)item.Extra!);
+                break;
+            case DataKind.Shared:
+                DrainShared(item);
                 break;
             case DataKind.Mark:
                 item.Connection!.DrainMark(item.Generation, (SentMark)item.Payload!);

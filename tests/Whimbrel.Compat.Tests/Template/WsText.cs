@@ -9,6 +9,7 @@ internal static class WsText
         using System.Net;
         using Whimbrel;
         using Whimbrel.Compat;
+        using Whimbrel.Compat.Links;
         using Whimbrel.Http;
 
         namespace NetCoreServer;
@@ -49,11 +50,7 @@ internal static class WsText
             {
                 if (!IsStarted) return false;
                 if (buffer.IsEmpty || Broadcast(buffer, OpenSockets)) return true;
-                foreach ((_, {{v.Transport}}Session session) in Sessions)
-                {
-                    if (session is Ws{{v.S}}Session { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(buffer);
-                }
-
+                Link.ToEach<Guid, {{v.Transport}}Session, EachOpen>(buffer, Sessions);
                 return true;
             }
 
@@ -61,6 +58,14 @@ internal static class WsText
 
             /// <summary>Makes the session of a connection.</summary>
             protected override {{v.Transport}}Session CreateSession() => new Ws{{v.S}}Session(this);
+
+            private readonly struct EachOpen : IEachSend<{{v.Transport}}Session>
+            {
+                public static void Send({{v.Transport}}Session session, ReadOnlySpan<byte> data)
+                {
+                    if (session is Ws{{v.S}}Session { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(data);
+                }
+            }
         }
 
         """;

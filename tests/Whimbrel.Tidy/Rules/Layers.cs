@@ -12,7 +12,7 @@ internal static class Layers
 
     private static readonly string[] _loops = ["Loop", "LoopTimer", "Resident", "Undertaking", "RawSocket", "TlsException"];
     private static readonly string[] _connections = ["ConnectionOptions", "ServerOptions", "ClientOptions", "SocketOptionRules", "NewSocket"];
-    private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
+    private static readonly string[] _sessions = ["Session", "FramedSession", "FrameCutter", "IConnection", "Strand", "SharedSend", "SessionOrder", "EndWait", "IEndWait", "Newcomer", "BodyStream", "Intake", "AsyncReceive", "Pipe", "SlowSession"];
     private static readonly string[] _groups = ["SessionGroup", "NamedGroups", "GroupMembers", "GroupShard", "MemberVisit", "BroadcastOperation", "BroadcastForms"];
     private static readonly string[] _hosts = ["Server", "ServerMetrics", "ServerTraces", "StatusSocket", "StatusSnapshot", "Client", "SessionContext", "Arrival", "Dialler", "DialAttempt"];
 

@@ -1,7 +1,6 @@
 using Whimbrel.Buffers;
-using Whimbrel.Engines;
 
-namespace Whimbrel.Connections;
+namespace Whimbrel.Engines;
 
 /// <summary>Writes what several connections of a loop are to send, small pieces one behind the other into a run that stays open. Loop's thread; a field of its owner and never copied.</summary>
 internal struct RunWriter(Loop loop)

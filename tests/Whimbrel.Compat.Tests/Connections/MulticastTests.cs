@@ -1,0 +1,383 @@
+using System.Net.Sockets;
+using System.Text;
+using NetCoreServer;
+
+namespace Whimbrel.Compat.Tests.Connections;
+
+// A Multicast to sessions that have a SendAsync of their own: each is asked, and what it sends besides keeps its place.
+public sealed class MulticastTests
+{
+    private const int Most = 1024 * 1024;
+
+    private static (RecordingServer Server, List<Own> Sessions, List<Socket> Peers) Start(Log log, params Func<Own, ReadOnlySpan<byte>, bool>[] sends)
+    {
+        List<Own> sessions = [];
+        RecordingServer server = new(log);
+        server.Make = s =>
+        {
+            Own session = new(s, sends[sessions.Count]);
+            sessions.Add(session);
+            return session;
+        };
+        server.Start();
+        List<Socket> peers = [];
+        foreach (Func<Own, ReadOnlySpan<byte>, bool> _ in sends)
+        {
+            peers.Add(Cost.Connect(server.Chosen));
+            log.Until("server: connected", peers.Count);
+        }
+
+        return (server, sessions, peers);
+    }
+
+    private static string Text(Socket peer, int length)
+    {
+        byte[] bytes = new byte[length];
+        Cost.Read(peer, bytes);
+        return Encoding.ASCII.GetString(bytes);
+    }
+
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public void Whatever_an_own_SendAsync_does_is_in_its_order(Scheduling callbacks)
+    {
+        using Setting chosen = new(callbacks);
+        List<long> pending = [];
+        Log log = new();
+        (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(
+            log,
+            static (s, b) => s.Plain("<"u8) & s.Plain(b) & s.Plain(">"u8),
+            static (s, b) => s.Plain(b) & s.Plain(b),
+            static (_, _) => false,
+            (s, b) =>
+            {
+                long before = s.BytesPending;
+                s.Plain(b);
+                pending.Add(s.BytesPending - before);
+                s.Plain("!"u8);
+                pending.Add(s.BytesPending - before);
+                return true;
+            },
+            static (s, b) => s.Send(b) == b.Length,
+            static (s, b) => s.Plain(b),
+            static (s, b) => s.Plain(Encoding.ASCII.GetBytes($"[{Encoding.ASCII.GetString(b)}]")),
+            static (s, b) => s.Plain([b[1], b[0]]));
+        using (server)
+        {
+            for (int i = 0; i < 100; i++)
+            {
+                Assert.True(server.Multicast($"{i:D2}"));
+                // And by itself, behind it.
+                Assert.True(sessions[5].Plain(","u8));
+            }
+
+            string Each(Func<int, string> form) => string.Concat(Enumerable.Range(0, 100).Select(form));
+            Assert.Equal(Each(static i => $"<{i:D2}>"), Text(peers[0], 400));
+            Assert.Equal(Each(static i => $"{i:D2}{i:D2}"), Text(peers[1], 400));
+            Assert.Equal(Each(static i => $"{i:D2}!"), Text(peers[3], 300));
+            Assert.Equal(Each(static i => $"{i:D2}"), Text(peers[4], 200));
+            Assert.Equal(Each(static i => $"{i:D2},"), Text(peers[5], 300));
+            Assert.Equal(Each(static i => $"[{i:D2}]"), Text(peers[6], 400));
+            Assert.Equal(Each(static i => $"{i % 10}{i / 10}"), Text(peers[7], 200));
+            Assert.Equal(0, peers[2].Available);
+            // What was taken is pending at once; what has left is not, and it only grows less.
+            Assert.Equal(200, pending.Count);
+            Assert.Equal((2L, 3L), (pending.Where(static (_, i) => i % 2 == 0).Max(), pending.Max()));
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
+    public void What_one_sends_to_another_that_was_asked_before_comes_behind_its_message()
+    {
+        List<Own> asked = [];
+        Func<Own, ReadOnlySpan<byte>, bool> send = (s, b) =>
+        {
+            bool isTaken = s.Plain(b);
+            foreach (Own before in asked) isTaken &= before.Plain("!"u8);
+            asked.Add(s);
+            return isTaken;
+        };
+        (RecordingServer server, _, List<Socket> peers) = Start(new Log(), send, send, send);
+        using (server)
+        {
+            Assert.True(server.Multicast("all"));
+            Assert.True(asked.All(static s => s.Plain("."u8)));
+            string[] got = [.. peers.Select(static p =>
+            {
+                StringBuilder text = new();
+                while (!text.ToString().EndsWith('.')) text.Append(Text(p, 1));
+                return text.ToString();
+            })];
+            Assert.Equal(["all!!.", "all!.", "all."], got.Order(StringComparer.Ordinal));
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
+    public void One_that_sends_each_message_twice_sends_both_before_the_next()
+    {
+        (RecordingServer server, _, List<Socket> peers) = Start(new Log(), static (s, b) => s.Plain(b) & s.Plain(b));
+        using (server)
+        {
+            for (int i = 0; i < 1000; i++) Assert.True(server.Multicast($"{i:D4}"));
+            Assert.Equal(string.Concat(Enumerable.Range(0, 1000).Select(static i => $"{i:D4}{i:D4}")), Text(peers[0], 8000));
+        }
+
+        peers[0].Dispose();
+    }
+
+    [Fact]
+    public void One_that_disconnects_behind_its_message_has_sent_it()
+    {
+        Log log = new();
+        (RecordingServer server, _, List<Socket> peers) = Start(
+            log,
+            static (s, b) => s.Plain(b),
+            static (s, b) => s.Plain(b) && s.Disconnect());
+        using (server)
+        {
+            Assert.True(server.Multicast("once"));
+            Assert.True(server.Multicast("more"));
+            Assert.Equal("once", Text(peers[1], 4));
+            Assert.Equal(0, peers[1].Receive(new byte[1]));
+            Assert.Equal("oncemore", Text(peers[0], 8));
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
+    public void What_one_throws_goes_to_the_caller_and_those_before_it_have_their_message()
+    {
+        Log log = new();
+        bool throws = true;
+        int asked = 0;
+        Func<Own, ReadOnlySpan<byte>, bool> send = (s, b) =>
+        {
+            if (throws && asked == 2) throw new InvalidOperationException("on purpose");
+            asked++;
+            return s.Plain(b);
+        };
+        (RecordingServer server, _, List<Socket> peers) = Start(log, send, send, send, send);
+        using (server)
+        {
+            Assert.Equal("on purpose", Assert.Throws<InvalidOperationException>(() => { server.Multicast("first "); }).Message);
+            throws = false;
+            Assert.True(server.Multicast("end."));
+            int[] lengths = [.. peers.Select(p =>
+            {
+                StringBuilder got = new();
+                while (!got.ToString().EndsWith("end.", StringComparison.Ordinal)) got.Append(Text(p, 1));
+                return got.Length;
+            })];
+            Assert.Equal([4, 4, 10, 10], lengths.Order());
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
+    public void A_multicast_inside_another_reaches_all()
+    {
+        Log log = new();
+        RecordingServer? itself = null;
+        int inner = 0;
+        Func<Own, ReadOnlySpan<byte>, bool> send = static (s, b) => s.Plain(b);
+        (RecordingServer server, _, List<Socket> peers) = Start(
+            log,
+            send,
+            (s, b) => s.Plain(b) && (++inner > 1 || itself!.Multicast("(inner)")),
+            send);
+        itself = server;
+        using (server)
+        {
+            Assert.True(server.Multicast("outer"));
+            Assert.True(server.Multicast("end"));
+            foreach (Socket peer in peers)
+            {
+                string got = Text(peer, 15);
+                Assert.Contains(got, (string[])["outer(inner)end", "(inner)outerend"]);
+            }
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
+    public void Several_threads_multicast_and_each_of_their_messages_arrives_in_its_order()
+    {
+        Log log = new();
+        Func<Own, ReadOnlySpan<byte>, bool> send = static (s, b) => s.Plain(b);
+        (RecordingServer server, _, List<Socket> peers) = Start(log, send, send, send);
+        using (server)
+        {
+            Thread[] threads = [.. Enumerable.Range(0, 3).Select(t => new Thread(() =>
+            {
+                for (int i = 0; i < 500; i++) server.Multicast($"<{t}:{i:D3}>");
+            }))];
+            foreach (Thread thread in threads) thread.Start();
+            foreach (Socket peer in peers)
+            {
+                string[] got = Text(peer, 3 * 500 * 7)[1..^1].Split("><");
+                for (int t = 0; t < 3; t++) Assert.Equal(Enumerable.Range(0, 500).Select(i => $"{t}:{i:D3}"), got.Where(m => m[0] == '0' + t));
+            }
+
+            foreach (Thread thread in threads) thread.Join();
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    // As the old performance programs have it.
+    [Fact]
+    public void A_slow_client_misses_messages_and_stays_and_the_others_get_all()
+    {
+        const int Size = 1000;
+        const int Messages = 8000;
+        int refused = 0;
+        Func<Own, ReadOnlySpan<byte>, bool> send = static (s, b) => s.Plain(b);
+        Log log = new();
+        (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(
+            log,
+            send,
+            (s, b) =>
+            {
+                if (s.BytesPending + s.BytesSending + b.Length <= Most) return s.Plain(b);
+                refused++;
+                return false;
+            });
+        using (server)
+        {
+            byte[] message = new byte[Size];
+            byte[] got = new byte[Size];
+            for (int i = 0; i < Messages; i++)
+            {
+                BitConverter.TryWriteBytes(message, i);
+                Assert.True(server.Multicast(message));
+                Cost.Read(peers[0], got);
+                Assert.Equal(i, BitConverter.ToInt32(got));
+                Assert.InRange(sessions[1].BytesPending, 0, Most);
+            }
+
+            Assert.InRange(refused, 1, Messages - (Most / Size));
+            Assert.True(sessions[1].IsConnected);
+            // What it was sent is whole messages, those from the start; then it is asked again.
+            for (int i = 0; i < Messages - refused; i++)
+            {
+                Cost.Read(peers[1], got);
+                Assert.Equal(i, BitConverter.ToInt32(got));
+            }
+
+            Log.Until(() => sessions[1].BytesPending == 0, "nothing to wait");
+            Assert.True(server.Multicast("caught up"));
+            Assert.Equal("caught up", Text(peers[1], 9));
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
+    public void A_limit_of_a_session_holds_to_the_byte_and_its_error_is_told()
+    {
+        Log log = new();
+        int no = 0;
+        (RecordingServer server, List<Own> sessions, List<Socket> peers) = Start(
+            log,
+            static (s, b) => s.Plain(b),
+            (s, b) =>
+            {
+                bool isTaken = s.Plain(b);
+                if (!isTaken) no++;
+                return isTaken;
+            });
+        using (server)
+        {
+            sessions[1].OptionSendBufferLimit = 100_000;
+            byte[] message = new byte[10_000];
+            byte[] got = new byte[10_000];
+            for (int i = 0; i < 2000; i++)
+            {
+                Assert.True(server.Multicast(message));
+                Cost.Read(peers[0], got);
+                Assert.InRange(sessions[1].BytesPending, 0, 100_000);
+            }
+
+            Assert.InRange(no, 1, 1990);
+            Assert.Equal(no, log.Count("session: error NoBufferSpaceAvailable"));
+            Assert.True(sessions[1].IsConnected);
+        }
+
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    // SendAsync has said yes by then.
+    [Fact]
+    public async Task A_loop_that_has_no_room_for_a_multicast_is_told_to_those_that_miss_it()
+    {
+        await using Engine engine = new(new EngineOptions { Loops = 1, MailboxLimitBytes = 64 * 1024, BlockedLoopMs = 60_000 });
+        await engine.StartAsync();
+        using ManualResetEventSlim goOn = new();
+        CompatOptions.Engine = engine;
+        try
+        {
+            Log log = new();
+            int taken = 0;
+            Func<Own, ReadOnlySpan<byte>, bool> send = (s, b) =>
+            {
+                bool isTaken = s.Plain(b);
+                if (isTaken) taken++;
+                return isTaken;
+            };
+            (RecordingServer server, _, List<Socket> peers) = Start(log, send, send);
+            try
+            {
+                using ManualResetEventSlim stands = new();
+                engine.GetLoop(0).Post(() =>
+                {
+                    stands.Set();
+                    goOn.Wait(TimeSpan.FromSeconds(20));
+                });
+                stands.Wait(TestContext.Current.CancellationToken);
+                byte[] message = new byte[1000];
+                for (int i = 0; i < 100; i++) Assert.True(server.Multicast(message));
+                int missed = log.Count("session: error NoBufferSpaceAvailable");
+                Assert.InRange(missed, 1, 198);
+                Assert.Equal(200, taken);
+                goOn.Set();
+                long got = 0;
+                foreach (Socket peer in peers)
+                {
+                    byte[] all = new byte[(taken - missed) / 2 * 1000];
+                    Cost.Read(peer, all);
+                    got += all.Length;
+                }
+
+                Assert.Equal((taken - missed) * 1000, got);
+                Assert.True(server.Multicast("last"));
+                foreach (Socket peer in peers) Assert.Equal("last", Text(peer, 4));
+            }
+            finally
+            {
+                goOn.Set();
+                server.Dispose();
+            }
+
+            foreach (Socket peer in peers) peer.Dispose();
+        }
+        finally
+        {
+            CompatOptions.Engine = null;
+        }
+    }
+
+    private sealed class Own(RecordingServer server, Func<Own, ReadOnlySpan<byte>, bool> send) : RecordingSession(server)
+    {
+        public bool Plain(ReadOnlySpan<byte> bytes) => base.SendAsync(bytes);
+
+        public override bool SendAsync(ReadOnlySpan<byte> buffer) => send(this, buffer);
+    }
+}
