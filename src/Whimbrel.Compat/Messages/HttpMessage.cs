@@ -14,6 +14,7 @@ namespace Whimbrel.Compat;
 internal sealed class HttpMessage
 {
     private const int MostKeptBytes = 256 * 1024;
+    private const int LongestKeptWord = 128;
 
     private static readonly SearchValues<char> s_token = SearchValues.Create("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz");
 
@@ -26,6 +27,11 @@ internal sealed class HttpMessage
     private int _bodyStart;
     private bool _hasLength;
     private bool _isOpen;
+
+    // The words of the start line as text, once asked for: the next message of a connection mostly has the same.
+    private string? _firstText;
+    private string? _secondText;
+    private string? _thirdText;
 
     private record struct Part(int Start, int Length);
 
@@ -40,11 +46,11 @@ internal sealed class HttpMessage
     /// <summary>As announced: what is not there yet is sent by itself.</summary>
     internal int BodyLength { get; private set; }
 
-    internal string First => TextOf(_first);
+    internal string First => TextOf(_first, ref _firstText);
 
-    internal string Second => TextOf(_second);
+    internal string Second => TextOf(_second, ref _secondText);
 
-    internal string Third => TextOf(_third);
+    internal string Third => TextOf(_third, ref _thirdText);
 
     internal ReadOnlySpan<byte> FirstBytes => BytesOf(_first);
 
@@ -245,6 +251,16 @@ internal sealed class HttpMessage
     // ------------------------------------------------------------------ bytes
 
     private string TextOf(Part part) => part.Length == 0 ? "" : Encoding.UTF8.GetString(BytesOf(part));
+
+    private string TextOf(Part part, ref string? kept)
+    {
+        // Read once: an old program may ask on several threads.
+        string? before = kept;
+        if (before is not null && Ascii.Equals(BytesOf(part), before)) return before;
+        string text = TextOf(part);
+        if (text.Length <= LongestKeptWord) kept = text;
+        return text;
+    }
 
     private ReadOnlySpan<byte> BytesOf(Part part) => Bytes.AsSpan().Slice(part.Start, part.Length);
 

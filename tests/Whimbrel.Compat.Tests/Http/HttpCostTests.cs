@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Security;
 using System.Net.Sockets;
 using System.Security.Authentication;
+using System.Text;
 using NetCoreServer;
 using Whimbrel.Compat.Tests.Connections;
 using HttpClient = NetCoreServer.HttpClient;
@@ -32,6 +33,32 @@ public sealed class HttpCostTests
         });
         Assert.True(answer.AsSpan().StartsWith("HTTP/1.1 200 OK\r\n"u8) && answer.AsSpan().EndsWith(s_body));
         Assert.InRange(cost, 0, 1);
+    }
+
+    // A connection mostly asks for the same: its words are made into text once, and anew where they are others.
+    [Fact]
+    public void The_words_of_requests_cost_nothing_where_they_are_those_of_the_one_before()
+    {
+        using WordServer server = new();
+        Assert.True(server.Start());
+        using Socket socket = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
+        byte[] answer = new byte[2 * AnswerLength];
+        double cost = Settled(() =>
+        {
+            socket.Send(Asking);
+            Cost.Read(socket, answer);
+        });
+        Assert.InRange(cost, 0, 1);
+        Assert.Equal("POST /echo HTTP/1.1", server.Last);
+        foreach (string line in (string[])["GET /ech HTTP/1.1", "HEAD /echo HTTP/1.1", "GET /echp HTTP/1.1", "GET /echo HTTP/1.0", $"GET /{new string('x', 200)} HTTP/1.1"])
+        {
+            using Socket other = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
+            foreach (string asked in (string[])[line, "GET /echo HTTP/1.1", line, line])
+            {
+                other.Send(Encoding.ASCII.GetBytes($"{asked}\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"));
+                Log.Until(() => server.Last == asked, asked);
+            }
+        }
     }
 
     [Fact]
@@ -122,6 +149,24 @@ public sealed class HttpCostTests
     private sealed class PlainSession(HttpServer server) : HttpSession(server)
     {
         protected override void OnReceivedRequest(HttpRequest request) => SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
+    }
+
+    private sealed class WordServer() : HttpServer(IPAddress.Loopback, 0)
+    {
+        private (string Method, string Url, string Protocol) _last;
+
+        internal string Last => $"{_last.Method} {_last.Url} {_last.Protocol}";
+
+        protected override TcpSession CreateSession() => new WordSession(this);
+
+        private sealed class WordSession(WordServer server) : HttpSession(server)
+        {
+            protected override void OnReceivedRequest(HttpRequest request)
+            {
+                server._last = (request.Method, request.Url, request.Protocol);
+                SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
+            }
+        }
     }
 
     private sealed class TlsServer() : HttpsServer(new SslContext(SslProtocols.Tls13, SslTests.Certificate), IPAddress.Loopback, 0)
