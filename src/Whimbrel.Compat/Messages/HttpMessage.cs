@@ -105,6 +105,15 @@ internal sealed class HttpMessage
         _hasLength = _isOpen = IsBroken = false;
     }
 
+    /// <summary>Empty, and it keeps no memory for the next one.</summary>
+    internal void Release()
+    {
+        Clear();
+        if (Bytes.Capacity > 0) Bytes = new Buffer();
+        _fields.Capacity = 0;
+        _firstText = _secondText = _thirdText = null;
+    }
+
     internal void Begin(string first, string second, string third)
     {
         CheckWord(first, nameof(first));

@@ -27,7 +27,10 @@ namespace Whimbrel.Compat;
 /// </remarks>
 internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : HttpIntake
 {
-    private readonly HttpMessageReader _reader = new(limits);
+    // An idle connection has none: a thread has one for all that it receives for.
+    [ThreadStatic] private static HttpMessageReader? t_spare;
+
+    private HttpMessageReader? _reader;
     private long _owed;
     private volatile bool _isTelling;
     private bool _isInRequest;
@@ -52,7 +55,29 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
 
     protected override void TellUpgraded(byte[] buffer) => session.TellUpgraded(buffer, 0, buffer.Length);
 
-    protected override void Taken() => Watch(IsOver ? Awaited.Nothing : _isInRequest ? Awaited.Body : HasUnread ? Awaited.Head : Awaited.Nothing);
+    protected override void Taken()
+    {
+        Watch(IsOver ? Awaited.Nothing : _isInRequest ? Awaited.Body : HasUnread ? Awaited.Head : Awaited.Nothing);
+        if (IsUpgraded)
+        {
+            // No request follows.
+            _reader = null;
+            Request.Message.Release();
+            Response.Message.Release();
+        }
+        else if (_reader is { IsInMessage: false, Failure: null } reader && !HasUnread)
+        {
+            _reader = null;
+            if (ReferenceEquals(limits, HttpLimits.OfServers)) t_spare ??= reader;
+        }
+    }
+
+    private HttpMessageReader TakeReader()
+    {
+        if (!ReferenceEquals(limits, HttpLimits.OfServers) || t_spare is not { } spare) return new HttpMessageReader(limits);
+        t_spare = null;
+        return spare;
+    }
 
     // Set once for each: further bytes give no further time.
     private void Watch(Awaited awaited)
@@ -78,10 +103,10 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     /// <summary>The connection has ended. A request that was not finished is told.</summary>
     internal void Ended()
     {
-        if (!IsOver && _reader.Finish() == HttpMessagePart.Broken)
+        if (!IsOver && _reader is { } reader && reader.Finish() == HttpMessagePart.Broken)
         {
             Request.Message.IsBroken = true;
-            session.TellError(Request, _reader.Failure!.Message);
+            session.TellError(Request, reader.Failure!.Message);
         }
 
         End();
@@ -93,16 +118,17 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     protected override int Read(ReadOnlySpan<byte> bytes)
     {
         int at = 0;
+        HttpMessageReader reader = _reader ??= TakeReader();
         while (!IsOver && !IsUpgraded)
         {
-            HttpMessagePart part = _reader.Read(bytes[at..], out int taken, out ReadOnlySpan<byte> piece);
+            HttpMessagePart part = reader.Read(bytes[at..], out int taken, out ReadOnlySpan<byte> piece);
             at += taken;
             switch (part)
             {
                 case HttpMessagePart.NeedMore:
                     return at;
                 case HttpMessagePart.Head:
-                    TakeHead();
+                    TakeHead(reader);
                     break;
                 case HttpMessagePart.Data:
                     Request.Message.Take(piece);
@@ -111,7 +137,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
                     TakeWhole();
                     break;
                 default:
-                    Refuse(_reader.Failure!);
+                    Refuse(reader.Failure!);
                     break;
             }
         }
@@ -119,14 +145,14 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         return at;
     }
 
-    private void TakeHead()
+    private void TakeHead(HttpMessageReader reader)
     {
-        Request.Take(_reader);
-        _endsAfter = !_reader.IsPersistent;
+        Request.Take(reader);
+        _endsAfter = !reader.IsPersistent;
         _isInRequest = true;
         // Who answers twice answers no later request with it.
         if (Interlocked.Increment(ref _open) < 1) Volatile.Write(ref _open, 1);
-        bool waits = _reader.ExpectsContinue;
+        bool waits = reader.ExpectsContinue;
         _isTelling = true;
         session.TellHeader(Request);
         _isTelling = false;

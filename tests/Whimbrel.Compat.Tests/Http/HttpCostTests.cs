@@ -35,6 +35,50 @@ public sealed class HttpCostTests
         Assert.InRange(cost, 0, 1);
     }
 
+    [Fact]
+    public void An_idle_connection_of_HTTP_costs_less_than_four_KiB()
+    {
+        using PlainServer server = new();
+        Assert.True(server.Start());
+        int port = ((IPEndPoint)server.Endpoint).Port;
+        byte[] answer = new byte[2 * AnswerLength];
+        Assert.InRange(
+            Cost.OfIdleConnection(() => Cost.Connect(port), socket =>
+            {
+                socket.Send(Asking);
+                Cost.Read(socket, answer);
+            }),
+            0,
+            4096);
+    }
+
+    [Fact]
+    public void An_idle_WebSocket_costs_less_than_four_KiB()
+    {
+        using SocketServer server = new();
+        Assert.True(server.Start());
+        int port = ((IPEndPoint)server.Endpoint).Port;
+        byte[] frame = [0x82, 0x84, 0, 0, 0, 0, 1, 2, 3, 4];
+        Assert.InRange(
+            Cost.OfIdleConnection(() => Cost.Connect(port), socket =>
+            {
+                socket.Send(Encoding.ASCII.GetBytes(WebSocketConnectionTests.Asking));
+                byte[] one = new byte[1];
+                for (int ends = 0; ends < 4;)
+                {
+                    Cost.Read(socket, one);
+                    ends = one[0] == (ends % 2 == 0 ? '\r' : '\n') ? ends + 1 : 0;
+                }
+
+                socket.Send(frame);
+                byte[] echo = new byte[6];
+                Cost.Read(socket, echo);
+                Assert.Equal([0x82, 4, 1, 2, 3, 4], echo);
+            }),
+            0,
+            4096);
+    }
+
     // A connection mostly asks for the same: its words are made into text once, and anew where they are others.
     [Fact]
     public void The_words_of_requests_cost_nothing_where_they_are_those_of_the_one_before()
@@ -55,8 +99,10 @@ public sealed class HttpCostTests
             using Socket other = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
             foreach (string asked in (string[])[line, "GET /echo HTTP/1.1", line, line])
             {
+                int told = server.Told;
                 other.Send(Encoding.ASCII.GetBytes($"{asked}\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n"));
-                Log.Until(() => server.Last == asked, asked);
+                Log.Until(() => server.Told > told, "it to be told");
+                Assert.Equal(asked, server.Last);
             }
         }
     }
@@ -151,11 +197,24 @@ public sealed class HttpCostTests
         protected override void OnReceivedRequest(HttpRequest request) => SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
     }
 
+    private sealed class SocketServer() : WsServer(IPAddress.Loopback, 0)
+    {
+        protected override TcpSession CreateSession() => new SocketSession(this);
+
+        private sealed class SocketSession(WsServer server) : WsSession(server)
+        {
+            public override void OnWsReceived(byte[] buffer, long offset, long size) => SendBinaryAsync(buffer, offset, size);
+        }
+    }
+
     private sealed class WordServer() : HttpServer(IPAddress.Loopback, 0)
     {
         private (string Method, string Url, string Protocol) _last;
+        private int _told;
 
         internal string Last => $"{_last.Method} {_last.Url} {_last.Protocol}";
+
+        internal int Told => Volatile.Read(ref _told);
 
         protected override TcpSession CreateSession() => new WordSession(this);
 
@@ -164,6 +223,7 @@ public sealed class HttpCostTests
             protected override void OnReceivedRequest(HttpRequest request)
             {
                 server._last = (request.Method, request.Url, request.Protocol);
+                Interlocked.Increment(ref server._told);
                 SendResponseAsync(Response.MakeGetResponse(s_body, "text/plain"));
             }
         }
