@@ -35,6 +35,23 @@ public static class WebSocketFrames
         return writer.WriteFrame(target, opcode, payload);
     }
 
+    /// <summary>Bytes of the longest head of a server's frame.</summary>
+    public const int MostHeadBytes = 10;
+
+    /// <summary>Writes the head of a message's frame of a server: its payload follows as it is, so nobody need copy it. The last or only frame of its message.</summary>
+    /// <param name="target">At least <see cref="MostHeadBytes"/> bytes.</param>
+    /// <param name="part"><see cref="WebSocketPart.Text"/> or <see cref="WebSocketPart.Binary"/>.</param>
+    /// <param name="payloadLength">0 and more.</param>
+    /// <returns>Bytes written.</returns>
+    /// <exception cref="ArgumentException"><paramref name="target"/> is too small, or it is no message.</exception>
+    public static int WriteHead(Span<byte> target, WebSocketPart part, long payloadLength)
+    {
+        ArgumentOutOfRangeException.ThrowIfNegative(payloadLength);
+        if (part is not (WebSocketPart.Text or WebSocketPart.Binary)) throw new ArgumentOutOfRangeException(nameof(part), part, "A message is text or bytes; a control frame is short, and written whole.");
+        if (target.Length < MostHeadBytes) throw new ArgumentException("The target is too small for any head.", nameof(target));
+        return WriterOf(ofClient: false).WriteHead(target, OpcodeOf(part), isFinal: true, isCompressed: false, payloadLength, out _);
+    }
+
     /// <summary>What a server answers to a client's key (Sec-WebSocket-Accept).</summary>
     /// <param name="key">Sec-WebSocket-Key.</param>
     /// <param name="accept">At least <see cref="AcceptLength"/> bytes.</param>

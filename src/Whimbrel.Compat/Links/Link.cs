@@ -311,6 +311,21 @@ internal sealed class Link
         return Multicast?.TryTake(this, bridge, data) == true || bridge.Send(data) == SendResult.Queued;
     }
 
+    /// <summary>Two pieces as one.</summary>
+    internal bool SendAsync(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
+        if (!CanSend || _bridge is not { } bridge) return false;
+        int limit = _owner.SendLimit;
+        if (limit > 0 && BytesPending + head.Length + body.Length > limit)
+        {
+            _owner.TellError(SocketError.NoBufferSpaceAvailable);
+            return false;
+        }
+
+        Multicast?.Flush();
+        return bridge.Send(head, body) == SendResult.Queued;
+    }
+
     /// <summary>Of this server's sessions, on this thread.</summary>
     private Multicasting? Multicast => _server is { IsMulticasting: true } ? Multicasting.Current : null;
 

@@ -6,6 +6,10 @@ internal interface IWsOwner
     /// <summary>Queues bytes.</summary>
     bool Queue(ReadOnlySpan<byte> bytes);
 
+    /// <summary>Queues two pieces as one.</summary>
+    /// <returns>Null: it takes bytes in one piece only, because somebody else is to see them.</returns>
+    bool? Queue(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload) => null;
+
     /// <summary>Sends bytes and waits until the system has them.</summary>
     long SendNow(ReadOnlySpan<byte> bytes);
 

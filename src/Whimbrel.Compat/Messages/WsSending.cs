@@ -13,15 +13,25 @@ namespace Whimbrel.Compat;
 internal static class WsSending
 {
     private const int MostReasonBytes = 123;
+    private const int LeastInPieces = 4096;
 
     internal static bool Queue(WebSocket socket, IWsOwner owner, WebSocketPart part, ReadOnlySpan<byte> payload)
     {
         lock (socket.SendGate)
         {
             if (!socket.IsOpen || socket.IsClosing) return false;
+            if (payload.Length >= LeastInPieces && !socket.IsClient && QueueInPieces(owner, part, payload) is { } isTaken) return isTaken;
             socket.Compose(part, payload);
             return owner.Queue(socket.Frame);
         }
+    }
+
+    // A server does not mask: what is much is not copied first.
+    private static bool? QueueInPieces(IWsOwner owner, WebSocketPart part, ReadOnlySpan<byte> payload)
+    {
+        if (part is not (WebSocketPart.Text or WebSocketPart.Binary)) return null;
+        Span<byte> head = stackalloc byte[WebSocketFrames.MostHeadBytes];
+        return owner.Queue(head[..WebSocketFrames.WriteHead(head, part, payload.Length)], payload);
     }
 
     internal static long Send(WebSocket socket, IWsOwner owner, WebSocketPart part, ReadOnlySpan<byte> payload)

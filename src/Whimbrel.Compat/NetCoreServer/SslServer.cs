@@ -336,7 +336,8 @@ public class SslServer : IDisposable, ILinkedServer
     {
         SslSession session = CreateSession();
         Sessions[session.Id] = session;
-        _hasOwnSending |= ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(SslSession);
+        session.HasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(SslSession);
+        _hasOwnSending |= session.HasOwnSending;
         return session.Link;
     }
 

@@ -314,7 +314,8 @@ public class TcpServer : IDisposable, ILinkedServer
     {
         TcpSession session = CreateSession();
         Sessions[session.Id] = session;
-        _hasOwnSending |= ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(TcpSession);
+        session.HasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(TcpSession);
+        _hasOwnSending |= session.HasOwnSending;
         return session.Link;
     }
 

@@ -245,7 +245,8 @@ public class UdsServer : IDisposable, ILinkedServer
     {
         UdsSession session = CreateSession();
         Sessions[session.Id] = session;
-        _hasOwnSending |= ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(UdsSession);
+        session.HasOwnSending = ((SpanSend)session.SendAsync).Method.DeclaringType != typeof(UdsSession);
+        _hasOwnSending |= session.HasOwnSending;
         return session.Link;
     }
 

@@ -19,6 +19,8 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
 
     private protected override bool IsUpgraded => WebSocket.IsOpen;
 
+    bool? IWsOwner.Queue(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload) => HasOwnSending ? null : QueueInPieces(head, payload);
+
     /// <summary>Sends a close without a status, and disconnects when it has left.</summary>
     /// <returns>True.</returns>
     public virtual bool Close() => Close(0, ReadOnlySpan<byte>.Empty);

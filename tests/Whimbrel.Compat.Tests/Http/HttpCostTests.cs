@@ -35,6 +35,49 @@ public sealed class HttpCostTests
         Assert.InRange(cost, 0, 1);
     }
 
+    // Connections of a thread share a reader, but not in the middle of a message.
+    [Fact]
+    public async Task Requests_that_come_in_pieces_on_two_connections_of_a_loop_do_not_meet()
+    {
+        await using Engine engine = new(new EngineOptions { Loops = 1 });
+        await engine.StartAsync();
+        CompatOptions.Engine = engine;
+        try
+        {
+            using Setting setting = new(Scheduling.Inline);
+            using WordServer server = new();
+            Assert.True(server.Start());
+            int port = ((IPEndPoint)server.Endpoint).Port;
+            using Socket first = Cost.Connect(port), second = Cost.Connect(port);
+            byte[] one = Encoding.ASCII.GetBytes($"GET /{new string('a', 90)} HTTP/1.1\r\nHost: localhost\r\n\r\n"), other = [.. "POST /b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 40\r\n\r\n"u8, .. new byte[40]];
+            byte[] answer = new byte[AnswerLength];
+            long came = 0;
+            for (int cut = 1; cut < Math.Min(one.Length, other.Length); cut++)
+            {
+                Part(first, one.AsSpan(0, cut));
+                int ahead = Math.Min(cut + 25, other.Length - 1);
+                Part(second, other.AsSpan(0, ahead));
+                Part(first, one.AsSpan(cut));
+                Cost.Read(first, answer);
+                Assert.Equal(Encoding.ASCII.GetString(one, 0, one.Length - 21), server.Last);
+                Part(second, other.AsSpan(ahead));
+                Cost.Read(second, answer);
+                Assert.Equal("POST /b HTTP/1.1", server.Last);
+            }
+
+            void Part(Socket socket, ReadOnlySpan<byte> bytes)
+            {
+                socket.Send(bytes);
+                came += bytes.Length;
+                Log.Until(() => server.BytesReceived == came, "the part to be received");
+            }
+        }
+        finally
+        {
+            CompatOptions.Engine = null;
+        }
+    }
+
     [Fact]
     public void An_idle_connection_of_HTTP_costs_less_than_four_KiB()
     {

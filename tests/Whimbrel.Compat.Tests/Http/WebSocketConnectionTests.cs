@@ -2,6 +2,7 @@ using System.Net.Sockets;
 using System.Net.WebSockets;
 using System.Text;
 using Whimbrel.Compat.Tests.Connections;
+using Whimbrel.Http;
 
 namespace Whimbrel.Compat.Tests.Http;
 
@@ -36,6 +37,64 @@ public sealed class WebSocketConnectionTests
         client.Told.Clear();
         Assert.True(client.ConnectAsync());
         WebHost.Until(() => client.Told.Contains("connected yes"));
+    }
+
+    // Much at a time is sent in two pieces, which nobody sees; who overrides SendAsync sees whole frames.
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public async Task Messages_of_all_sizes_are_echoed_and_an_own_SendAsync_sees_whole_frames(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using Echoing server = new();
+        Assert.True(server.Start());
+        int[] sizes = [0, 1, 125, 126, 4095, 4096, 20_000, 65_535, 65_536, 300_000];
+        for (int own = 0; own < 2; own++)
+        {
+            using Socket socket = Cost.Connect(((System.Net.IPEndPoint)server.Endpoint).Port);
+            socket.Send(Encoding.ASCII.GetBytes(Asking));
+            WebHost.Read(socket, "\r\n\r\n");
+            foreach (int size in sizes)
+            {
+                byte[] payload = new byte[size];
+                new Random(size).NextBytes(payload);
+                byte[] asked = new byte[WebSocketFrames.LengthOf(size, ofClient: true)];
+                WebSocketFrames.Write(asked, WebSocketPart.Binary, payload, ofClient: true);
+                byte[] expected = new byte[WebSocketFrames.LengthOf(size, ofClient: false)];
+                WebSocketFrames.Write(expected, WebSocketPart.Binary, payload, ofClient: false);
+                Task sending = Task.Run(() => socket.Send(asked), TestContext.Current.CancellationToken);
+                byte[] got = new byte[expected.Length];
+                Cost.Read(socket, got);
+                Assert.True(got.AsSpan().SequenceEqual(expected), $"{size} bytes");
+                await sending.WaitAsync(Log.Patience, TestContext.Current.CancellationToken);
+            }
+
+            // The second of the two; in front stands the answer to its handshake.
+            if (own == 1) Assert.Equal(sizes.Select(static s => WebSocketFrames.LengthOf(s, ofClient: false)), server.Seen.SkipWhile(static length => length != 2));
+        }
+    }
+
+    private sealed class Echoing() : NetCoreServer.WsServer(System.Net.IPAddress.Loopback, 0)
+    {
+        private int _made;
+
+        internal List<int> Seen { get; } = [];
+
+        protected override NetCoreServer.TcpSession CreateSession() => Interlocked.Increment(ref _made) == 1 ? new Plain(this) : new Looking(this);
+
+        private class Plain(NetCoreServer.WsServer server) : NetCoreServer.WsSession(server)
+        {
+            public override void OnWsReceived(byte[] buffer, long offset, long size) => SendBinaryAsync(buffer, offset, size);
+        }
+
+        private sealed class Looking(Echoing server) : Plain(server)
+        {
+            public override bool SendAsync(ReadOnlySpan<byte> buffer)
+            {
+                server.Seen.Add(buffer.Length);
+                return base.SendAsync(buffer);
+            }
+        }
     }
 
     // W4: what came in one segment with the answer was lost. Typical for a server that greets.

@@ -101,6 +101,8 @@ internal static class WsText
 
             private protected override bool IsUpgraded => WebSocket.IsOpen;
 
+            bool? IWsOwner.Queue(ReadOnlySpan<byte> head, ReadOnlySpan<byte> payload) => HasOwnSending ? null : QueueInPieces(head, payload);
+
         {{Closing("Close", "SendClose", "Disconnect")}}
 
         {{Sending()}}

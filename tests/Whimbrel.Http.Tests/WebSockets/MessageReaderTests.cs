@@ -46,6 +46,25 @@ public sealed class MessageReaderTests
         for (int cut = 0; cut <= bytes.Length; cut++) Assert.Equal(expected, Read(ofClient: false, 8, bytes[..cut], bytes[cut..]));
     }
 
+    [Theory]
+    [InlineData(0)]
+    [InlineData(125)]
+    [InlineData(126)]
+    [InlineData(65_535)]
+    [InlineData(65_536)]
+    public void A_head_alone_is_that_of_the_whole_frame(int length)
+    {
+        byte[] frame = new byte[WebSocketFrames.LengthOf(length, ofClient: false)];
+        Span<byte> head = stackalloc byte[WebSocketFrames.MostHeadBytes];
+        foreach (WebSocketPart part in (WebSocketPart[])[WebSocketPart.Text, WebSocketPart.Binary])
+        {
+            WebSocketFrames.Write(frame, part, new byte[length], ofClient: false);
+            int written = WebSocketFrames.WriteHead(head, part, length);
+            Assert.Equal(frame.Length - length, written);
+            Assert.True(head[..written].SequenceEqual(frame.AsSpan(0, written)));
+        }
+    }
+
     [Fact]
     public void What_may_not_be_in_a_frame_is_not_written()
     {
@@ -55,6 +74,9 @@ public sealed class MessageReaderTests
         Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Close, [3, 0xED], ofClient: false));
         Assert.Throws<ArgumentException>(() => WebSocketFrames.Write(target, WebSocketPart.Text, new byte[300], ofClient: false));
         Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.Write(target, WebSocketPart.Broken, default, ofClient: false));
+        Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.WriteHead(target, WebSocketPart.Ping, 0));
+        Assert.Throws<ArgumentOutOfRangeException>(() => WebSocketFrames.WriteHead(target, WebSocketPart.Text, -1));
+        Assert.Throws<ArgumentException>(() => WebSocketFrames.WriteHead(target.AsSpan(0, WebSocketFrames.MostHeadBytes - 1), WebSocketPart.Text, 0));
         Assert.Throws<ArgumentOutOfRangeException>(() => new WebSocketMessageReader(ofClient: true, 0));
     }
 
