@@ -9,6 +9,9 @@ public static class WebSocketFrames
     /// <summary>Bytes of <see cref="TryAccept"/>.</summary>
     public const int AcceptLength = WebSocketHandshake.AcceptLength;
 
+    /// <summary>Bytes of the longest head of a server's frame.</summary>
+    public const int MostHeadBytes = 10;
+
     /// <summary>Bytes of a whole frame.</summary>
     /// <param name="payloadLength">0 and more.</param>
     /// <param name="ofClient">A client writes it: it is masked.</param>
@@ -34,9 +37,6 @@ public static class WebSocketFrames
         if (target.Length < writer.FrameLength(payload.Length)) throw new ArgumentException("The target is too small for the frame.", nameof(target));
         return writer.WriteFrame(target, opcode, payload);
     }
-
-    /// <summary>Bytes of the longest head of a server's frame.</summary>
-    public const int MostHeadBytes = 10;
 
     /// <summary>Writes the head of a message's frame of a server: its payload follows as it is, so nobody need copy it. The last or only frame of its message.</summary>
     /// <param name="target">At least <see cref="MostHeadBytes"/> bytes.</param>
