@@ -299,31 +299,27 @@ internal sealed class Link
 
     internal bool SendAsync(ReadOnlySpan<byte> data)
     {
-        if (!CanSend || _bridge is not { } bridge) return false;
-        if (data.IsEmpty) return true;
-        int limit = _owner.SendLimit;
-        if (limit > 0 && BytesPending + data.Length > limit)
-        {
-            _owner.TellError(SocketError.NoBufferSpaceAvailable);
-            return false;
-        }
-
+        if (data.IsEmpty) return CanSend && _bridge is not null;
+        if (Admit(data.Length) is not { } bridge) return false;
         return Multicast?.TryTake(this, bridge, data) == true || bridge.Send(data) == SendResult.Queued;
     }
 
     /// <summary>Two pieces as one.</summary>
     internal bool SendAsync(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
-        if (!CanSend || _bridge is not { } bridge) return false;
-        int limit = _owner.SendLimit;
-        if (limit > 0 && BytesPending + head.Length + body.Length > limit)
-        {
-            _owner.TellError(SocketError.NoBufferSpaceAvailable);
-            return false;
-        }
-
+        if (Admit((long)head.Length + body.Length) is not { } bridge) return false;
         Multicast?.Flush();
         return bridge.Send(head, body) == SendResult.Queued;
+    }
+
+    /// <summary>What it is sent by, when the limit that the user set has room for it. Null: it has not, and that was told, or there is no connection.</summary>
+    private Session? Admit(long length)
+    {
+        if (!CanSend || _bridge is not { } bridge) return null;
+        int limit = _owner.SendLimit;
+        if (limit <= 0 || BytesPending + length <= limit) return bridge;
+        _owner.TellError(SocketError.NoBufferSpaceAvailable);
+        return null;
     }
 
     /// <summary>Of this server's sessions, on this thread.</summary>

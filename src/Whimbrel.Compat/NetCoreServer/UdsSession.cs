@@ -139,9 +139,6 @@ public class UdsSession : IDisposable, ILinked
     /// <summary>Its class overrides that SendAsync, which must then be called.</summary>
     internal bool HasOwnSending { get; set; }
 
-    /// <summary>Two pieces as one, where nobody overrides SendAsync.</summary>
-    private protected bool QueueInPieces(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body) => _link.SendAsync(head, body);
-
     /// <inheritdoc cref="SendAsync(byte[])"/>
     /// <param name="text">Sent as UTF-8.</param>
     public virtual bool SendAsync(string text)

@@ -73,9 +73,7 @@ internal sealed partial class Connection
         }
 
         file.File.EndLoan();
-        _queue.Foreign.Release(charge, generation);
-        _queue.EndMove();
-        ForeignArrived(generation);
+        ForeignArrived(charge, generation);
     }
 
     // ------------------------------------------------------------------ in pieces

@@ -201,9 +201,7 @@ internal sealed partial class Connection
             GiveBackOfOthers(owner);
         }
 
-        _queue.Foreign.Release(length, generation);
-        _queue.EndMove();
-        ForeignArrived(generation);
+        ForeignArrived(length, generation);
     }
 
     /// <summary>Nothing of it is sent, and whose connection this is now has nothing to do with it.</summary>
@@ -355,9 +353,7 @@ internal sealed partial class Connection
             CountMessage(data.Length);
         }
 
-        _queue.Foreign.Release(data.Length, generation);
-        _queue.EndMove();
-        ForeignArrived(generation);
+        ForeignArrived(data.Length, generation);
     }
 
     /// <summary>A message that several connections share takes room here; the mailbox brings it (<see cref="DrainShared"/>). Any thread but the loop's.</summary>
@@ -377,13 +373,14 @@ internal sealed partial class Connection
             if (Shard.CountsSends) Shard.MessagesSent += messages;
         }
 
-        _queue.Foreign.Release(length, generation);
-        _queue.EndMove();
-        ForeignArrived(generation);
+        ForeignArrived(length, generation);
     }
 
-    private void ForeignArrived(uint generation)
+    /// <summary>What another thread had reserved is in the queue now, or nowhere: ends the move that brought it.</summary>
+    private void ForeignArrived(int length, uint generation)
     {
+        _queue.Foreign.Release(length, generation);
+        _queue.EndMove();
         ForeignGone(generation);
         Loop.FlushIfManyDrained();
     }

@@ -75,14 +75,8 @@ internal sealed partial class Mailbox
         (int chunk, int offset) = _arena.Append(data, default);
         if (_data.Count > 0)
         {
-            // As with broadcasts: the last item's bytes are the arena's last ones.
             ref DataItem last = ref _data[_data.Count - 1];
-            if (last.Kind == DataKind.Shared && last.FirstMessage == firstTarget && last.Chunk == chunk && last.Length + data.Length <= Buffers.Run.FixedCapacity)
-            {
-                last.Length += data.Length;
-                last.Messages++;
-                return;
-            }
+            if (last.Kind == DataKind.Shared && last.FirstMessage == firstTarget && TryJoin(ref last, chunk, data.Length)) return;
         }
 
         Add() = new DataItem { Kind = DataKind.Shared, Generation = (uint)targets, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = firstTarget, Messages = 1 };

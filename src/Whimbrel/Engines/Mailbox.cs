@@ -547,17 +547,19 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         {
             // An operation counts for itself: it is a new object each time, and so never joins.
             ref DataItem last = ref _data[_data.Count - 1];
-            // Its bytes are the arena's last ones: the new ones follow directly, unless a chunk has ended in between.
-            if (last.Kind == DataKind.Broadcast && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra)
-                && last.Chunk == chunk && last.Length + data.Length <= Buffers.Run.FixedCapacity)
-            {
-                last.Length += data.Length;
-                last.Messages++;
-                return;
-            }
+            if (last.Kind == DataKind.Broadcast && ReferenceEquals(last.Payload, shard) && ReferenceEquals(last.Extra, extra) && TryJoin(ref last, chunk, data.Length)) return;
         }
 
         Add() = new DataItem { Kind = DataKind.Broadcast, Payload = shard, Extra = extra, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = _messageCount - 1, Messages = 1 };
+    }
+
+    /// <summary>Its bytes are the arena's last ones: the new ones follow directly, unless a chunk has ended in between. Not more than a run holds.</summary>
+    private static bool TryJoin(ref DataItem last, int chunk, int length)
+    {
+        if (last.Chunk != chunk || last.Length + length > Buffers.Run.FixedCapacity) return false;
+        last.Length += length;
+        last.Messages++;
+        return true;
     }
 
     private void Overcommit(Loop caller)

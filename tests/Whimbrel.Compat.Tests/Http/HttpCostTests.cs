@@ -24,13 +24,7 @@ public sealed class HttpCostTests
         using Setting setting = new(callbacks);
         using PlainServer server = new();
         Assert.True(server.Start());
-        using Socket socket = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
-        byte[] answer = new byte[2 * AnswerLength];
-        double cost = Settled(() =>
-        {
-            socket.Send(Asking);
-            Cost.Read(socket, answer);
-        });
+        double cost = CostOfAsking(server, out byte[] answer);
         Assert.True(answer.AsSpan().StartsWith("HTTP/1.1 200 OK\r\n"u8) && answer.AsSpan().EndsWith(s_body));
         Assert.InRange(cost, 0, 1);
     }
@@ -106,13 +100,7 @@ public sealed class HttpCostTests
             Cost.OfIdleConnection(() => Cost.Connect(port), socket =>
             {
                 socket.Send(Encoding.ASCII.GetBytes(WebSocketConnectionTests.Asking));
-                byte[] one = new byte[1];
-                for (int ends = 0; ends < 4;)
-                {
-                    Cost.Read(socket, one);
-                    ends = one[0] == (ends % 2 == 0 ? '\r' : '\n') ? ends + 1 : 0;
-                }
-
+                WebHost.Read(socket, "\r\n\r\n");
                 socket.Send(frame);
                 byte[] echo = new byte[6];
                 Cost.Read(socket, echo);
@@ -128,14 +116,7 @@ public sealed class HttpCostTests
     {
         using WordServer server = new();
         Assert.True(server.Start());
-        using Socket socket = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
-        byte[] answer = new byte[2 * AnswerLength];
-        double cost = Settled(() =>
-        {
-            socket.Send(Asking);
-            Cost.Read(socket, answer);
-        });
-        Assert.InRange(cost, 0, 1);
+        Assert.InRange(CostOfAsking(server, out _), 0, 1);
         Assert.Equal("POST /echo HTTP/1.1", server.Last);
         foreach (string line in (string[])["GET /ech HTTP/1.1", "HEAD /echo HTTP/1.1", "GET /echp HTTP/1.1", "GET /echo HTTP/1.0", $"GET /{new string('x', 200)} HTTP/1.1"])
         {
@@ -200,6 +181,17 @@ public sealed class HttpCostTests
     private static byte[] Asking { get; } = [.. "GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\nPOST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"u8, .. s_body];
 
     private static int AnswerLength { get; } = (int)new HttpResponse().MakeGetResponse(s_body, "text/plain").Cache.Size;
+
+    private static double CostOfAsking(HttpServer server, out byte[] answers)
+    {
+        using Socket socket = Cost.Connect(((IPEndPoint)server.Endpoint).Port);
+        byte[] both = answers = new byte[2 * AnswerLength];
+        return Settled(() =>
+        {
+            socket.Send(Asking);
+            Cost.Read(socket, both);
+        });
+    }
 
     private static double Settled(Action requests, double most = 1) => Cost.Settled(() => Cost.Of(requests), most);
 
