@@ -38,7 +38,9 @@ internal sealed class Link
     private volatile Session? _bridge;
     private volatile bool _isConnected, _isHandshaked, _isHandshaking, _isConnecting;
     private bool _wantsEmpty; // asked once for each connection: to look for an override allocates
-    private bool _isTls, _toldDisconnecting, _hasFailed;
+    private bool _isTls, _hasFailed;
+    private Farewell _farewell; // under the gate
+    private DeferredEnd? _deferred; // made under the gate: the connection ended while a thread was in OnDisconnecting
     private long _sent, _received; // of the last connection
     private byte[] _buffer = [];
     private int _chunk; // most bytes of one TellReceived
@@ -220,6 +222,16 @@ internal sealed class Link
         bool wasUp = _isConnected;
         TellFailure(reason);
         if (wasUp || _server is not null) BeginEnd();
+        lock (_gate)
+        {
+            // Another thread is still in OnDisconnecting. This one may be a loop and must not wait: that thread ends it.
+            if (_farewell == Farewell.IsBeingTold)
+            {
+                _deferred = new DeferredEnd(bridge);
+                return;
+            }
+        }
+
         End(bridge);
     }
 
@@ -239,13 +251,13 @@ internal sealed class Link
         _owner.TellCause(reason);
     }
 
-    /// <summary>Tells Disconnecting, once, and then there is no connection any more.</summary>
+    /// <summary>Tells Disconnecting, once, and then there is no connection any more. Does nothing where another thread tells it.</summary>
     private void BeginEnd()
     {
         lock (_gate)
         {
-            if (_toldDisconnecting) return;
-            _toldDisconnecting = true;
+            if (_farewell != Farewell.IsNotTold) return;
+            _farewell = Farewell.IsBeingTold;
         }
 
         try
@@ -254,7 +266,27 @@ internal sealed class Link
         }
         finally
         {
-            _isConnected = _isHandshaked = _isHandshaking = false;
+            DeferredEnd? deferred;
+            lock (_gate)
+            {
+                _isConnected = _isHandshaked = _isHandshaking = false;
+                _farewell = Farewell.IsTold;
+                deferred = _deferred;
+            }
+
+            if (deferred is not null) EndNow(deferred);
+        }
+    }
+
+    private void EndNow(DeferredEnd deferred)
+    {
+        try
+        {
+            End(deferred.Bridge);
+        }
+        finally
+        {
+            deferred.TrySetResult();
         }
     }
 
@@ -456,11 +488,18 @@ internal sealed class Link
         }
 
         Multicast?.Flush();
-        BeginEnd();
-        // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
-        if (_isTls && !_isHandshaked) bridge.Abort();
-        // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
-        else bridge.Close(peerFinished: true);
+        try
+        {
+            BeginEnd();
+        }
+        finally
+        {
+            // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
+            if (_isTls && !_isHandshaked) bridge.Abort();
+            // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
+            else bridge.Close(peerFinished: true);
+        }
+
         if (waits && !t_onlyBegins) AwaitEnd(bridge, CompatOptions.DrainTimeout);
         return true;
     }
@@ -483,7 +522,11 @@ internal sealed class Link
         if (Loop.Current is not null || IsTelling || !MayWait(t_telling)) return;
         try
         {
-            bridge.Close(timeout < TimeSpan.Zero ? TimeSpan.Zero : timeout);
+            long began = Environment.TickCount64;
+            if (timeout < TimeSpan.Zero) timeout = TimeSpan.Zero;
+            bridge.Close(timeout);
+            long left = (long)timeout.TotalMilliseconds - (Environment.TickCount64 - began);
+            if (Volatile.Read(ref _deferred) is { } deferred && ReferenceEquals(deferred.Bridge, bridge)) Wait.For(deferred.Task, Math.Max(left, 0));
         }
         catch (NetworkException)
         {
@@ -546,7 +589,9 @@ internal sealed class Link
 
     private void Start(Func<Func<Session>, Client> make, bool isSync)
     {
-        _toldDisconnecting = _hasFailed = _isTls = false;
+        _farewell = Farewell.IsNotTold;
+        _deferred = null;
+        _hasFailed = _isTls = false;
         _isConnecting = true;
         Volatile.Write(ref _sent, 0);
         Volatile.Write(ref _received, 0);

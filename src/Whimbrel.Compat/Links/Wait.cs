@@ -12,6 +12,8 @@ internal static class Wait
 
     internal static T For<T>(Task<T> task) => task.GetAwaiter().GetResult();
 
+    internal static void For(Task task, long milliseconds) => task.Wait(TimeSpan.FromMilliseconds(milliseconds));
+
     internal static void For(ValueTask task)
     {
         if (!task.IsCompletedSuccessfully) task.AsTask().GetAwaiter().GetResult();

@@ -136,6 +136,89 @@ public sealed class DefectTests
         Assert.Equal(Rounds, clientLog.Count("client: disconnected False"));
     }
 
+    [Theory]
+    [InlineData(Scheduling.Inline, false)]
+    [InlineData(Scheduling.Inline, true)]
+    [InlineData(Scheduling.ThreadPool, false)]
+    [InlineData(Scheduling.ThreadPool, true)]
+    public void N6_a_connection_that_ends_while_OnDisconnecting_runs_is_told_so_behind_it(Scheduling callbacks, bool byPeer)
+    {
+        using Setting setting = new(callbacks);
+        using ManualResetEventSlim goOn = new();
+        Log log = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s)
+        {
+            AtDisconnecting = x =>
+            {
+                goOn.Wait(Log.Patience);
+                log.Add($"session: goes on {x.IsConnected}");
+            },
+        };
+        server.Start();
+        using Socket peer = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = 30_000 };
+        peer.Connect(IPAddress.Loopback, server.Chosen);
+        log.Until("server: connected");
+        Thread first = new(() => log.Add($"first: {session!.Disconnect()}"));
+        first.Start();
+        log.Until("session: disconnecting True");
+        Thread second = new(() =>
+        {
+            session!.Disconnect();
+            log.Add("second: returned");
+        });
+        if (byPeer) peer.Close(0);
+        else
+        {
+            second.Start();
+            Assert.Equal(0, peer.Receive(new byte[1])); // it has closed
+        }
+
+        // The loop and the pool have had time for the end: they answer another one.
+        server.Make = null;
+        using RecordingClient other = new(log, server.Chosen);
+        for (int i = 1; i <= 10; i++)
+        {
+            other.ConnectAsync();
+            log.Until("server: connected", i + 1);
+            other.Disconnect();
+            log.Until("server: disconnected", i);
+        }
+
+        Assert.DoesNotContain("first: True", log.Lines);
+        Assert.DoesNotContain("second: returned", log.Lines);
+        goOn.Set();
+        log.Until("first: True");
+        if (!byPeer) log.Until("second: returned");
+        Assert.True(first.Join(Log.Patience) && (byPeer || second.Join(Log.Patience)));
+        string[] lines = log.Lines;
+        int at = Array.IndexOf(lines, "session: goes on True");
+        Assert.True(at > 0, string.Join(", ", lines));
+        Assert.Equal("session: disconnected False", lines[Array.FindIndex(lines, at, static l => l.StartsWith("session: ", StringComparison.Ordinal) && l != "session: goes on True")]);
+        Assert.Equal(11, log.Count("session: disconnected False"));
+        Assert.Equal(11, log.Count("server: disconnected"));
+        foreach (string end in (string[])["first: True", .. byPeer ? (string[])[] : ["second: returned"]]) Assert.True(Array.LastIndexOf(lines, "server: disconnected") < Array.IndexOf(lines, end), string.Join(", ", lines));
+    }
+
+    [Fact]
+    public void N6_a_connection_ends_also_when_OnDisconnecting_throws()
+    {
+        Log log = new();
+        RecordingSession? session = null;
+        using RecordingServer server = new(log);
+        server.Make = s => session = new RecordingSession(s) { AtDisconnecting = static _ => throw new InvalidOperationException("of the user") };
+        server.Start();
+        using RecordingClient client = new(log, server.Chosen);
+        client.ConnectAsync();
+        log.Until("server: connected");
+        Assert.Equal("of the user", Assert.Throws<InvalidOperationException>(() => session!.Disconnect()).Message);
+        log.Until("client: disconnected False");
+        log.Until("server: disconnected");
+        Assert.Equal(1, log.Count("session: disconnecting True"));
+        Assert.Equal(1, log.Count("session: disconnected False"));
+    }
+
     // N7: callbacks came inside SendAsync, with its lock held.
     [Theory]
     [InlineData(Scheduling.Inline)]

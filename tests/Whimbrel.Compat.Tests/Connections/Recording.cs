@@ -50,6 +50,8 @@ internal class RecordingSession(RecordingServer server) : TcpSession(server)
 
     internal Action<RecordingSession, string>? AtReceived { get; set; }
 
+    internal Action<RecordingSession>? AtDisconnecting { get; set; }
+
     internal Action<RecordingSession>? AtDisconnected { get; set; }
 
     protected override void OnConnecting() => Log.Add($"session: connecting {IsConnected}");
@@ -60,7 +62,11 @@ internal class RecordingSession(RecordingServer server) : TcpSession(server)
         AtConnected?.Invoke(this);
     }
 
-    protected override void OnDisconnecting() => Log.Add($"session: disconnecting {IsConnected}");
+    protected override void OnDisconnecting()
+    {
+        Log.Add($"session: disconnecting {IsConnected}");
+        AtDisconnecting?.Invoke(this);
+    }
 
     protected override void OnDisconnected()
     {
