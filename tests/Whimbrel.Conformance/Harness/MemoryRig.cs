@@ -98,7 +98,7 @@ public sealed class MemoryRig : Rig
         if (_thrown.Count > 0) throw new AggregateException(_thrown);
     }
 
-    public override Peer Dial(EndPoint endPoint)
+    public override Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0)
     {
         MemoryPeer peer = _engine.Dial(endPoint);
         Until(() => peer.IsConnected, "the raw peer to be connected");

@@ -83,10 +83,11 @@ public sealed class RealRig : Rig
         foreach (Task task in tasks) task.GetAwaiter().GetResult();
     }
 
-    public override Peer Dial(EndPoint endPoint)
+    public override Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0)
     {
         ArgumentNullException.ThrowIfNull(endPoint);
         Socket socket = Open(endPoint);
+        if (receiveBufferBytes > 0) socket.ReceiveBufferSize = receiveBufferBytes;
         try
         {
             socket.Connect(endPoint);

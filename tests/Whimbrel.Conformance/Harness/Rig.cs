@@ -120,7 +120,12 @@ public abstract class Rig
     public abstract void Block(TimeSpan time);
 
     /// <summary>A raw peer that is connected to a server under test.</summary>
-    public abstract Peer Dial(EndPoint endPoint);
+    /// <param name="endPoint">Of the server.</param>
+    /// <param name="receiveBufferBytes">
+    /// What the system holds for the peer, where 0 lets it grow to megabytes. Who reads much from a narrow server needs a small one: each window is acknowledged
+    /// at once then, and otherwise 40 ms later. Virtual time has windows of its own.
+    /// </param>
+    public abstract Peer Dial(EndPoint endPoint, int receiveBufferBytes = 0);
 
     /// <summary>A raw listener for clients under test.</summary>
     public abstract PeerListener Listen();

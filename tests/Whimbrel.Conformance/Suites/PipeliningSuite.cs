@@ -121,8 +121,7 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
             s => s.AtUnread = (x, _) =>
             {
                 while (!x.IsHeldBack) Send(64 * 1024);
-                // More than the ways to the peer still take, when it acknowledges later: the system's buffers grow up to 10 MiB.
-                Send(rig.IsVirtual ? 1024 * 1024 : 12 * 1024 * 1024);
+                Send(1024 * 1024); // more than the ways to the peer still take, when it acknowledges later
                 return 1;
 
                 void Send(int bytes)
@@ -131,8 +130,8 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
                     Interlocked.Add(ref sent, bytes);
                 }
             },
-            Narrow(rig, backPressure: true, limit: 64 * 1024 * 1024));
-        Peer peer = rig.Dial(server.EndPoint!);
+            Narrow(rig, backPressure: true, limit: 8 * 1024 * 1024));
+        Peer peer = rig.Dial(server.EndPoint!, SmallBuffer);
         RecordingSession session = server.Connected();
         for (int at = 0; at < Rounds;) at += peer.TryWrite(new byte[Rounds - at]);
         for (int round = 1; round <= Rounds; round++)

@@ -471,9 +471,9 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
             });
             try
             {
-                rig.Dial(server.EndPoint!);
+                Peer peer = rig.Dial(server.EndPoint!);
                 RecordingSession first = server.Connected();
-                rig.Dial(server.EndPoint!);
+                Peer late = rig.Dial(server.EndPoint!);
                 RecordingSession second = server.Session(1);
                 second.Until("connecting");
                 ValueTask<StopReport> stop = server.StopAsync(aborts ? TimeSpan.Zero : TimeSpan.FromSeconds(15));
@@ -492,6 +492,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
                     Assert.Equal("connecting, connected, server stopping", second.Life);
                     first.Close();
                     second.Close();
+                    peer.Close();
+                    late.Close();
                 }
 
                 StopReport report = rig.Await(stop);

@@ -517,8 +517,8 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
             byte[] got = [];
             rig.Until(() => Accept() is { } text && (got = text).Length > 0, "the bytes to arrive");
             Assert.Equal("hello"u8.ToArray(), got);
-            session.End();
             foreach (Socket socket in sockets) socket.Dispose();
+            session.End();
 
             Socket Keep()
             {

@@ -6,6 +6,9 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     /// <summary>The limit of <see cref="Narrow"/>.</summary>
     protected const int Limit = 64 * 1024;
 
+    /// <summary>What a peer receives into that reads much from a <see cref="Narrow"/> server.</summary>
+    protected const int SmallBuffer = 32 * 1024;
+
     private static readonly byte[] s_filler = Pattern(8 * 1024 * 1024, 99);
 
     /// <summary>A server whose queues and socket buffers are small, so that a peer which does not read is felt soon.</summary>
