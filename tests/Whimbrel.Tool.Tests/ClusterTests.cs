@@ -67,7 +67,7 @@ public sealed class ClusterTests
 
     // Guests of three nodes talk all the time. Whatever is killed or stopped meanwhile, nobody is disconnected who is not on a killed node, everybody has each line of each other
     // guest once and in order, or was told that it is lost, and within five seconds after the end of a fault all hear all again.
-    [Fact, Trait("Runs", "alone")]
+    [Fact, Trait("Runs", "quiet")]
     public async Task Whatever_happens_to_broker_and_nodes_no_guest_is_disconnected_and_every_loss_is_told()
     {
         int port = RealProgram.FreePort();
@@ -128,7 +128,7 @@ public sealed class ClusterTests
     }
 
     // Between a node and its broker nothing goes through any more, and nobody is told: for less time than a connection takes to be given up, for more, one way only, and between the broker and all.
-    [Theory, Trait("Runs", "alone")]
+    [Theory, Trait("Runs", "quiet")]
     [InlineData("nats", "Server is ready", "-a", "0.0.0.0", "-p")]
     [InlineData("redis", "Ready to accept connections", "--save", "", "--protected-mode", "no", "--port")]
     public async Task A_network_that_falls_apart_disconnects_no_guest_and_every_loss_is_told(string kind, string isReady, params string[] options)

@@ -1,0 +1,40 @@
+using System.Diagnostics;
+
+namespace Whimbrel.Tool.Tests;
+
+/// <summary>The programs of bench, run as a user runs them.</summary>
+internal static class Harness
+{
+    internal static string Root => SourceTree.Root;
+
+    internal static void NeedsUring()
+    {
+        try
+        {
+            _ = new Engine(new EngineOptions { Kind = EngineKind.Uring });
+        }
+        catch (PlatformNotSupportedException e)
+        {
+            Assert.Skip(e.Message);
+        }
+    }
+
+    internal static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) => BenchInAsync(Root, "run", arguments);
+
+    internal static async Task<(int ExitCode, string Output)> BenchInAsync(string root, string program, params string[] arguments)
+    {
+        foreach (string needed in (string[])["python3", "gcc"])
+        {
+            string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
+            Assert.SkipUnless(folders.Any(f => File.Exists(Path.Combine(f, needed))), $"the load program needs {needed}");
+        }
+
+        ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", program), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
+        using Process process = Process.Start(start)!;
+        using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
+        Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
+        string output = await process.StandardOutput.ReadToEndAsync(TestContext.Current.CancellationToken);
+        await process.WaitForExitAsync(TestContext.Current.CancellationToken);
+        return (process.ExitCode, output + await errors);
+    }
+}
