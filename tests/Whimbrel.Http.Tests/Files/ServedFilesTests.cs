@@ -360,7 +360,7 @@ public sealed class ServedFilesTests
     [InlineData(EngineKind.Portable, 1)]
     public async Task Many_requests_over_more_files_than_are_kept_get_each_its_own(EngineKind kind, long limitBytes)
     {
-        const int Files = 2000, Requests = 10_000, Clients = 8, Kept = 300;
+        const int Files = 2000, Requests = 4_000, Clients = 8, Kept = 300;
         using Folder folder = new();
         for (int i = 0; i < Files; i++) folder.Write($"{i % 10}/{i}", Text(i));
         HttpFileOptions options = new() { CacheLimitFiles = Kept, CacheLimitBytes = limitBytes, SmallFileBytes = 3000 };

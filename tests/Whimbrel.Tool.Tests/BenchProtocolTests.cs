@@ -1,0 +1,111 @@
+using static Whimbrel.Tool.Tests.Harness;
+
+namespace Whimbrel.Tool.Tests;
+
+/// <summary>The benchmark harness works with the servers of TLS, HTTP, WebSocket, relays and the old APIs, and with HTTP clients.</summary>
+/// <remarks>Quiet, because a load program that does not get the cpu in a short window has nothing to show.</remarks>
+[Trait("Runs", "quiet")]
+public sealed class BenchProtocolTests
+{
+    [Theory]
+    [InlineData("whimbrel-tls-portable")]
+    [InlineData("whimbrel-tls-openssl")]
+    public async Task Every_byte_of_a_short_benchmark_over_TLS_is_right(string peer)
+    {
+        if (peer.Contains("-openssl", StringComparison.Ordinal)) await Tls.TrustTests.NeedsAsync(TlsProvider.OpenSsl);
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        OtherProgram.Needs("openssl");
+        (int exitCode, string output) = await BenchAsync("tls", "--smoke", "--peers", peer, "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("whimbrel-web-epoll")]
+    [InlineData("whimbrel-web-uring")]
+    public async Task Every_byte_of_a_short_benchmark_of_HTTP_and_WebSocket_is_right(string peer)
+    {
+        bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
+        if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
+        Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "the other engines are measured in deep runs");
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        OtherProgram.Needs("openssl");
+        // Each way of the load program once, and all rows in deep runs.
+        string[] scenarios = isDeep ? ["web"] : ["http-pipelined-100", "https-resumed", "http-up-1g", "ws-64k", "ws-oneway-64k", "ws-stream-64k", "ws-room-100", "ws-open", "ws-idle", "ws-beat-10000"];
+        (int exitCode, string output) = await BenchAsync([.. scenarios, "--smoke", "--seconds", "0.1", "--peers", peer, "--no-build"]);
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    // Also of the echo in C, which has rows that no other peer in C has.
+    [Fact]
+    public async Task Every_byte_of_a_short_benchmark_of_compressed_messages_is_right()
+    {
+        (int exitCode, string output) = await BenchAsync("ws-deflate", "ws-deflate-context", "ws-64k", "--smoke", "--seconds", "0.1", "--peers", "c-ws,whimbrel-web-epoll", "--no-build");
+        Assert.SkipWhen(exitCode == 2 && output.Contains("apt-get install", StringComparison.Ordinal), output);
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    // Each kind of server that is written for the old APIs; all rows in deep runs.
+    [Theory]
+    [InlineData("netcoreserver-epoll", "pingpong-100 unix-pingpong-100 tls-pingpong-100 udp-echo-32 http-pipelined-100 https-100 ws-64k ws-room-100 ws-oneway-64k", "0.1")]
+    [InlineData("netcoreserver-epoll-loop", "pingpong-100 http-100 ws-32-100", "0.1")]
+    [InlineData("csharpserver", "pingpong-100 tls-pingpong-100 udp-echo-32", "0.1")]
+    [InlineData("csharpserver-loop", "bulk-1", "0.1")]
+    // They send a million messages and sleep for the rest of the second: a shorter window may see the sleep only.
+    [InlineData("netcoreserver-epoll", "push-100", "1.2")]
+    [InlineData("csharpserver", "push-100", "1.2")]
+    public async Task Every_byte_of_a_short_benchmark_of_the_old_APIs_is_right(string peer, string scenarios, string seconds)
+    {
+        Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
+        OtherProgram.Needs("openssl");
+        (int exitCode, string output) = await BenchAsync([.. scenarios.Split(' '), "--smoke", "--seconds", seconds, "--peers", peer, "--no-build"]);
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Every_byte_of_a_short_benchmark_through_a_relay_is_right()
+    {
+        (int exitCode, string output) = await BenchAsync("relay", "--smoke", "--seconds", "0.1", "--peers", "c-relay,whimbrel-relay-epoll", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task Every_byte_of_a_short_benchmark_over_a_Unix_socket_is_right()
+    {
+        (int exitCode, string output) = await BenchAsync("unix", "--smoke", "--seconds", "0.1", "--peers", "c-epoll,whimbrel-epoll,whimbrel-uring", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.Contains("unix-bulk-100", output, StringComparison.Ordinal);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
+    // Each way to ask, on one engine or the other, and the one that they are compared with.
+    [Fact]
+    public async Task Every_byte_of_a_short_benchmark_of_HTTP_clients_is_right()
+    {
+        NeedsUring();
+        string[] clients = ["httpclient", "whimbrel-handler-epoll", "whimbrel-pool-uring", "whimbrel-session-epoll"];
+        (int exitCode, string output) = await BenchInAsync(Root, "client", "--clients", string.Join(',', clients), "--rounds", "1", "--connections", "4", "--seconds", "0.2", "--warmup", "0.2", "--no-build");
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+        string[] lines = output.Split('\n');
+        Assert.All(clients, client => Assert.Matches(client + @" +\d+\.\d k +\d+\.\d\d +\d+\.\d\d +\d+ +\d\.\d\d \[", Assert.Single(lines, line => line.StartsWith(client + " ", StringComparison.Ordinal))));
+        (exitCode, output) = await BenchInAsync(Root, "client", "--clients", "nobody");
+        Assert.Equal((2, true), (exitCode, output.Contains("no such client: nobody", StringComparison.Ordinal)));
+    }
+
+    [Fact]
+    public async Task Old_programs_are_measured_in_pairs_and_what_their_clients_complain_of_fails_a_run()
+    {
+        (int exitCode, string output) = await BenchInAsync(Root, "old", "tcp-echo", "udp-echo", "uds-multicast", "https-trace", "proto", "--clients", "3", "--seconds", "1", "--rate", "1000", "--no-build");
+        Assert.True(exitCode == 0, output);
+        foreach (string row in (ReadOnlySpan<string>)["tcp-echo +W1", "udp-echo +W2", "uds-multicast +W3", "https-trace +W5", "proto +W6"]) Assert.Matches(row + @" +[\d.]+ ?[kM]? +[\d.]+ [num]s", output);
+        (exitCode, output) = await BenchInAsync(Root, "old", "--self-test");
+        Assert.True(exitCode == 0, output);
+        (exitCode, output) = await BenchInAsync(Root, "old", "nothing");
+        Assert.Equal((2, true), (exitCode, output.Contains("there is no nothing", StringComparison.Ordinal)));
+    }
+}
