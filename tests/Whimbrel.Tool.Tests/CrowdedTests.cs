@@ -45,6 +45,14 @@ public sealed class CrowdedTests
     public Task Descriptors_that_the_program_holds_at_the_top_do_not_count_as_free(string engine) =>
         CrowdAsync(engine, "inline", 512, left: 200, high: 80);
 
+    // The program has opened thousands since its server began to accept, and so many come at once: all of them are there before a loop sees the first.
+    [Theory]
+    [InlineData("epoll")]
+    [InlineData("uring")]
+    [InlineData("portable")]
+    public Task A_burst_that_comes_while_the_loops_stand_leaves_what_the_runtime_needs(string engine) =>
+        CrowdAsync(engine, "inline", 20_000, left: 200, high: 0, isBurst: true);
+
     [Theory]
     [InlineData("epoll")]
     [InlineData("uring")]
@@ -60,7 +68,7 @@ public sealed class CrowdedTests
         Assert.StartsWith($"Cannot start {engine} with 2 loops: of the 64 file descriptors", text, StringComparison.Ordinal);
     }
 
-    private static async Task CrowdAsync(string engine, string scheduling, int limit, int left, int high)
+    private static async Task CrowdAsync(string engine, string scheduling, int limit, int left, int high, bool isBurst = false)
     {
         NeedsEngine(engine, limit);
         using var process = Start(engine, scheduling, limit, left, high);
@@ -71,7 +79,14 @@ public sealed class CrowdedTests
         {
             int port = int.Parse((await output.ThatContains("listening "))[10..], CultureInfo.InvariantCulture);
             int room = left > 0 ? left : limit;
+            if (isBurst)
+            {
+                await process.StandardInput.WriteLineAsync("hold");
+                for (int loop = 0; loop < 2; loop++) await output.ThatContains("holding");
+            }
+
             for (int i = 0; i < room + 50; i++) clients.Add(new Client(port));
+            if (isBurst) await process.StandardInput.WriteLineAsync("go");
             // One is shed as soon as it is full; until then each is served.
             await Until(() => clients.Exists(static c => c.WasShed) && clients.Exists(static c => c.IsServed), "somebody to be shed");
             await Deadline.Within(

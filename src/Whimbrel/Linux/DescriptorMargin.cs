@@ -10,6 +10,8 @@ namespace Whimbrel.Linux;
 /// <remarks>
 /// The mark is the number from which on fewer than the margin are left. Near it, it is looked up anew for each descriptor: the
 /// limit may have been moved, and the program may hold high numbers, which take from the margin.
+/// <para>An accept that goes on in the kernel takes descriptors before anybody here sees them, also those that the program's own have left since it began. The kernel notes the
+/// limit for it when it is handed over, so it is handed over under a limit that ends at the mark (<see cref="HandOver"/>).</para>
 /// </remarks>
 // Safe: every pointer is to memory on the stack, for the length of a call.
 internal sealed unsafe class DescriptorMargin
@@ -22,6 +24,8 @@ internal sealed unsafe class DescriptorMargin
     internal const int Least = 16;
 
     private const int MostByItself = 64;
+
+    private static readonly Lock s_limit = new(); // held where it is lower for a moment
 
     private readonly bool _isOn;
     private readonly int _asked;
@@ -55,12 +59,15 @@ internal sealed unsafe class DescriptorMargin
         get
         {
             ulong* limits = stackalloc ulong[2];
-            return GetLimit(RLIMIT_NOFILE, limits) == 0 ? (long)Math.Min(limits[0], int.MaxValue) : int.MaxValue;
+            lock (s_limit) return GetLimit(RLIMIT_NOFILE, limits) == 0 ? (long)Math.Min(limits[0], int.MaxValue) : int.MaxValue;
         }
     }
 
     [DllImport("libc", EntryPoint = "getrlimit")]
     private static extern int GetLimit(int resource, ulong* limits);
+
+    [DllImport("libc", EntryPoint = "setrlimit")]
+    private static extern int SetLimit(int resource, ulong* limits);
 
     [DllImport("libc", EntryPoint = "poll")]
     private static extern int Poll(PollRequest* requests, nuint count, int timeoutMs);
@@ -92,6 +99,32 @@ internal sealed unsafe class DescriptorMargin
         bool isReached = IsReached(probe);
         Syscall.Close(probe);
         return !isReached;
+    }
+
+    /// <summary>
+    /// Hands an accept that goes on to the kernel, which then takes nothing of the margin for it. There is room for many, so nobody else feels the limit of this moment.
+    /// </summary>
+    internal int HandOver(Func<int> submit)
+    {
+        lock (s_limit)
+        {
+            LookUp();
+            ulong* limits = stackalloc ulong[2];
+            int mark = Volatile.Read(ref _mark);
+            if (mark <= 0 || GetLimit(RLIMIT_NOFILE, limits) != 0 || limits[0] <= (ulong)mark) return submit();
+            ulong limit = limits[0];
+            limits[0] = (ulong)mark;
+            if (SetLimit(RLIMIT_NOFILE, limits) != 0) return submit();
+            try
+            {
+                return submit();
+            }
+            finally
+            {
+                limits[0] = limit;
+                _ = SetLimit(RLIMIT_NOFILE, limits);
+            }
+        }
     }
 
     /// <summary>What is known of the limit no longer holds: a call found no descriptor.</summary>

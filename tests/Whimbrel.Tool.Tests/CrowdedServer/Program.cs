@@ -7,13 +7,13 @@ namespace Whimbrel.CrowdedServer;
 
 // A server whose process is short of descriptors: what its sessions do needs threads, and assemblies that nothing loaded before.
 // Arguments: the engine, inline or pool, how many descriptors it leaves at its start (0: all), how many of the highest it holds.
-// On stdout "listening PORT"; for each line of stdin "now SESSIONS"; after SIGTERM, and a stop that drains, the counts.
+// On stdout "listening PORT"; for each line of stdin "now SESSIONS", but at "hold" its loops stand until "go"; after SIGTERM, and a stop that drains, the counts.
 internal static class Program
 {
     private const int Highest = 1 << 16;
 
-    private static readonly List<FileStream> s_files = [];
     private static readonly TaskCompletionSource s_full = new(TaskCreationOptions.RunContinuationsAsynchronously);
+    private static readonly ManualResetEventSlim s_goOn = new();
     private static int s_notices;
 
     public static async Task<int> Main(string[] args)
@@ -43,7 +43,12 @@ internal static class Program
         Console.WriteLine($"listening {((IPEndPoint)server.EndPoint!).Port}");
         var asked = new Thread(() =>
         {
-            while (Console.ReadLine() is not null) Console.WriteLine($"now {server.SessionCount}");
+            while (Console.ReadLine() is { } line)
+            {
+                if (line == "go") s_goOn.Set();
+                if (line != "hold") Console.WriteLine($"now {server.SessionCount}");
+                else for (int i = 0; i < engine.LoopCount; i++) engine.GetLoop(i).Post(Stand);
+            }
         })
         { IsBackground = true };
         asked.Start();
@@ -52,6 +57,12 @@ internal static class Program
         var counters = server.ReadCounters();
         Console.WriteLine($"accepted {counters.Accepted} shed {counters.Shed} notices {Volatile.Read(ref s_notices)} left {report.Drained + report.Aborted}");
         return 0;
+    }
+
+    private static void Stand()
+    {
+        Console.WriteLine("holding");
+        s_goOn.Wait();
     }
 
     // A notice for a turn that took long is true of a busy machine and about no test.
@@ -65,11 +76,11 @@ internal static class Program
     // Files in the lowest free numbers, until so many numbers are left above.
     private static void Fill(int left)
     {
-        while (true)
+        using var file = new FileStream("/dev/null", FileMode.Open, FileAccess.Read);
+        for (int number = 0, last = Limit() - left; number < last;)
         {
-            var file = new FileStream("/dev/null", FileMode.Open, FileAccess.Read);
-            s_files.Add(file);
-            if (file.SafeFileHandle.DangerousGetHandle() >= Limit() - left) return;
+            number = Duplicate((int)file.SafeFileHandle.DangerousGetHandle());
+            if (number < 0) throw new IOException("no descriptor was left");
         }
     }
 
@@ -87,6 +98,9 @@ internal static class Program
         string line = File.ReadLines("/proc/self/limits").First(static l => l.StartsWith("Max open files", StringComparison.Ordinal));
         return Math.Min(Highest, int.Parse(line["Max open files".Length..].Split(' ', StringSplitOptions.RemoveEmptyEntries)[0], CultureInfo.InvariantCulture));
     }
+
+    [DllImport("libc", EntryPoint = "dup")]
+    private static extern int Duplicate(int from);
 
     [DllImport("libc", EntryPoint = "dup2")]
     private static extern int Duplicate(int from, int to);

@@ -509,16 +509,19 @@ internal sealed unsafe partial class UringLoop : Loop
 
     /// <summary>
     /// One that goes on accepts all that wait before the loop sees the first: only where the margin of descriptors would survive a full
-    /// backlog. Else one at a time.
+    /// backlog. Else one at a time. What the program opens for itself meanwhile is not seen here, so the kernel is to stop before the margin.
     /// </summary>
     private void StartAccept(Listener listener)
     {
+        bool goesOn = HasRoomForBacklog(listener);
         SubmissionEntry entry = default;
         entry.Opcode = UringAbi.IORING_OP_ACCEPT;
-        if (HasRoomForBacklog(listener)) entry.Priority = UringAbi.IORING_ACCEPT_MULTISHOT;
+        if (goesOn) entry.Priority = UringAbi.IORING_ACCEPT_MULTISHOT;
         entry.Descriptor = _slots[listener.Slot].Fd;
         entry.OperationFlags = SocketAbi.SOCK_CLOEXEC;
         Push(listener, RingOperation.Accept, ref entry);
+        // A ring that does not go on says so again at the end of the turn.
+        if (goesOn && Engine.Descriptors.IsOn) _ = Engine.Descriptors.HandOver(_ring.Submit);
     }
 
     /// <summary>Of each loop, where every loop accepts.</summary>
