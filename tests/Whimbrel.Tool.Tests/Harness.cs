@@ -19,6 +19,16 @@ internal static class Harness
         }
     }
 
+    /// <summary>All scenarios of this peer, shortly.</summary>
+    internal static async Task EveryByteIsRightAsync(string peer)
+    {
+        if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
+        (int exitCode, string output) = await BenchAsync("--smoke", "--peers", peer, "--no-build");
+        Assert.SkipWhen(exitCode == 2 && output.Contains("apt-get install", StringComparison.Ordinal), output);
+        Assert.True(exitCode == 0, output);
+        Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
+    }
+
     internal static Task<(int ExitCode, string Output)> BenchAsync(params string[] arguments) => BenchInAsync(Root, "run", arguments);
 
     internal static async Task<(int ExitCode, string Output)> BenchInAsync(string root, string program, params string[] arguments)
