@@ -10,8 +10,8 @@ namespace Whimbrel.Linux;
 /// <remarks>
 /// The mark is the number from which on fewer than the margin are left. Near it, it is looked up anew for each descriptor: the
 /// limit may have been moved, and the program may hold high numbers, which take from the margin.
-/// <para>An accept that goes on in the kernel takes descriptors before anybody here sees them, also those that the program's own have left since it began. The kernel notes the
-/// limit for it when it is handed over, so it is handed over under a limit that ends at the mark (<see cref="HandOver"/>).</para>
+/// <para>An accept that goes on in the kernel takes descriptors before anybody here looks at their numbers. The kernel notes the limit for it when it is handed
+/// over, so it is handed over under a limit that ends at the mark (<see cref="HandOver"/>).</para>
 /// </remarks>
 // Safe: every pointer is to memory on the stack, for the length of a call.
 internal sealed unsafe class DescriptorMargin
@@ -110,11 +110,14 @@ internal sealed unsafe class DescriptorMargin
         {
             LookUp();
             ulong* limits = stackalloc ulong[2];
-            int mark = Volatile.Read(ref _mark);
-            if (mark <= 0 || GetLimit(RLIMIT_NOFILE, limits) != 0 || limits[0] <= (ulong)mark) return submit();
-            ulong limit = limits[0];
-            limits[0] = (ulong)mark;
-            if (SetLimit(RLIMIT_NOFILE, limits) != 0) return submit();
+            ulong mark = (ulong)Volatile.Read(ref _mark), limit = 0;
+            bool isLower = false;
+            if (mark > 0 && GetLimit(RLIMIT_NOFILE, limits) == 0 && limits[0] > mark)
+            {
+                (limit, limits[0]) = (limits[0], mark);
+                isLower = SetLimit(RLIMIT_NOFILE, limits) == 0;
+            }
+
             try
             {
                 return submit();
@@ -122,7 +125,7 @@ internal sealed unsafe class DescriptorMargin
             finally
             {
                 limits[0] = limit;
-                _ = SetLimit(RLIMIT_NOFILE, limits);
+                if (isLower) _ = SetLimit(RLIMIT_NOFILE, limits);
             }
         }
     }
