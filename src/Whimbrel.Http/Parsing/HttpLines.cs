@@ -45,14 +45,21 @@ internal static class HttpLines
     internal static HttpRule Split(ReadOnlySpan<byte> line, int start, out HttpFieldPlace place)
     {
         place = default;
-        int colon = line.IndexOfAnyExcept(HttpBytes.Token);
-        if (colon < 0) return HttpRule.NoColon;
-        if (line[colon] != ':') return line[colon] is (byte)' ' or (byte)'\t' ? HttpRule.SpaceInName : HttpRule.BadName;
+        int colon = line.IndexOf((byte)':');
         if (colon == 0) return HttpRule.EmptyName;
+        HttpField field = colon > 0 ? KnownFields.Find(line[..colon]) : HttpField.Other;
+        // A known name is a token.
+        if (field == HttpField.Other)
+        {
+            colon = line.IndexOfAnyExcept(HttpBytes.Token);
+            if (colon < 0) return HttpRule.NoColon;
+            if (line[colon] != ':') return line[colon] is (byte)' ' or (byte)'\t' ? HttpRule.SpaceInName : HttpRule.BadName;
+        }
+
         int from = colon + 1, to = line.Length;
         while (from < to && line[from] is (byte)' ' or (byte)'\t') from++;
         while (to > from && line[to - 1] is (byte)' ' or (byte)'\t') to--;
-        place = new HttpFieldPlace(start, start + from, to - from, (ushort)colon, KnownFields.Find(line[..colon]));
+        place = new HttpFieldPlace(start, start + from, to - from, (ushort)colon, field);
         return HttpRule.None;
     }
 

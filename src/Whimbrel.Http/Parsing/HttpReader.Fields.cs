@@ -11,12 +11,13 @@ internal sealed partial class HttpReader
     private bool _isUnknownExpectation;
     private bool _isChunked;
 
-    private HttpRule Understand(in HttpFieldPlace place, ReadOnlySpan<byte> value)
+    private HttpRule Understand(in HttpFieldPlace place, ReadOnlySpan<byte> bytes)
     {
+        ReadOnlySpan<byte> value = bytes[..place.ValueLength];
         switch (place.Field)
         {
             case HttpField.Host:
-                if (!HttpBytes.IsAuthority(value)) return IsResponse ? HttpRule.None : HttpRule.BadHost;
+                if (!HttpBytes.IsAuthority(bytes, place.ValueLength)) return IsResponse ? HttpRule.None : HttpRule.BadHost;
                 return HttpRule.None;
             case HttpField.ContentLength:
                 if (!HttpBytes.TryParseLength(value, out long length)) return HttpRule.BadContentLength;

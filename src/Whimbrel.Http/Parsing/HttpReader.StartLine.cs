@@ -2,17 +2,18 @@ using System.Text;
 
 namespace Whimbrel.Http.Parsing;
 
-// The first line. Offsets are those of the line plus where it began.
+// The first line. Offsets are those of the line plus where it began. Searches get the bytes behind what they search as well (see HttpBytes.LengthOf).
 internal sealed partial class HttpReader
 {
     private const int VersionLength = 8;
 
-    private HttpRule ReadRequestLine(ReadOnlySpan<byte> line)
+    private HttpRule ReadRequestLine(ReadOnlySpan<byte> unread, ReadOnlySpan<byte> line)
     {
-        int space = line.IndexOfAnyExcept(HttpBytes.Token);
-        if (space <= 0 || line[space] != ' ') return HttpRule.BadMethod;
-        Method = At(0, space);
+        int space = line.IndexOf((byte)' ');
+        if (space <= 0) return HttpRule.BadMethod;
         Verb = VerbOf(line[..space]);
+        if (Verb == HttpVerb.Other && !HttpBytes.IsToken(line[..space])) return HttpRule.BadMethod;
+        Method = At(0, space);
 
         // What stands between the first space and the last one is the target: a third space is a byte that may not stand in it.
         int targetStart = space + 1, versionStart = line.Length - VersionLength;
@@ -22,7 +23,7 @@ internal sealed partial class HttpReader
         int targetLength = versionStart - 1 - targetStart;
         if (targetLength == 0) return HttpRule.BadTarget;
         Target = At(targetStart, targetLength);
-        return ReadTarget(line.Slice(targetStart, targetLength), targetStart);
+        return ReadTarget(unread[(_lineStart + targetStart)..], targetLength, targetStart);
     }
 
     private HttpRule ReadVersion(ReadOnlySpan<byte> version)
@@ -64,20 +65,21 @@ internal sealed partial class HttpReader
 
     // ------------------------------------------------------------------ target
 
-    private HttpRule ReadTarget(ReadOnlySpan<byte> target, int start)
+    private HttpRule ReadTarget(ReadOnlySpan<byte> bytes, int length, int start)
     {
-        if (target[0] == '/' && Verb != HttpVerb.Connect) return ReadPath(target, start);
+        ReadOnlySpan<byte> target = bytes[..length];
+        if (target[0] == '/' && Verb != HttpVerb.Connect) return ReadPath(bytes, length, start);
         if (Verb == HttpVerb.Connect) return ReadAuthorityForm(target, start);
         if (target is [(byte)'*']) return Verb == HttpVerb.Options ? HttpRule.None : HttpRule.TargetForm;
 
         int scheme = SchemeLength(target);
         if (scheme == 0) return IsOfQueryBytes(target) ? HttpRule.TargetForm : HttpRule.BadTarget;
-        int length = target[scheme..].IndexOfAny((byte)'/', (byte)'?');
-        ReadOnlySpan<byte> authority = length < 0 ? target[scheme..] : target.Slice(scheme, length);
+        int end = target[scheme..].IndexOfAny((byte)'/', (byte)'?');
+        ReadOnlySpan<byte> authority = end < 0 ? target[scheme..] : target.Slice(scheme, end);
         if (!HttpBytes.IsAuthority(authority)) return IsOfQueryBytes(authority) ? HttpRule.BadHost : HttpRule.BadTarget;
         Authority = At(start + scheme, authority.Length);
         int rest = scheme + authority.Length;
-        return ReadPath(target[rest..], start + rest);
+        return ReadPath(bytes[rest..], length - rest, start + rest);
     }
 
     private HttpRule ReadAuthorityForm(ReadOnlySpan<byte> target, int start)
@@ -95,30 +97,30 @@ internal sealed partial class HttpReader
         return target.Length > 8 && Ascii.EqualsIgnoreCase(target[..8], "https://"u8) ? 8 : 0;
     }
 
-    private HttpRule ReadPath(ReadOnlySpan<byte> path, int start)
+    private HttpRule ReadPath(ReadOnlySpan<byte> bytes, int length, int start)
     {
         int at = 0;
         while (true)
         {
-            int next = path[at..].IndexOfAnyExcept(HttpBytes.PlainPath);
-            if (next < 0)
+            at += HttpBytes.LengthOf(HttpBytes.PlainPath, bytes[at..], length - at);
+            if (at == length)
             {
-                Path = At(start, path.Length);
+                Path = At(start, length);
                 return HttpRule.None;
             }
 
-            at += next;
-            if (path[at] == '?') break;
-            if (path[at] != '%') return HttpRule.BadTarget;
-            if (path.Length - at < 3 || HttpBytes.HexOf(path[at + 1]) < 0 || HttpBytes.HexOf(path[at + 2]) < 0) return HttpRule.BadPercent;
-            if (path[at + 1] == '0' && path[at + 2] == '0') return HttpRule.BadPercent;
+            if (bytes[at] == '?') break;
+            if (bytes[at] != '%') return HttpRule.BadTarget;
+            if (length - at < 3 || HttpBytes.HexOf(bytes[at + 1]) < 0 || HttpBytes.HexOf(bytes[at + 2]) < 0) return HttpRule.BadPercent;
+            if (bytes[at + 1] == '0' && bytes[at + 2] == '0') return HttpRule.BadPercent;
             HasEncodedPath = true;
             at += 3;
         }
 
         Path = At(start, at);
-        Query = At(start + at + 1, path.Length - at - 1);
-        return IsOfQueryBytes(path[(at + 1)..]) ? HttpRule.None : HttpRule.BadTarget;
+        int query = at + 1;
+        Query = At(start + query, length - query);
+        return HttpBytes.LengthOf(HttpBytes.Query, bytes[query..], length - query) == length - query ? HttpRule.None : HttpRule.BadTarget;
     }
 
     // ------------------------------------------------------------------ status

@@ -20,7 +20,9 @@ internal sealed partial class HttpReader
 {
     private const int FirstFields = 16;
 
-    private short[] _known = new short[KnownFields.Count];
+    // For each kind of field the index of the first one, if its bit is set: a word is cleared for each message, and not an array.
+    private ulong _has;
+    private short[] _first = new short[KnownFields.Count];
     private HttpFieldPlace[] _fields = new HttpFieldPlace[FirstFields];
     private HttpReaderLimits _limits;
     private Expected _expected;
@@ -85,15 +87,16 @@ internal sealed partial class HttpReader
     internal bool IsPersistent => !_saysClose && (MinorVersion == 1 || _saysKeepAlive);
 
     /// <summary>Connection names Upgrade, and there is such a field.</summary>
-    internal bool WantsUpgrade => _saysUpgrade && _known[(int)HttpField.Upgrade] != 0;
+    internal bool WantsUpgrade => _saysUpgrade && Has(HttpField.Upgrade);
 
     internal ref readonly HttpFieldPlace this[int index] => ref _fields[index];
 
     /// <summary>The index of the first field of this kind at or behind another, or -1.</summary>
     internal int IndexOf(HttpField field, int from = 0)
     {
-        int index = _known[(int)field] - 1;
-        if (index < 0 || index >= from) return index;
+        if (!Has(field)) return -1;
+        int index = _first[(int)field];
+        if (index >= from) return index;
         for (index = from; index < Count; index++)
         {
             if (_fields[index].Field == field) return index;
@@ -114,7 +117,7 @@ internal sealed partial class HttpReader
     {
         HttpReader copy = (HttpReader)MemberwiseClone();
         copy._fields = _fields[..Count];
-        copy._known = [.. _known];
+        copy._first = [.. _first];
         return copy;
     }
 
@@ -133,7 +136,7 @@ internal sealed partial class HttpReader
         _limits = limits;
         _answersHead = answersHead;
         IsResponse = isResponse;
-        if (Count > 0) Array.Clear(_known);
+        _has = 0;
         _expected = Expected.StartLine;
         _lineStart = _scanned = 0;
         _saysClose = _saysKeepAlive = _saysUpgrade = _isUnknownExpectation = _isChunked = false;
@@ -192,7 +195,7 @@ internal sealed partial class HttpReader
 
         if (line.IsEmpty) return IsResponse || _lineStart > 0 ? HttpRule.EmptyLines : HttpRule.None;
         _expected = Expected.Fields;
-        return IsResponse ? ReadStatusLine(line) : ReadRequestLine(line);
+        return IsResponse ? ReadStatusLine(line) : ReadRequestLine(unread, line);
     }
 
     private HttpRule ReadField(ReadOnlySpan<byte> unread, ReadOnlySpan<byte> line)
@@ -204,11 +207,16 @@ internal sealed partial class HttpReader
         if (Count == _fields.Length) GrowFields();
         _fields[Count++] = place;
         if (place.Field == HttpField.Other) return HttpRule.None;
-        ref short first = ref _known[(int)place.Field];
-        if (first == 0) first = (short)Count;
+        if (!Has(place.Field))
+        {
+            _has |= 1UL << (int)place.Field;
+            _first[(int)place.Field] = (short)(Count - 1);
+        }
         else if (place.Field is HttpField.Host or HttpField.ContentLength or HttpField.TransferEncoding or HttpField.ContentType) return HttpRule.DuplicateField;
-        return Understand(place, unread.Slice(place.ValueStart, place.ValueLength));
+        return Understand(place, unread[place.ValueStart..]);
     }
+
+    private bool Has(HttpField field) => (_has >> (int)field & 1) != 0;
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     private void GrowFields() => Array.Resize(ref _fields, Math.Min(_fields.Length * 2, _limits.Fields));
