@@ -54,7 +54,7 @@ public partial class HttpSession
         // The server may have begun to stop when the head of the answer had left.
         if (_response!.Closes || _isLast)
         {
-            End();
+            End(_saidAll && UnreadCount == 0);
             return false;
         }
 

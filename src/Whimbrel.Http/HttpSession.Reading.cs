@@ -110,6 +110,7 @@ public partial class HttpSession
         _body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
         if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge);
         request.BeginBody(mode);
+        _saidAll = reader is { IsPersistent: false, Framing: HttpFraming.None } && !hasMore;
         if (mode != HttpBodyMode.Buffer) return Dispatch();
         SayContinue(hasMore);
         _phase = Phase.Body;
@@ -144,6 +145,7 @@ public partial class HttpSession
                 return true;
             case HttpReading.Done:
                 _request!.SetTrailers(rest.Slice(_body.Start, _body.Length));
+                _saidAll = !_head!.Reader.IsPersistent && count == rest.Length;
                 return Dispatch();
             case HttpReading.Broken:
                 return Refuse(_body.Rule);

@@ -37,6 +37,7 @@ public partial class HttpSession : Session
     private int _requests;
     private bool _isPaused;
     private bool _peerFinished;
+    private bool _saidAll; // the request asked for the end of the connection, and nothing came behind it
     private volatile bool _isLast;
     private volatile bool _hasEnded;
 
@@ -170,13 +171,14 @@ public partial class HttpSession : Session
         _phase = Phase.Over;
     }
 
-    private void End()
+    /// <param name="peerSaidAll">By the protocol nothing comes any more (RFC 9112, 9.6), so nobody waits for the peer's FIN.</param>
+    private void End(bool peerSaidAll = false)
     {
         // In the middle of a body: an answer is noted before.
         if (_timedFrom != 0) TellTime(0, nameof(CloseCause.PeerClosed));
         ReleaseExchange();
         _phase = Phase.Over;
-        Close();
+        Close(peerSaidAll);
     }
 
     private void ReleaseExchange()

@@ -289,6 +289,56 @@ public sealed class RequestTests
         Assert.False(peer.IsReset);
     }
 
+    // RFC 9112, 9.6: who asks for the end of the connection sends nothing more. Everybody else is waited for, so that what they still send is no reason for a reset.
+    [Theory]
+    [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", false)]
+    [InlineData("GET /hello/x HTTP/1.0\r\n\r\n", false)]
+    [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody", false)]
+    [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n", false)]
+    [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nG", true)]
+    [InlineData("POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbodyG", true)]
+    [InlineData("GET /hello/x HTTP/1.1\r\nHost: a\r\n\r\n", true)]
+    [InlineData("GET /hello/x HTTP/1.1\r\n\r\n", true)]
+    public void Only_who_asked_for_the_end_is_not_waited_for(string request, bool isWaitedFor)
+    {
+        using Web web = new(new HttpOptions { RequestLimit = 1 });
+        web.Server.Get("/hello/x", static (_, response) => response.Text("Hello x"));
+        web.Server.Post("/echo", static (asked, response) => response.Bytes(asked.BodyBytes));
+        TestPeer peer = web.Connect();
+        // Who has not read the end does not answer it.
+        peer.IsReading = false;
+        peer.Send(request);
+        Assert.Equal(isWaitedFor ? 1 : 0, web.Server.SessionCount);
+        peer.IsReading = true;
+        Assert.Equal("close", Web.One(peer)["Connection"]);
+        Assert.False(peer.IsReset);
+        Assert.Equal(0, web.Server.SessionCount);
+    }
+
+    [Theory]
+    [InlineData("")]
+    [InlineData("G")]
+    public void Who_asked_for_the_end_is_waited_for_when_it_sends_on_while_its_answer_is_made(string more)
+    {
+        TaskCompletionSource made = new();
+        using Web web = new();
+        web.Server.Get("/", async (_, response, _) =>
+        {
+            await made.Task;
+            response.Text("later");
+        });
+        TestPeer peer = web.Connect();
+        peer.IsReading = false;
+        peer.Send(Web.Get("/", "Connection: close\r\n"));
+        if (more.Length > 0) peer.Send(more);
+        made.SetResult();
+        peer.Run();
+        Assert.Equal(more.Length, web.Server.SessionCount);
+        peer.IsReading = true;
+        Assert.Equal("later", Web.One(peer).Body);
+        Assert.False(peer.IsReset);
+    }
+
     [Fact]
     public void A_client_that_finishes_sending_still_gets_its_answers()
     {
