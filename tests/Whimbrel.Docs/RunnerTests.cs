@@ -85,7 +85,7 @@ public sealed class RunnerTests : IDisposable
     }
 
     [Fact]
-    public async Task Projects_run_side_by_side_and_what_measures_runs_alone()
+    public async Task Projects_run_side_by_side_and_what_needs_a_quiet_machine_behind_them()
     {
         Needs();
         // These two end only when both have begun.
@@ -99,7 +99,7 @@ public sealed class RunnerTests : IDisposable
         Plant("Whimbrel.Docs", meet);
         Plant("Whimbrel.Tests", meet);
         Plant("Whimbrel.Allocations", """
-            [[ -f $PLANTED/Whimbrel.Docs.ended && -f $PLANTED/Whimbrel.Tests.ended ]] && report passed A.Alone || report failed A.Alone
+            [[ -f $PLANTED/Whimbrel.Docs.ended && -f $PLANTED/Whimbrel.Tests.ended ]] && report passed A.Quiet || report failed A.Quiet
             finish
             """);
         var (code, lines) = await TestAsync("--jobs", "2");

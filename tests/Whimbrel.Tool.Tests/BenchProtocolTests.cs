@@ -68,7 +68,7 @@ public sealed class BenchProtocolTests
     [Fact]
     public async Task Every_byte_of_a_short_benchmark_through_a_relay_is_right()
     {
-        (int exitCode, string output) = await BenchAsync("relay", "--smoke", "--seconds", "0.1", "--peers", "c-relay,whimbrel-relay-epoll", "--no-build");
+        (int exitCode, string output) = await BenchAsync("relay", "--smoke", "--seconds", "0.4", "--peers", "c-relay,whimbrel-relay-epoll", "--no-build");
         Assert.True(exitCode == 0, output);
         Assert.DoesNotContain("FAILED", output, StringComparison.Ordinal);
     }

@@ -48,6 +48,7 @@ public abstract class Peer(Rig rig)
     public int WriteUntilFull(byte[] piece, int most = 64 * 1024 * 1024)
     {
         ArgumentNullException.ThrowIfNull(piece);
+        BeReady();
         int total = 0;
         for (int idle = 0; idle < 3 && total < most;)
         {
@@ -64,6 +65,11 @@ public abstract class Peer(Rig rig)
         }
 
         return total;
+    }
+
+    /// <summary>Waits for what it must have done before it can write: else a handshake that takes long looks as if everything were full.</summary>
+    protected virtual void BeReady()
+    {
     }
 
     /// <summary>Exactly so many bytes.</summary>

@@ -192,6 +192,8 @@ public sealed class TlsPeer : Peer
         }
     }
 
+    protected override void BeReady() => Settled();
+
     private void Settled() => Rig.Until(() => IsSettled, "the handshake of a peer");
 
     private void Flushed() => Rig.Until(
