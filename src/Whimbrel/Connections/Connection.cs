@@ -29,8 +29,6 @@ internal sealed partial class Connection : Resident
 
     internal Session Session => _tenancy.Session;
 
-    internal override object? Calls => _tenancy.Session;
-
     internal ConnectionHost Host => Shard.Host;
 
     internal HostShard Shard => _tenancy.Shard;

@@ -36,9 +36,6 @@ internal abstract class Resident
     /// <summary>User code had a Socket object of it.</summary>
     private protected bool WasShared => _share.WasUsed;
 
-    /// <summary>What of the user's it calls when something comes for it, if that is always the same object: for a look ahead (<see cref="Engines.Foresight"/>).</summary>
-    internal virtual object? Calls => null;
-
     internal bool IsScheduled { get; set; }
 
     /// <summary>The tenant that is told when the budget has room for what it refused; 0 is none. The mailbox's, under its gate.</summary>

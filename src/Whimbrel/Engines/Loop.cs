@@ -43,10 +43,6 @@ public abstract partial class Loop
     private const int StartSlots = 64;
     private const int RestMs = 10;
 
-    // What a look ahead asks for: most of a connection, and of a session with some fields of its own.
-    private const int ResidentBytes = 448;
-    private const int SessionBytes = 512;
-
     [ThreadStatic]
     private static Loop? t_current;
 
@@ -623,21 +619,6 @@ public abstract partial class Loop
 
     /// <summary>The same, unless it was given to another since.</summary>
     private protected Resident? ResidentAt(int slot, uint generation) => ResidentAt(slot) is { } resident && resident.SlotGeneration == generation ? resident : null;
-
-    /// <summary>Something is there for this one: it comes behind the next (see <see cref="Foresight"/>). A slot that is not in use any more does no harm.</summary>
-    private protected void ForeseeResident(int slot)
-    {
-        if (ResidentAt(slot) is { } resident) Foresight.Ask(resident, ResidentBytes);
-    }
-
-    /// <summary>It comes next, and was asked for before.</summary>
-    private protected void ForeseeSession(int slot)
-    {
-        if (ResidentAt(slot)?.Calls is { } session) Foresight.Ask(session, SessionBytes);
-    }
-
-    /// <summary>There are so many that looking ahead pays.</summary>
-    private protected bool LooksAhead => _usedSlots >= Foresight.MinResidents;
 
     internal void Attach(Resident resident)
     {

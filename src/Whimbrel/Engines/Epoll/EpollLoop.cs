@@ -99,7 +99,6 @@ internal sealed unsafe partial class EpollLoop : Loop
         Woke();
         int delivered = 0;
         long strays = Counters.StaleCompletions;
-        bool looksAhead = LooksAhead;
         // EINTR is the only error that can come here; the next turn waits again.
         for (int i = 0; i < count; i++)
         {
@@ -111,7 +110,6 @@ internal sealed unsafe partial class EpollLoop : Loop
             }
 
             delivered++;
-            if (looksAhead) LookAhead(i, count);
             try
             {
                 Deliver(mask, (int)(uint)data, (uint)(data >> 32));
@@ -166,18 +164,6 @@ internal sealed unsafe partial class EpollLoop : Loop
     }
 
     private protected override void Wake() => _calls.Wake(_wakeFd);
-
-    private void LookAhead(int index, int count)
-    {
-        if (index + 2 < count) ForeseeResident(SlotOf(index + 2));
-        if (index + 1 < count) ForeseeSession(SlotOf(index + 1));
-    }
-
-    private int SlotOf(int index)
-    {
-        EpollEvents.Read(_events, index, out _, out ulong data);
-        return (int)(uint)data;
-    }
 
     private void Deliver(uint mask, int slot, uint generation)
     {

@@ -221,10 +221,6 @@ internal abstract unsafe class Ring
         _completeHead++;
     }
 
-    /// <summary>The name of one that is not the oldest, for a look ahead; of none when those that were set aside come first.</summary>
-    /// <param name="behind">How many come before it. It must be there.</param>
-    internal ulong NameAhead(int behind) => _aside.Count > 0 ? ulong.MaxValue : _completions[(_completeHead + (uint)behind) & _completeMask].UserData;
-
     /// <summary>Empties the queue, so that the kernel can complete more before these are delivered.</summary>
     private void SetAside()
     {

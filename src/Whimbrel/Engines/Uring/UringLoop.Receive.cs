@@ -106,7 +106,7 @@ internal sealed unsafe partial class UringLoop
 
     /// <summary>The resident that a mark was made for, while it is in its slot.</summary>
     private Resident? AtMark(ulong mark) =>
-        ResidentAt(SlotOf(mark)) is { } resident && resident.SlotGeneration == (uint)mark ? resident : null;
+        ResidentAt((int)(mark >> 32) & 0xFF_FFFF) is { } resident && resident.SlotGeneration == (uint)mark ? resident : null;
 
     /// <summary>
     /// A cancel that found nothing came behind the end, which has its own completion. One that found the receive at work is

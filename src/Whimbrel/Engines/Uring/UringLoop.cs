@@ -92,18 +92,16 @@ internal sealed unsafe partial class UringLoop : Loop
         if (error != 0) RingBroke(error);
         // What completes meanwhile waits for the next turn: the mailbox and the timers have their turn as well.
         int ready = _ring.Ready;
-        bool looksAhead = LooksAhead;
         for (int budget = ready; budget > 0; budget--)
         {
             _ring.Take(out CompletionEntry entry);
-            if (looksAhead) LookAhead(budget - 1);
             try
             {
                 Deliver(in entry);
             }
             catch (Exception e) when (Outlives(e))
             {
-                Outlive(e, ResidentAt(SlotOf(entry.UserData), (uint)entry.UserData));
+                Outlive(e, ResidentAt((int)(entry.UserData >> 32) & 0xFF_FFFF, (uint)entry.UserData));
             }
 
             GoOn();
@@ -113,14 +111,6 @@ internal sealed unsafe partial class UringLoop : Loop
         // The wake-up is none; a ring that broke has disarmed it without one.
         return Math.Max(0, ready + again - (_isWakeArmed ? 0 : 1));
     }
-
-    private void LookAhead(int left)
-    {
-        if (left > 1) ForeseeResident(SlotOf(_ring.NameAhead(1)));
-        if (left > 0) ForeseeSession(SlotOf(_ring.NameAhead(0)));
-    }
-
-    private static int SlotOf(ulong name) => (int)(name >> 32) & 0xFF_FFFF;
 
     private protected override void Wake() => Volatile.Read(ref _ring).Wake();
 
@@ -145,7 +135,7 @@ internal sealed unsafe partial class UringLoop : Loop
     private void Deliver(in CompletionEntry entry)
     {
         RingOperation operation = (RingOperation)(entry.UserData >> 56);
-        int slot = SlotOf(entry.UserData);
+        int slot = (int)(entry.UserData >> 32) & 0xFF_FFFF;
         Resident? resident = ResidentAt(slot);
         if (resident is null || resident.SlotGeneration != (uint)entry.UserData || operation == RingOperation.Wake)
         {
