@@ -182,6 +182,8 @@ public sealed class DefectTests
         {
             other.ConnectAsync();
             log.Until("server: connected", i + 1);
+            // Who is disconnected while it connects, and connects again at once, is told that it connects already.
+            log.Until("client: connected True", i);
             other.Disconnect();
             log.Until("server: disconnected", i);
         }
