@@ -119,7 +119,7 @@ public sealed class TlsPeer : Peer
 
     public override void FinishSending()
     {
-        Settled();
+        BeReady();
         lock (_gate)
         {
             if (_end.IsReady && !_isClosed) _end.CloseNotify();
@@ -147,7 +147,7 @@ public sealed class TlsPeer : Peer
     /// <summary>close_notify without FIN.</summary>
     public void CloseNotifyOnly()
     {
-        Settled();
+        BeReady();
         lock (_gate) _end.CloseNotify();
         Flushed();
     }
@@ -155,7 +155,7 @@ public sealed class TlsPeer : Peer
     /// <summary>FIN without close_notify.</summary>
     public void Cut()
     {
-        Settled();
+        BeReady();
         Flushed();
         _raw.FinishSending();
     }
@@ -192,9 +192,7 @@ public sealed class TlsPeer : Peer
         }
     }
 
-    protected override void BeReady() => Settled();
-
-    private void Settled() => Rig.Until(() => IsSettled, "the handshake of a peer");
+    protected override void BeReady() => Rig.Until(() => IsSettled, "the handshake of a peer");
 
     private void Flushed() => Rig.Until(
         () =>
