@@ -118,9 +118,8 @@ internal sealed partial class HttpReader
         }
 
         Path = At(start, at);
-        int query = at + 1;
-        Query = At(start + query, length - query);
-        return HttpBytes.LengthOf(HttpBytes.Query, bytes[query..], length - query) == length - query ? HttpRule.None : HttpRule.BadTarget;
+        Query = At(start + at + 1, length - at - 1);
+        return IsOfQueryBytes(bytes[(at + 1)..length]) ? HttpRule.None : HttpRule.BadTarget;
     }
 
     // ------------------------------------------------------------------ status
