@@ -63,14 +63,22 @@ public abstract class TrafficSuite(Transport transport) : Suite(transport)
     protected static byte[] FillTo(Rig rig, Session session, int room, int limit = Limit)
     {
         ArgumentNullException.ThrowIfNull(rig);
-        byte[] filler = [];
+        List<byte> sent = [];
         rig.OnLoop(session, () =>
         {
-            filler = Pattern((int)(limit - session.BytesPending) - room, 5);
-            Assert.Equal(SendResult.Queued, session.Send(filler));
+            // A busy system may take more after all, also of what fills the queue; in virtual time nobody does.
+            int tries = rig.IsVirtual ? 1 : 10;
+            do
+            {
+                byte[] filler = Pattern((int)(limit - session.BytesPending) - room, 5);
+                Assert.Equal(SendResult.Queued, session.Send(filler));
+                sent.AddRange(filler);
+            }
+            while (--tries > 0 && session.BytesPending != limit - room);
+
             Assert.Equal(limit - room, session.BytesPending);
         });
-        return filler;
+        return [.. sent];
     }
 
     /// <summary>Another thread that repeats a step until it says that it is done. In virtual time other things happen between two steps.</summary>
