@@ -4,21 +4,10 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// A reader, and the bytes of a head that it has read. Taken for a request and given back when nobody can look at it any more, so a
-/// loop that answers at once has one for all its connections. Threads of the pool share theirs: who takes one there seldom is who gives it back.
+/// A reader, and the bytes of a head that it has read.
 /// </summary>
 internal sealed class HttpHead
 {
-    // So many requests of one loop, or of the pool, may wait for their handlers at once before heads are made anew for each: 2 MB, once they were needed.
-    private const int MostKept = 1024;
-    private const int MostShared = 1024;
-
-    private static readonly Lock s_gate = new();
-    private static readonly Stack<HttpHead> s_free = new();
-
-    [ThreadStatic]
-    private static Stack<HttpHead>? t_free;
-
     private byte[] _bytes;
 
     internal HttpHead()
@@ -79,32 +68,6 @@ internal sealed class HttpHead
         if (name.Length > bytes.Length || !Ascii.IsValid(name)) return null;
         Encoding.ASCII.GetBytes(name, bytes);
         return TryGet(bytes[..name.Length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
-    }
-
-    internal static HttpHead Take()
-    {
-        if (Loop.Current is not null) return t_free is { Count: > 0 } free ? free.Pop() : new HttpHead();
-        lock (s_gate)
-        {
-            if (s_free.TryPop(out HttpHead? head)) return head;
-        }
-
-        return new HttpHead();
-    }
-
-    internal static void Return(HttpHead head)
-    {
-        if (Loop.Current is not null)
-        {
-            Stack<HttpHead> free = t_free ??= new Stack<HttpHead>();
-            if (free.Count < MostKept) free.Push(head);
-            return;
-        }
-
-        lock (s_gate)
-        {
-            if (s_free.Count < MostShared) s_free.Push(head);
-        }
     }
 
     /// <summary>What was read, for who keeps it, in a quarter of the memory that reading takes.</summary>

@@ -13,10 +13,7 @@ public sealed partial class HttpRequest
     private const int FirstBodyBytes = 16 * 1024;
 
     private readonly HttpSession _session;
-    private HttpHead? _head;
-    private byte[]? _body;
-    private byte[]? _trailers;
-    private int _bodyLength;
+    private ServerExchange? _exchange;
 
     internal HttpRequest(HttpSession session) => _session = session;
 
@@ -111,16 +108,16 @@ public sealed partial class HttpRequest
     };
 
     /// <summary>The body that was kept (<see cref="HttpBodyMode.Buffer"/>): handlers that are not awaited have it so.</summary>
-    public ReadOnlySpan<byte> BodyBytes => Head is not null ? _body.AsSpan(0, _bodyLength) : default;
+    public ReadOnlySpan<byte> BodyBytes => Exchange.Kept.AsSpan(0, Exchange.KeptBytes);
 
     /// <summary>The body as a stream: awaited handlers read it so. One read at a time, any thread.</summary>
     public Stream Body
     {
         get
         {
-            _ = Head;
+            _ = Exchange;
             if (Stream is { } stream) return stream;
-            return _body is null ? System.IO.Stream.Null : new MemoryStream(_body, 0, _bodyLength, writable: false);
+            return Exchange.Kept is null ? System.IO.Stream.Null : new MemoryStream(Exchange.Kept, 0, Exchange.KeptBytes, writable: false);
         }
     }
 
@@ -129,7 +126,7 @@ public sealed partial class HttpRequest
     /// <exception cref="HttpProtocolException">It is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/>, or broken.</exception>
     public async ValueTask<ReadOnlyMemory<byte>> ReadBodyAsync(CancellationToken cancellationToken = default)
     {
-        if (Stream is not { } stream) return _body.AsMemory(0, _bodyLength);
+        if (Stream is not { } stream) return Exchange.Kept.AsMemory(0, Exchange.KeptBytes);
         int limit = _session.Options.BufferedBodyLimitBytes;
         if (BodyLength > limit) throw _session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
         byte[] bytes = new byte[BodyLength >= 0 ? (int)Math.Min(BodyLength, FirstBodyBytes) : FirstBodyBytes];
@@ -154,16 +151,16 @@ public sealed partial class HttpRequest
     /// <summary>The value of a field behind a chunked body, when the body was read to its end.</summary>
     /// <param name="name">In any case.</param>
     /// <param name="value">Without spaces around it.</param>
-    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) => HttpLines.TryFind(_trailers, name, out value);
+    public bool TryGetTrailer(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value) => HttpLines.TryFind(Exchange.Trailers, name, out value);
 
     // ------------------------------------------------------------------ for the session
 
-    internal HttpBody? Stream { get; private set; }
+    internal HttpBody? Stream => _exchange?.Stream;
 
-    internal RoutePlaces Places;
+    internal ref RoutePlaces Places => ref Exchange.Places;
 
     /// <summary>It has not been answered yet.</summary>
-    internal bool IsThere => _head is not null;
+    internal bool IsThere => _exchange is not null;
 
     /// <summary>What a route that ends in <c>{*name}</c>, and has no other name, has taken.</summary>
     internal ReadOnlySpan<byte> RouteRest => Path.Slice(Places.Starts[0], Places.Lengths[0]);
@@ -179,54 +176,58 @@ public sealed partial class HttpRequest
 
     internal HttpCoding ChooseCoding(bool hasGzip, bool hasBrotli, out bool refusesIdentity) => HttpCodings.Choose(Reader, Head.Bytes, hasGzip, hasBrotli, out refusesIdentity);
 
-    private HttpHead Head => _head ?? throw new InvalidOperationException("The request was answered: nothing can be read of it any more.");
+    private ServerExchange Exchange => _exchange ?? throw new InvalidOperationException("The request was answered: nothing can be read of it any more.");
+
+    private HttpHead Head => Exchange.Head;
 
     internal HttpReader Reader => Head.Reader;
 
     /// <summary>Whether a field is for whoever answers in the end, and not for this connection.</summary>
     internal bool GoesOn(int index) => HttpForwarding.GoesOn(Head, index);
 
-    internal void Begin(HttpHead head)
+    internal void Begin(ServerExchange exchange)
     {
-        _head = head;
-        Places = default;
+        _exchange = exchange;
+        exchange.Places = default;
     }
 
     internal void BeginBody(HttpBodyMode mode)
     {
-        if (mode == HttpBodyMode.Stream && HasBody) Stream = new HttpBody(_session, _session.Loop.TimeMs);
+        if (mode == HttpBodyMode.Stream && HasBody) Exchange.Stream = new HttpBody(_session, _session.Loop.TimeMs);
     }
 
     internal void Append(ReadOnlySpan<byte> piece)
     {
         // It grows with what has come, and not with what was announced.
-        int needed = _bodyLength + piece.Length;
-        if (_body is null || _body.Length < needed) Grow(needed);
-        piece.CopyTo(_body.AsSpan(_bodyLength));
-        _bodyLength = needed;
+        ServerExchange exchange = Exchange;
+        int needed = exchange.KeptBytes + piece.Length;
+        if (exchange.Kept is null || exchange.Kept.Length < needed) Grow(exchange, needed);
+        piece.CopyTo(exchange.Kept.AsSpan(exchange.KeptBytes));
+        exchange.KeptBytes = needed;
     }
 
-    private void Grow(int needed)
+    private void Grow(ServerExchange exchange, int needed)
     {
-        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, Math.Min(_bodyLength * 2, _session.Options.BufferedBodyLimitBytes)));
-        if (_body is { } old)
+        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(needed, Math.Min(exchange.KeptBytes * 2, _session.Options.BufferedBodyLimitBytes)));
+        if (exchange.Kept is { } old)
         {
-            old.AsSpan(0, _bodyLength).CopyTo(larger);
+            old.AsSpan(0, exchange.KeptBytes).CopyTo(larger);
             ArrayPool<byte>.Shared.Return(old);
         }
 
-        _body = larger;
+        exchange.Kept = larger;
     }
 
-    internal void SetTrailers(ReadOnlySpan<byte> trailers) => _trailers = trailers.IsEmpty ? null : trailers.ToArray();
+    internal void SetTrailers(ReadOnlySpan<byte> trailers) => Exchange.Trailers = trailers.IsEmpty ? null : trailers.ToArray();
 
     /// <summary>It was answered.</summary>
     internal void Release()
     {
-        if (_body is { } body) ArrayPool<byte>.Shared.Return(body);
-        _body = _trailers = null;
-        _bodyLength = 0;
-        _head = null;
-        Stream = null;
+        if (_exchange is not { } exchange) return;
+        _exchange = null;
+        if (exchange.Kept is { } body) ArrayPool<byte>.Shared.Return(body);
+        exchange.Kept = exchange.Trailers = null;
+        exchange.KeptBytes = 0;
+        exchange.Stream = null;
     }
 }

@@ -10,7 +10,6 @@ namespace Whimbrel.Http;
 // one, and what is written piece by piece, on its way into the buffer of pieces, which is sent in chunks.
 public sealed partial class HttpResponse
 {
-    private BodyEncoder? _encoder;
     private bool _mayCompress;
     private bool _isKeptPlain;
     private bool _varies;
@@ -54,7 +53,7 @@ public sealed partial class HttpResponse
     /// <summary>Whether the fields say nothing against it: text, and no field that is about the very bytes of the body.</summary>
     private bool IsCompressible(ReadOnlySpan<byte> contentType)
     {
-        ReadOnlySpan<byte> fields = _fields.AsSpan(0, _fieldBytes);
+        ReadOnlySpan<byte> fields = Pieces.Fields.AsSpan(0, Pieces.FieldBytes);
         while (!fields.IsEmpty)
         {
             ReadOnlySpan<byte> line = fields[..(fields.IndexOf((byte)'\n') + 1)];
@@ -76,23 +75,23 @@ public sealed partial class HttpResponse
 
     private void WeakenTag()
     {
-        for (int at = 0; at < _fieldBytes;)
+        for (int at = 0; at < Pieces.FieldBytes;)
         {
-            Span<byte> rest = _fields.AsSpan(at, _fieldBytes - at), line = rest[..(rest.IndexOf((byte)'\n') + 1)];
+            Span<byte> rest = Pieces.Fields.AsSpan(at, Pieces.FieldBytes - at), line = rest[..(rest.IndexOf((byte)'\n') + 1)];
             if (IsNamed(line, "Accept-Ranges"u8))
             {
                 rest[line.Length..].CopyTo(rest);
-                _fieldBytes -= line.Length;
+                Pieces.FieldBytes -= line.Length;
                 continue;
             }
 
             int value = at + "ETag: "u8.Length;
             at += line.Length;
-            if (!IsNamed(line, "ETag"u8) || _fields![value] != '"') continue;
-            if (_fields.Length - _fieldBytes < 2) GrowFields(2);
-            _fields.AsSpan(value, _fieldBytes - value).CopyTo(_fields.AsSpan(value + 2));
-            "W/"u8.CopyTo(_fields.AsSpan(value));
-            _fieldBytes += 2;
+            if (!IsNamed(line, "ETag"u8) || Pieces.Fields![value] != '"') continue;
+            if (Pieces.Fields.Length - Pieces.FieldBytes < 2) GrowFields(2);
+            Pieces.Fields.AsSpan(value, Pieces.FieldBytes - value).CopyTo(Pieces.Fields.AsSpan(value + 2));
+            "W/"u8.CopyTo(Pieces.Fields.AsSpan(value));
+            Pieces.FieldBytes += 2;
             at += 2;
         }
     }
@@ -150,7 +149,7 @@ public sealed partial class HttpResponse
         }
 
         KeepForLater(default, body);
-        _announced = body.Length;
+        Pieces.Announced = body.Length;
         _isKeptPlain = true;
         _progress = Progress.Ending;
         _session.AnswerDone();
@@ -160,7 +159,7 @@ public sealed partial class HttpResponse
     {
         _progress = Progress.Open;
         _isKeptPlain = false;
-        await WriteAsync(_later.AsMemory(0, _laterLength)).ConfigureAwait(false);
+        await WriteAsync(Pieces.Later.AsMemory(0, Pieces.LaterLength)).ConfigureAwait(false);
         await EndWritingAsync().ConfigureAwait(false);
     }
 
@@ -170,9 +169,9 @@ public sealed partial class HttpResponse
     private bool BeginCoding()
     {
         if (!_mayCompress) return false;
-        HttpCoding coding = ChooseCoding(default, _announced, out _);
+        HttpCoding coding = ChooseCoding(default, Pieces.Announced, out _);
         if (coding == HttpCoding.Identity) return false;
-        if (!_isHead && (_encoder = BodyEncoder.TryMake(coding, Compression)) is null) return false;
+        if (!_isHead && (Pieces.Encoder = BodyEncoder.TryMake(coding, Compression)) is null) return false;
         AddCoding(coding);
         return true;
     }
@@ -184,9 +183,9 @@ public sealed partial class HttpResponse
         if (data.Length > WholeBytes && Loop.Current is not null) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         while (true)
         {
-            bool isDone = _encoder!.Encode(data.Span, _buffer.AsSpan(_length, BufferBytes - LineEnd - _length), step, out int taken, out int written);
+            bool isDone = Pieces.Encoder!.Encode(data.Span, Pieces.Buffer.AsSpan(Pieces.Length, BufferBytes - LineEnd - Pieces.Length), step, out int taken, out int written);
             data = data[taken..];
-            _length += written;
+            Pieces.Length += written;
             BodyBytes += written;
             if (isDone) return;
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
@@ -208,7 +207,8 @@ public sealed partial class HttpResponse
     /// <summary>Nothing more is written. Once the handler has ended, whatever became of the connection.</summary>
     internal void ReleaseEncoder()
     {
-        _encoder?.Dispose();
-        _encoder = null;
+        if (_exchange is not { Pieces.Encoder: { } encoder } exchange) return;
+        encoder.Dispose();
+        exchange.Pieces.Encoder = null;
     }
 }

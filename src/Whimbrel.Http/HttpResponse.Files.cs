@@ -22,11 +22,7 @@ public sealed partial class HttpResponse
     private static readonly byte[] s_partStart = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}\r\n");
     private static readonly byte[] s_partsEnd = Encoding.ASCII.GetBytes($"\r\n--{s_boundary}--\r\n");
 
-    private string? _file;
-    private string? _fileType;
     private bool _mayDivide;
-    private long _partStart;
-    private long _partEnd;
 
     /// <summary>
     /// Answers with a file, or with 404 when there is none: as a whole, in parts, or not at all, as the request asks. It is opened on the thread
@@ -41,8 +37,8 @@ public sealed partial class HttpResponse
         MustBeOpen();
         if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
         if (contentType is not null) HttpWriter.CheckValue(Encoding.UTF8.GetBytes(contentType), nameof(contentType));
-        _file = path;
-        _fileType = contentType;
+        Pieces.File = path;
+        Pieces.FileType = contentType;
         _progress = Progress.Ending;
         _session.AnswerDone();
     }
@@ -164,7 +160,7 @@ public sealed partial class HttpResponse
     {
         bool isPersistent = Decide();
         BodyBytes = _isHead ? 0 : length;
-        int room = HeadRoom + _fieldBytes + lines.Length + line.Length + type.Length;
+        int room = HeadRoom + Pieces.FieldBytes + lines.Length + line.Length + type.Length;
         byte[]? rented = null;
         Span<byte> head = room <= 2 * SmallHead ? stackalloc byte[2 * SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         head = head[..WriteHead(head, framing, length, isPersistent, type, lines, line)];
@@ -232,7 +228,7 @@ public sealed partial class HttpResponse
 
     private async ValueTask SendFileLaterAsync(string path)
     {
-        string? type = _fileType;
+        string? type = Pieces.FileType;
         (SafeFileHandle? handle, FileStamp stamp) = await Task.Run(() => OpenFile(path)).ConfigureAwait(false);
         _progress = Progress.Open;
         if (handle is null)
@@ -313,28 +309,22 @@ public sealed partial class HttpResponse
     private void BeginPart(Span<byte> line, out int lineLength)
     {
         lineLength = 0;
-        _partStart = 0;
-        _partEnd = _announced;
+        Pieces.PartStart = 0;
+        Pieces.PartEnd = Pieces.Announced;
         if (!_mayDivide || _status != 200 || !_session.CurrentRequest.IsPartial) return;
         Span<HttpRange> parts = stackalloc HttpRange[HttpRanges.Most];
-        if (_session.CurrentRequest.ReadRanges(_announced, parts, out int count) != RangeWish.Parts || count != 1) return;
+        if (_session.CurrentRequest.ReadRanges(Pieces.Announced, parts, out int count) != RangeWish.Parts || count != 1) return;
         _status = 206;
-        _partStart = parts[0].Start;
-        _partEnd = parts[0].Start + parts[0].Length;
-        lineLength = WriteRangeLine(line, _partStart, parts[0].Length, _announced);
+        Pieces.PartStart = parts[0].Start;
+        Pieces.PartEnd = parts[0].Start + parts[0].Length;
+        lineLength = WriteRangeLine(line, Pieces.PartStart, parts[0].Length, Pieces.Announced);
     }
 
     /// <summary>What of a piece is to be sent, of a body with a length.</summary>
     private ReadOnlyMemory<byte> PartOf(ReadOnlyMemory<byte> data)
     {
-        long at = _announced - _left - data.Length; // the piece is counted already
-        int from = (int)Math.Clamp(_partStart - at, 0, data.Length), to = (int)Math.Clamp(_partEnd - at, from, data.Length);
+        long at = Pieces.Announced - Pieces.Left - data.Length; // the piece is counted already
+        int from = (int)Math.Clamp(Pieces.PartStart - at, 0, data.Length), to = (int)Math.Clamp(Pieces.PartEnd - at, from, data.Length);
         return data[from..to];
-    }
-
-    private void BeginFiles()
-    {
-        _file = _fileType = null;
-        _mayDivide = false;
     }
 }

@@ -17,33 +17,21 @@ public sealed partial class HttpResponse
     private const int LargeChunkLine = 7; // five digits: 128 KiB at most
     private const int LineEnd = 2;
 
-    private HttpResponseStream? _stream;
-    private HttpFraming _framing;
-    private byte[]? _buffer;
-    private byte[]? _later;
-    private byte[]? _trailers;
-    private int _length;
-    private int _chunkStart;
-    private int _laterLength;
-    private int _trailerBytes;
-    private long _left;
-    private long _announced;
-    private bool _isCut;
 
     /// <summary>How long the body will be: it is then sent as it is, and must become exactly so long. -1 (the default): not known, so it is sent in chunks. Before anything is sent.</summary>
     public long BodyLength
     {
-        get => _announced;
+        get => _exchange is { } exchange ? exchange.Pieces.Announced : -1;
         set
         {
             ArgumentOutOfRangeException.ThrowIfLessThan(value, -1);
             MustBeOpen();
-            _announced = value;
+            Pieces.Announced = value;
         }
     }
 
     /// <summary>The body as a stream to write to. Its FlushAsync is <see cref="FlushAsync"/>; the answer ends with its handler, or <see cref="EndAsync"/>.</summary>
-    public Stream Body => _stream ??= new HttpResponseStream(this);
+    public Stream Body => _exchange is { } exchange ? exchange.Pieces.Stream ??= new HttpResponseStream(this) : new HttpResponseStream(this);
 
     internal bool IsEventStream { get; private set; }
 
@@ -56,17 +44,17 @@ public sealed partial class HttpResponse
     public async ValueTask WriteAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default)
     {
         BeginWriting();
-        if (_announced >= 0 && (_left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {_announced}.");
+        if (Pieces.Announced >= 0 && (Pieces.Left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {Pieces.Announced}.");
         if (_isHead) return;
-        _isCut = true; // until it is taken whole
-        if (_encoder is not null)
+        Pieces.IsCut = true; // until it is taken whole
+        if (Pieces.Encoder is not null)
         {
             await EncodeAsync(data, EncoderStep.Take, cancellationToken).ConfigureAwait(false);
-            _isCut = false;
+            Pieces.IsCut = false;
             return;
         }
 
-        if (_framing == HttpFraming.Length) data = PartOf(data);
+        if (Pieces.Framing == HttpFraming.Length) data = PartOf(data);
         BodyBytes += data.Length;
         while (data.Length >= BufferBytes)
         {
@@ -77,15 +65,15 @@ public sealed partial class HttpResponse
 
         while (true)
         {
-            int count = Math.Min(data.Length, BufferBytes - LineEnd - _length);
-            data.Span[..count].CopyTo(_buffer.AsSpan(_length));
-            _length += count;
+            int count = Math.Min(data.Length, BufferBytes - LineEnd - Pieces.Length);
+            data.Span[..count].CopyTo(Pieces.Buffer.AsSpan(Pieces.Length));
+            Pieces.Length += count;
             data = data[count..];
             if (data.IsEmpty) break;
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
         }
 
-        _isCut = false;
+        Pieces.IsCut = false;
     }
 
     /// <summary>Sends what was written so far; the head, if nothing was, which is all of an answer whose status has no body.</summary>
@@ -100,7 +88,7 @@ public sealed partial class HttpResponse
         }
 
         BeginWriting();
-        return _encoder is null ? SendBufferAsync(cancellationToken) : FlushEncoderAsync(cancellationToken);
+        return Pieces.Encoder is null ? SendBufferAsync(cancellationToken) : FlushEncoderAsync(cancellationToken);
     }
 
     /// <summary>Sends an event to an EventSource (server-sent events), and flushes. The first one sends the head, with <c>text/event-stream</c>.</summary>
@@ -141,11 +129,11 @@ public sealed partial class HttpResponse
     {
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(value);
-        if (_progress is Progress.Ending or Progress.Done || _announced >= 0) throw new InvalidOperationException("A trailer stands behind a body in chunks that is not complete yet.");
+        if (_progress is Progress.Ending or Progress.Done || Pieces.Announced >= 0) throw new InvalidOperationException("A trailer stands behind a body in chunks that is not complete yet.");
         if (HttpBytes.IsToken(name) && !HttpBodyReader.MayTrail(KnownFields.Find(Encoding.ASCII.GetBytes(name)))) throw new ArgumentException($"{name} may not stand behind the body.", nameof(name));
         int written;
-        while (!HttpWriter.TryWriteField(_trailers.AsSpan(_trailerBytes), name, value, out written)) Array.Resize(ref _trailers, (_trailerBytes + written) * 2);
-        _trailerBytes += written;
+        while (!HttpWriter.TryWriteField(Pieces.Trailers.AsSpan(Pieces.TrailerBytes), name, value, out written)) Array.Resize(ref Pieces.Trailers, (Pieces.TrailerBytes + written) * 2);
+        Pieces.TrailerBytes += written;
     }
 
     /// <summary>Ends the answer: by itself when an awaited handler has ended. For answers that are given behind <see cref="HttpSession.OnRequest"/>.</summary>
@@ -177,71 +165,71 @@ public sealed partial class HttpResponse
     {
         if (_progress == Progress.Writing)
         {
-            if (_isCut) throw new InvalidOperationException("A write was given up before all of its piece was taken, or is not complete yet: the answer cannot go on.");
+            if (Pieces.IsCut) throw new InvalidOperationException("A write was given up before all of its piece was taken, or is not complete yet: the answer cannot go on.");
             return;
         }
 
         MustBeOpen();
         if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
-        _left = _announced;
+        Pieces.Left = Pieces.Announced;
         Span<byte> line = stackalloc byte[RangeLine];
         BeginPart(line, out int lineLength);
         bool isCoded = BeginCoding();
-        _framing = _announced >= 0 && !isCoded ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
-        if (_framing == HttpFraming.UntilClose) _wantsClose = true;
+        Pieces.Framing = Pieces.Announced >= 0 && !isCoded ? HttpFraming.Length : _isOld ? HttpFraming.UntilClose : HttpFraming.Chunked;
+        if (Pieces.Framing == HttpFraming.UntilClose) _wantsClose = true;
         bool isPersistent = Decide(isWhole: false);
-        int room = HeadRoom + _fieldBytes + lineLength;
-        _buffer = ArrayPool<byte>.Shared.Rent(Math.Max(BufferBytes, room + ChunkLine + LineEnd + 1));
-        _length = WriteHead(_buffer, _framing, _framing == HttpFraming.Length ? _partEnd - _partStart : -1, isPersistent, default, default, line[..lineLength]);
+        int room = HeadRoom + Pieces.FieldBytes + lineLength;
+        Pieces.Buffer = ArrayPool<byte>.Shared.Rent(Math.Max(BufferBytes, room + ChunkLine + LineEnd + 1));
+        Pieces.Length = WriteHead(Pieces.Buffer, Pieces.Framing, Pieces.Framing == HttpFraming.Length ? Pieces.PartEnd - Pieces.PartStart : -1, isPersistent, default, default, line[..lineLength]);
         _progress = Progress.Writing;
         BeginChunk();
-        if (_length > BufferBytes - LineEnd - 1) throw new InvalidOperationException("The fields of the answer are too large to be written piece by piece.");
+        if (Pieces.Length > BufferBytes - LineEnd - 1) throw new InvalidOperationException("The fields of the answer are too large to be written piece by piece.");
     }
 
     private void BeginChunk()
     {
-        if (_framing != HttpFraming.Chunked || _isHead) return;
-        _chunkStart = _length;
-        _length += ChunkLine;
+        if (Pieces.Framing != HttpFraming.Chunked || _isHead) return;
+        Pieces.ChunkStart = Pieces.Length;
+        Pieces.Length += ChunkLine;
     }
 
     private void EndChunk()
     {
-        if (_framing != HttpFraming.Chunked || _isHead) return;
-        int bytes = _length - _chunkStart - ChunkLine;
+        if (Pieces.Framing != HttpFraming.Chunked || _isHead) return;
+        int bytes = Pieces.Length - Pieces.ChunkStart - ChunkLine;
         if (bytes == 0)
         {
-            _length = _chunkStart; // one without bytes would be the last
+            Pieces.Length = Pieces.ChunkStart; // one without bytes would be the last
             return;
         }
 
-        Span<byte> line = _buffer.AsSpan(_chunkStart, ChunkLine);
+        Span<byte> line = Pieces.Buffer.AsSpan(Pieces.ChunkStart, ChunkLine);
         bytes.TryFormat(line, out _, "x4", CultureInfo.InvariantCulture);
         "\r\n"u8.CopyTo(line[4..]);
-        "\r\n"u8.CopyTo(_buffer.AsSpan(_length));
-        _length += LineEnd;
+        "\r\n"u8.CopyTo(Pieces.Buffer.AsSpan(Pieces.Length));
+        Pieces.Length += LineEnd;
     }
 
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask SendBufferAsync(CancellationToken cancellationToken)
     {
-        int written = _length;
+        int written = Pieces.Length;
         EndChunk();
-        if (_length > 0)
+        if (Pieces.Length > 0)
         {
             _session.WatchSending();
             try
             {
-                Check(await _session.SendAsync(_buffer.AsMemory(0, _length), cancellationToken).ConfigureAwait(false));
+                Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), cancellationToken).ConfigureAwait(false));
             }
             catch (OperationCanceledException)
             {
-                _length = written; // none of it has left, and its chunk is open again
+                Pieces.Length = written; // none of it has left, and its chunk is open again
                 throw;
             }
         }
 
-        _length = 0;
+        Pieces.Length = 0;
         BeginChunk();
     }
 
@@ -249,67 +237,67 @@ public sealed partial class HttpResponse
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
     private async ValueTask SendLargeAsync(ReadOnlyMemory<byte> piece, CancellationToken cancellationToken)
     {
-        bool isChunked = _framing == HttpFraming.Chunked;
+        bool isChunked = Pieces.Framing == HttpFraming.Chunked;
         if (isChunked)
         {
-            if (_length + LineEnd + LargeChunkLine > _buffer!.Length) await SendBufferAsync(cancellationToken).ConfigureAwait(false);
+            if (Pieces.Length + LineEnd + LargeChunkLine > Pieces.Buffer!.Length) await SendBufferAsync(cancellationToken).ConfigureAwait(false);
             EndChunk();
-            piece.Length.TryFormat(_buffer.AsSpan(_length), out int digits, "x", CultureInfo.InvariantCulture);
-            "\r\n"u8.CopyTo(_buffer.AsSpan(_length + digits));
-            _length += digits + LineEnd;
+            piece.Length.TryFormat(Pieces.Buffer.AsSpan(Pieces.Length), out int digits, "x", CultureInfo.InvariantCulture);
+            "\r\n"u8.CopyTo(Pieces.Buffer.AsSpan(Pieces.Length + digits));
+            Pieces.Length += digits + LineEnd;
         }
 
         _session.WatchSending();
-        Check(await _session.SendAsync(_buffer.AsMemory(0, _length), piece, cancellationToken).ConfigureAwait(false));
-        _length = 0;
+        Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), piece, cancellationToken).ConfigureAwait(false));
+        Pieces.Length = 0;
         if (!isChunked) return;
-        "\r\n"u8.CopyTo(_buffer); // the end of the piece's chunk leaves with what follows
-        _length = LineEnd;
+        "\r\n"u8.CopyTo(Pieces.Buffer); // the end of the piece's chunk leaves with what follows
+        Pieces.Length = LineEnd;
         BeginChunk();
     }
 
     private async ValueTask EndWritingAsync()
     {
-        if (_isCut)
+        if (Pieces.IsCut)
         {
             _session.Abort();
             throw new InvalidOperationException("A write was given up before all of its piece was taken. The connection was aborted.");
         }
 
-        if (_announced >= 0 && _left > 0 && !_isHead)
+        if (Pieces.Announced >= 0 && Pieces.Left > 0 && !_isHead)
         {
             // The peer waits for more, and there is none.
             _session.Abort();
-            throw new InvalidOperationException($"The body is {_left} bytes shorter than BodyLength, which is {_announced}. The connection was aborted.");
+            throw new InvalidOperationException($"The body is {Pieces.Left} bytes shorter than BodyLength, which is {Pieces.Announced}. The connection was aborted.");
         }
 
-        if (_encoder is not null) await EndEncoderAsync().ConfigureAwait(false);
+        if (Pieces.Encoder is not null) await EndEncoderAsync().ConfigureAwait(false);
         EndChunk();
-        if (_framing == HttpFraming.Chunked && !_isHead)
+        if (Pieces.Framing == HttpFraming.Chunked && !_isHead)
         {
-            int last = 5 + _trailerBytes;
-            if (_length + last > _buffer!.Length)
+            int last = 5 + Pieces.TrailerBytes;
+            if (Pieces.Length + last > Pieces.Buffer!.Length)
             {
-                if (_length > 0) Check(await _session.SendAsync(_buffer.AsMemory(0, _length)).ConfigureAwait(false));
-                _length = 0;
-                if (last > _buffer.Length)
+                if (Pieces.Length > 0) Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false));
+                Pieces.Length = 0;
+                if (last > Pieces.Buffer.Length)
                 {
-                    ArrayPool<byte>.Shared.Return(_buffer);
-                    _buffer = null; // whatever Rent throws, it is given back once
-                    _buffer = ArrayPool<byte>.Shared.Rent(last);
+                    ArrayPool<byte>.Shared.Return(Pieces.Buffer);
+                    Pieces.Buffer = null; // whatever Rent throws, it is given back once
+                    Pieces.Buffer = ArrayPool<byte>.Shared.Rent(last);
                 }
             }
 
-            "0\r\n"u8.CopyTo(_buffer.AsSpan(_length));
-            _trailers.AsSpan(0, _trailerBytes).CopyTo(_buffer.AsSpan(_length + 3));
-            "\r\n"u8.CopyTo(_buffer.AsSpan(_length + 3 + _trailerBytes));
-            _length += last;
+            "0\r\n"u8.CopyTo(Pieces.Buffer.AsSpan(Pieces.Length));
+            Pieces.Trailers.AsSpan(0, Pieces.TrailerBytes).CopyTo(Pieces.Buffer.AsSpan(Pieces.Length + 3));
+            "\r\n"u8.CopyTo(Pieces.Buffer.AsSpan(Pieces.Length + 3 + Pieces.TrailerBytes));
+            Pieces.Length += last;
         }
 
-        if (_length > 0)
+        if (Pieces.Length > 0)
         {
             _session.WatchSending();
-            await _session.SendAsync(_buffer.AsMemory(0, _length)).ConfigureAwait(false);
+            await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false);
         }
     }
 
@@ -322,15 +310,15 @@ public sealed partial class HttpResponse
 
     private void KeepForLater(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
-        _laterLength = head.Length + body.Length;
-        _later = ArrayPool<byte>.Shared.Rent(_laterLength);
-        head.CopyTo(_later);
-        body.CopyTo(_later.AsSpan(head.Length));
+        Pieces.LaterLength = head.Length + body.Length;
+        Pieces.Later = ArrayPool<byte>.Shared.Rent(Pieces.LaterLength);
+        head.CopyTo(Pieces.Later);
+        body.CopyTo(Pieces.Later.AsSpan(head.Length));
     }
 
     private async ValueTask SendLaterAsync()
     {
-        if (_file is { } file)
+        if (Pieces.File is { } file)
         {
             await SendFileLaterAsync(file).ConfigureAwait(false);
             return;
@@ -342,10 +330,10 @@ public sealed partial class HttpResponse
             return;
         }
 
-        for (int at = 0; at < _laterLength; at += WholeBytes)
+        for (int at = 0; at < Pieces.LaterLength; at += WholeBytes)
         {
             _session.WatchSending();
-            if (await _session.SendAsync(_later.AsMemory(at, Math.Min(WholeBytes, _laterLength - at))).ConfigureAwait(false) != SendResult.Queued) return;
+            if (await _session.SendAsync(Pieces.Later.AsMemory(at, Math.Min(WholeBytes, Pieces.LaterLength - at))).ConfigureAwait(false) != SendResult.Queued) return;
         }
     }
 
@@ -353,17 +341,23 @@ public sealed partial class HttpResponse
 
     private void BeginPieces()
     {
-        _announced = -1;
-        _length = _trailerBytes = 0;
-        _isKeptPlain = _varies = _isCut = false;
+        ref AnswerPieces pieces = ref Pieces;
+        pieces.Announced = -1;
+        pieces.Length = pieces.TrailerBytes = pieces.FieldBytes = 0;
+        pieces.File = pieces.FileType = null;
+        _isKeptPlain = _varies = _mayDivide = pieces.IsCut = false;
     }
 
     private void ReleasePieces()
     {
-        if (_buffer is { } buffer) ArrayPool<byte>.Shared.Return(buffer);
-        if (_later is { } later) ArrayPool<byte>.Shared.Return(later);
-        _buffer = _later = _trailers = null;
-        _stream = null;
+        if (_exchange is not { } exchange) return;
         ReleaseEncoder();
+        _exchange = null;
+        ref AnswerPieces pieces = ref exchange.Pieces;
+        if (pieces.Fields is { } fields) ArrayPool<byte>.Shared.Return(fields);
+        if (pieces.Buffer is { } buffer) ArrayPool<byte>.Shared.Return(buffer);
+        if (pieces.Later is { } later) ArrayPool<byte>.Shared.Return(later);
+        pieces.Fields = pieces.Buffer = pieces.Later = pieces.Trailers = null;
+        pieces.Stream = null;
     }
 }

@@ -25,8 +25,7 @@ public sealed partial class HttpResponse
     private static ArrayBufferWriter<byte>? t_jsonBytes;
 
     private readonly HttpSession _session;
-    private byte[]? _fields;
-    private int _fieldBytes;
+    private ServerExchange? _exchange; // until it is complete
     private int _status;
     private Progress _progress;
     private bool _isHead;
@@ -37,7 +36,7 @@ public sealed partial class HttpResponse
 
     internal HttpResponse(HttpSession session) => _session = session;
 
-    private enum Progress
+    private enum Progress : byte
     {
         /// <summary>Nothing was sent.</summary>
         Open,
@@ -89,8 +88,8 @@ public sealed partial class HttpResponse
             throw new ArgumentException("Connection and Date follow from the rest: see CloseAfter and HttpOptions.SendDate.", nameof(name));
         if (name.Equals("Content-Type", StringComparison.OrdinalIgnoreCase)) _hasContentType = true;
         int written;
-        while (!HttpWriter.TryWriteField(_fields.AsSpan(_fieldBytes), name, value, out written)) GrowFields(written);
-        _fieldBytes += written;
+        while (!HttpWriter.TryWriteField(Pieces.Fields.AsSpan(Pieces.FieldBytes), name, value, out written)) GrowFields(written);
+        Pieces.FieldBytes += written;
     }
 
     /// <summary>
@@ -109,9 +108,9 @@ public sealed partial class HttpResponse
             if ((field == HttpField.Date && _session.Options.SendDate) || !HttpForwarding.GoesOn(head.Head, i)) continue;
             ReadOnlySpan<byte> name = head.NameAt(i), value = head.ValueAt(i);
             int length = name.Length + value.Length + 4;
-            if (_fields is null || _fields.Length - _fieldBytes < length) GrowFields(length);
-            HttpWriter.WriteChecked(_fields.AsSpan(_fieldBytes), name, value);
-            _fieldBytes += length;
+            if (Pieces.Fields is null || Pieces.Fields.Length - Pieces.FieldBytes < length) GrowFields(length);
+            HttpWriter.WriteChecked(Pieces.Fields.AsSpan(Pieces.FieldBytes), name, value);
+            Pieces.FieldBytes += length;
             if (field == HttpField.ContentType) _hasContentType = true;
         }
 
@@ -130,9 +129,9 @@ public sealed partial class HttpResponse
     /// <summary>Adds what was checked: lines with their ends.</summary>
     internal void AddLines(ReadOnlySpan<byte> lines)
     {
-        if (_fields is null || _fields.Length - _fieldBytes < lines.Length) GrowFields(lines.Length);
-        lines.CopyTo(_fields.AsSpan(_fieldBytes));
-        _fieldBytes += lines.Length;
+        if (Pieces.Fields is null || Pieces.Fields.Length - Pieces.FieldBytes < lines.Length) GrowFields(lines.Length);
+        lines.CopyTo(Pieces.Fields.AsSpan(Pieces.FieldBytes));
+        Pieces.FieldBytes += lines.Length;
     }
 
     // ------------------------------------------------------------------ whole
@@ -194,7 +193,7 @@ public sealed partial class HttpResponse
         if (_mayDivide && TryDivide(body, contentType)) return;
         if (_mayCompress && canHave && TryCompress(body, contentType)) return;
         bool isPersistent = Decide();
-        int room = HeadRoom + _fieldBytes + contentType.Length;
+        int room = HeadRoom + Pieces.FieldBytes + contentType.Length;
         byte[]? rented = null;
         Span<byte> head = room <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         HttpFraming framing = canHave ? HttpFraming.Length : HttpFraming.None;
@@ -240,11 +239,11 @@ public sealed partial class HttpResponse
         MustBeOpen();
         if (!_session.IsAskedToSwitch) throw new InvalidOperationException("The request does not ask for another protocol, or has a body.");
         Add("Upgrade", protocol);
-        Span<byte> head = new byte[HeadRoom + _fieldBytes];
+        Span<byte> head = new byte[HeadRoom + Pieces.FieldBytes];
         HttpWriter writer = new(head);
         writer.StatusLine(101);
         writer.CheckedFields("Connection: Upgrade\r\n"u8);
-        writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
+        writer.CheckedFields(Pieces.Fields.AsSpan(0, Pieces.FieldBytes));
         writer.EndHead();
         _session.SwitchTo(next);
         _progress = Progress.Done;
@@ -265,39 +264,39 @@ public sealed partial class HttpResponse
     /// <summary>No request comes behind it.</summary>
     internal bool Closes { get; private set; }
 
-    internal void Begin(bool isHead, bool isOld, bool isPersistent)
+    internal void Begin(ServerExchange exchange, bool isHead, bool isOld, bool isPersistent)
     {
+        _exchange = exchange;
         _isHead = isHead;
         _isOld = isOld;
         _isPersistent = isPersistent;
         _status = 200;
-        _fieldBytes = 0;
         BodyBytes = 0;
         _progress = Progress.Open;
         _wantsClose = _hasContentType = IsEventStream = Closes = false;
         _mayCompress = _session.MayCompress;
         BeginPieces();
-        BeginFiles();
     }
 
     /// <summary>Its memory goes back.</summary>
     internal void Release()
     {
-        if (_fields is { } fields) ArrayPool<byte>.Shared.Return(fields);
-        _fields = null;
-        _fieldBytes = 0;
         ReleasePieces();
         _progress = Progress.Done;
     }
 
     // ------------------------------------------------------------------ head
 
+    private ref AnswerPieces Pieces => ref (_exchange ?? throw NothingToChange()).Pieces;
+
     private bool CanHaveBody => _status is not (204 or 304) and >= 200;
 
     private void MustBeOpen()
     {
-        if (_progress != Progress.Open) throw new InvalidOperationException("The request has its answer, or its head was sent: nothing can be changed any more.");
+        if (_progress != Progress.Open) throw NothingToChange();
     }
+
+    private static InvalidOperationException NothingToChange() => new("The request has its answer, or its head was sent: nothing can be changed any more.");
 
     private bool Decide(bool isWhole = true)
     {
@@ -312,7 +311,7 @@ public sealed partial class HttpResponse
         HttpWriter writer = new(room);
         writer.StatusLine(_status);
         if (_session.Options.SendDate) writer.CheckedFields(HttpDate.Line);
-        if (_fieldBytes > 0) writer.CheckedFields(_fields.AsSpan(0, _fieldBytes));
+        if (Pieces.FieldBytes > 0) writer.CheckedFields(Pieces.Fields.AsSpan(0, Pieces.FieldBytes));
         if (!lines.IsEmpty) writer.CheckedFields(lines);
         if (!line.IsEmpty) writer.CheckedFields(line);
         if (!contentType.IsEmpty && !_hasContentType) writer.Field(HttpField.ContentType, contentType);
@@ -327,13 +326,13 @@ public sealed partial class HttpResponse
 
     private void GrowFields(int needed)
     {
-        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(FirstFieldBytes, (_fieldBytes + needed) * 2));
-        if (_fields is { } old)
+        byte[] larger = ArrayPool<byte>.Shared.Rent(Math.Max(FirstFieldBytes, (Pieces.FieldBytes + needed) * 2));
+        if (Pieces.Fields is { } old)
         {
-            old.AsSpan(0, _fieldBytes).CopyTo(larger);
+            old.AsSpan(0, Pieces.FieldBytes).CopyTo(larger);
             ArrayPool<byte>.Shared.Return(old);
         }
 
-        _fields = larger;
+        Pieces.Fields = larger;
     }
 }

@@ -16,7 +16,7 @@ public sealed partial class HttpServer : Server
 {
     internal const string ApplicationProtocol = "http/1.1";
 
-    private readonly RouteTable _routes = new();
+    private readonly RouteTable _routes;
     private readonly List<FileSite> _sites = [];
 
     /// <summary>A server for one address.</summary>
@@ -32,9 +32,16 @@ public sealed partial class HttpServer : Server
     /// <param name="server">Addresses, engine, TLS and the limits of connections.</param>
     /// <param name="options">Limits of HTTP; null for the defaults.</param>
     public HttpServer(ServerOptions server, HttpOptions? options = null)
-        : base(CheckTls(server), static context => ((HttpServer)context.Server!).NewSession())
+        : this(server, options ?? new HttpOptions(), new RouteTable())
     {
-        Http = options ?? new HttpOptions();
+    }
+
+    // A factory that is told about the connection would cost each one the objects that tell it: session and routes are all that this one needs.
+    private HttpServer(ServerOptions server, HttpOptions options, RouteTable routes)
+        : base(CheckTls(server), () => new HttpSession(options, routes))
+    {
+        _routes = routes;
+        Http = options;
         Http.Check();
         HttpMetrics.Prepare();
     }
@@ -127,7 +134,7 @@ public sealed partial class HttpServer : Server
     /// Makes a session that serves the routes of this server on a connection which another session hands over (<see cref="Session.HandOver"/>), unread bytes and all: for a port on
     /// which several protocols are spoken. This server need not be started for that.
     /// </summary>
-    public HttpSession CreateSession() => NewSession();
+    public HttpSession CreateSession() => new(Http, _routes);
 
     /// <inheritdoc/>
     protected override void OnStarting()
@@ -180,6 +187,4 @@ public sealed partial class HttpServer : Server
         response.Empty(308);
         return default;
     }
-
-    private HttpSession NewSession() => new(Http, _routes);
 }

@@ -7,10 +7,6 @@ namespace Whimbrel.Http;
 // From requests to answers. The handlers run here; what they leave behind on other threads comes back by Post.
 public partial class HttpSession
 {
-    private Awaiter _awaited; // the handler, then the end of its answer
-    private Action? _handlerEnded;
-    private Action? _answerEnded;
-    private Exception? _handlerError;
     private volatile bool _isHandlerRunning;
     private bool _isDoneHere;
     private int _requestThread;
@@ -23,10 +19,10 @@ public partial class HttpSession
         _phase = Phase.Answer;
         _isDoneHere = false;
         _requestThread = Environment.CurrentManagedThreadId;
-        Activity? traced = _activity, outer = traced is null ? null : HttpTraces.Enter(traced);
+        Activity? traced = Exchange.Activity, outer = traced is null ? null : HttpTraces.Enter(traced);
         try
         {
-            if (_isPreflight) _response!.Empty(204);
+            if (Exchange.IsPreflight) _response!.Empty(204);
             else OnRequest(_request!);
         }
         catch (Exception e)
@@ -41,11 +37,11 @@ public partial class HttpSession
         }
 
         if (_phase != Phase.Answer) return false;
-        if (_isHandlerRunning) return _request!.Stream is not null;
+        if (_isHandlerRunning) return Exchange.Stream is not null;
         // A large answer is given in pieces, as the peer takes them.
         if (_response!.IsEnding) FinishLater(default);
         // What another thread has answered already is still on its way to the queue: it goes on when its Advance is here.
-        return !_isHandlerRunning && _isDoneHere && _response.IsDone ? FinishExchange() : _request!.Stream is not null;
+        return !_isHandlerRunning && _isDoneHere && _response.IsDone ? FinishExchange() : Exchange.Stream is not null;
     }
 
     private bool FinishExchange()
@@ -58,11 +54,11 @@ public partial class HttpSession
             return false;
         }
 
-        if (_body.IsDone) return NextRequest();
+        if (Exchange.Body.IsDone) return NextRequest();
         _phase = Phase.Skip;
-        _skipped = 0;
-        _bodySinceMs = Loop.TimeMs;
-        _bodyWaitedMs = 0;
+        Exchange.Skipped = 0;
+        Exchange.BodySinceMs = Loop.TimeMs;
+        Exchange.BodyWaitedMs = 0;
         return true;
     }
 
@@ -94,9 +90,9 @@ public partial class HttpSession
     private void RunRoute()
     {
         HttpResponse response = _response!;
-        if (_found.Route is not { } route)
+        if (Exchange.Found.Route is not { } route)
         {
-            _found.Refuse(response);
+            Exchange.Found.Refuse(response);
             return;
         }
 
@@ -120,13 +116,13 @@ public partial class HttpSession
     /// <summary>Waits for the handler, then for the end of its answer: at once when both are there, else the session goes on when they are.</summary>
     /// <remarks>
     /// What is waited for has one owner: this thread up to the registration, then whoever completes it, until <see cref="HandlerDone"/> is back on the session's thread.
-    /// Steps with two delegates that the session keeps, and no async method: the runtime keeps one state of such a method for each thread, which does not go far where many wait.
+    /// Steps with two delegates that the exchange keeps, and no async method: the runtime keeps one state of such a method for each thread, which does not go far where many wait.
     /// </remarks>
     private void FinishLater(ValueTask handler)
     {
         if (!handler.IsCompleted)
         {
-            Await(AwaiterOf(handler), _handlerEnded ??= HandlerEnded);
+            Await(AwaiterOf(handler), Exchange.HandlerEnded);
             return;
         }
 
@@ -136,7 +132,7 @@ public partial class HttpSession
             handler.GetAwaiter().GetResult();
             Awaiter ending = AwaiterOf(_response!.EndAsync());
             isWaiting = !ending.IsCompleted;
-            if (isWaiting) Await(ending, _answerEnded ??= AnswerEnded);
+            if (isWaiting) Await(ending, Exchange.AnswerEnded);
             else ending.GetResult();
         }
         finally
@@ -148,7 +144,7 @@ public partial class HttpSession
     // From here on AnswerDone leaves it to HandlerDone to go on, so the mark is set only when that is sure to come.
     private void Await(Awaiter awaited, Action continuation)
     {
-        _awaited = awaited;
+        Exchange.Awaited = awaited;
         _isHandlerRunning = true;
         awaited.UnsafeOnCompleted(continuation);
     }
@@ -156,29 +152,29 @@ public partial class HttpSession
     private static Awaiter AwaiterOf(ValueTask task) => task.ConfigureAwait(false).GetAwaiter();
 
     /// <summary>The handler has ended: the rest of its answer leaves from the same thread. Any thread.</summary>
-    private void HandlerEnded()
+    internal void HandlerEnded(ServerExchange exchange)
     {
-        Awaiter handler = _awaited;
-        _awaited = default;
+        Awaiter handler = exchange.Awaited;
+        exchange.Awaited = default;
         try
         {
             handler.GetResult();
         }
         catch (Exception e)
         {
-            LeaveHandler(e);
+            LeaveHandler(exchange, e);
             return;
         }
 
-        Awaiter ending = _awaited = AwaiterOf(_response!.EndAsync());
-        if (ending.IsCompleted) AnswerEnded();
-        else ending.UnsafeOnCompleted(_answerEnded ??= AnswerEnded);
+        Awaiter ending = exchange.Awaited = AwaiterOf(_response!.EndAsync());
+        if (ending.IsCompleted) AnswerEnded(exchange);
+        else ending.UnsafeOnCompleted(exchange.AnswerEnded);
     }
 
-    private void AnswerEnded()
+    internal void AnswerEnded(ServerExchange exchange)
     {
-        Awaiter ending = _awaited;
-        _awaited = default;
+        Awaiter ending = exchange.Awaited;
+        exchange.Awaited = default;
         Exception? error = null;
         try
         {
@@ -189,22 +185,22 @@ public partial class HttpSession
             error = e;
         }
 
-        LeaveHandler(error);
+        LeaveHandler(exchange, error);
     }
 
-    private void LeaveHandler(Exception? error)
+    private void LeaveHandler(ServerExchange exchange, Exception? error)
     {
         _response!.ReleaseEncoder(); // also when the connection has ended: nobody writes any more
-        _handlerError = error;
+        exchange.HandlerError = error;
         using (GatherWakes()) Post(static s => ((HttpSession)s!).HandlerDone(), this);
     }
 
     private void HandlerDone()
     {
         _isHandlerRunning = false;
-        if (_handlerError is { } error)
+        if (_exchange is { HandlerError: { } error } exchange)
         {
-            _handlerError = null;
+            exchange.HandlerError = null;
             if (_phase == Phase.Answer) HandlerThrew(error);
             return;
         }
@@ -220,7 +216,7 @@ public partial class HttpSession
         if (!isPeers)
         {
             Count(HttpCount.HandlerErrors);
-            NoteException(exception, _found.Route is { } route ? $"The handler of {route.Text}" : nameof(OnRequest));
+            NoteException(exception, _exchange?.Found.Route is { } route ? $"The handler of {route.Text}" : nameof(OnRequest));
         }
 
         if (_response!.HasBegun || (isPeers && exception is not HttpProtocolException))
@@ -251,9 +247,10 @@ public partial class HttpSession
     private bool Answer(int status, string text, string? error = null)
     {
         HttpResponse response = _response ??= new HttpResponse(this);
-        bool isHead = _head is { Reader.Verb: HttpVerb.Head };
+        ServerExchange exchange = Exchange;
+        bool isHead = exchange.Head.Reader.Verb == HttpVerb.Head;
         response.Release();
-        response.Begin(isHead, isOld: false, isPersistent: false);
+        response.Begin(exchange, isHead, isOld: false, isPersistent: false);
         DressAnswer(_request is { IsThere: true });
         response.Fail(status, text);
         NoteAnswer(error: error);
@@ -279,9 +276,9 @@ public partial class HttpSession
     /// <summary>An answer is about to be sent: from now on nobody is told to go on. Any thread.</summary>
     private void WithholdContinue()
     {
-        if (_head is not { Reader.ExpectsContinue: true } || Interlocked.CompareExchange(ref _continuing, Withheld, Unsaid) != Saying) return;
+        if (_exchange is not { Head.Reader.ExpectsContinue: true } exchange || Interlocked.CompareExchange(ref exchange.Continuing, Withheld, Unsaid) != Saying) return;
         SpinWait wait = default;
-        while (Volatile.Read(ref _continuing) == Saying) wait.SpinOnce();
+        while (Volatile.Read(ref exchange.Continuing) == Saying) wait.SpinOnce();
     }
 
     /// <summary>The answer begins now: whether the connection can serve another request behind it. Any thread.</summary>
@@ -289,19 +286,19 @@ public partial class HttpSession
     internal bool BeginAnswer(bool isWhole)
     {
         WithholdContinue();
-        if (_isLast || _hasEnded) return false;
-        if (_body.IsDone) return true;
+        if (_isLast || _hasEnded || _exchange is not { } exchange) return false;
+        if (exchange.Body.IsDone) return true;
         // Who was not told to send its body may send it or not: nobody knows what comes next.
-        if (_head is { Reader.ExpectsContinue: true } && Volatile.Read(ref _continuing) != Said) return false;
+        if (exchange.Head.Reader.ExpectsContinue && Volatile.Read(ref exchange.Continuing) != Said) return false;
         // Who answers while the body comes reads on, as an echo does; what is left then is read away, or ends the connection.
-        if (!isWhole && _request!.Stream is { WasRead: true }) return true;
-        return _body.Left <= _options.SkipLimitBytes;
+        if (!isWhole && exchange.Stream is { WasRead: true }) return true;
+        return exchange.Body.Left <= _options.SkipLimitBytes;
     }
 
     /// <summary>This thread is inside OnRequest.</summary>
     private bool IsInRequest => _requestThread == Environment.CurrentManagedThreadId;
 
-    internal bool IsAskedToSwitch => IsInRequest && _head is { Reader: { WantsUpgrade: true, Framing: HttpFraming.None, MinorVersion: 1 } };
+    internal bool IsAskedToSwitch => IsInRequest && _exchange is { Head.Reader: { WantsUpgrade: true, Framing: HttpFraming.None, MinorVersion: 1 } };
 
     internal void SwitchTo(Session next)
     {
@@ -312,7 +309,9 @@ public partial class HttpSession
     internal void LeaveForNext()
     {
         NoteAnswer();
-        ReleaseExchange();
+        // An awaited handler goes on for as long as it likes, and its end is waited for with the exchange.
+        Exchange.IsLeft = Exchange.Found.Route is { Awaitable: not null };
+        ReleaseMessages();
         _phase = Phase.Over;
     }
 }

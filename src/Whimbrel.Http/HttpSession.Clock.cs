@@ -8,17 +8,11 @@ public partial class HttpSession
 {
     private const int SendTickMs = 1000;
 
-    private LoopTimer? _timer;
+    private HttpTimer? _timer;
+    private SlowSend? _slowSend;
     private long _timerDueMs;
     private long _connectedMs;
     private long _quietSinceMs;
-    private long _headSinceMs;
-    private long _bodySinceMs;
-    private long _bodyWaitedMs;
-    private long _sendSinceMs;
-    private long _sentThen;
-    private long _sentLast;
-    private long _sentLastMs;
 
     private static long Milliseconds(TimeSpan time) => (long)time.TotalMilliseconds;
 
@@ -26,10 +20,12 @@ public partial class HttpSession
     {
         if (_timerDueMs != 0 && _timerDueMs <= dueMs) return;
         _timerDueMs = dueMs;
-        TimeSpan due = TimeSpan.FromMilliseconds(Math.Max(1, dueMs - Loop.TimeMs));
-        if (_timer is { } timer) timer.Start(due);
-        else _timer = Loop.StartTimer(due, static s => ((HttpSession)s!).Post(static t => ((HttpSession)t!).Tick(), s), this);
+        _timer ??= HttpTimer.Take(this);
+        _timer.Start(TimeSpan.FromMilliseconds(Math.Max(1, dueMs - Loop.TimeMs)));
     }
+
+    /// <summary>The loop's thread, outside of the session's callbacks.</summary>
+    internal void TimeHasCome() => Post(static s => ((HttpSession)s!).Tick(), this);
 
     private void WatchQuiet() => Watch(_quietSinceMs + Milliseconds(_options.KeepAliveTimeout));
 
@@ -46,8 +42,8 @@ public partial class HttpSession
 
     private long BodyDueMs()
     {
-        long owed = Milliseconds(_options.RateGrace) + (_options.MinBytesPerSecond == 0 ? long.MaxValue / 4 : _body.Total * 1000 / _options.MinBytesPerSecond);
-        return _bodySinceMs + _bodyWaitedMs + Math.Min(owed, Milliseconds(_options.BodyTimeout));
+        long owed = Milliseconds(_options.RateGrace) + (_options.MinBytesPerSecond == 0 ? long.MaxValue / 4 : Exchange.Body.Total * 1000 / _options.MinBytesPerSecond);
+        return Exchange.BodySinceMs + Exchange.BodyWaitedMs + Math.Min(owed, Milliseconds(_options.BodyTimeout));
     }
 
     private void Tick()
@@ -58,8 +54,8 @@ public partial class HttpSession
         if (!CheckSending(nowMs)) return;
         switch (_phase)
         {
-            case Phase.Head when _head is not null:
-                if (!IsDue(_headSinceMs + Milliseconds(_options.HeadTimeout), nowMs)) return;
+            case Phase.Head when _exchange is not null:
+                if (!IsDue(Exchange.HeadSinceMs + Milliseconds(_options.HeadTimeout), nowMs)) return;
                 Count(HttpCount.HeadTimeouts);
                 Answer(408, "The head of the request took too long");
                 return;
@@ -75,7 +71,7 @@ public partial class HttpSession
                 if (_phase == Phase.Body) Answer(408, "The body of the request was too slow");
                 else End();
                 return;
-            case Phase.Answer when _request!.Stream is { IsWaiting: true } stream:
+            case Phase.Answer when Exchange.Stream is { IsWaiting: true } stream:
                 if (!IsDue(BodyDueMs(), nowMs)) return;
                 Count(HttpCount.BodyTimeouts);
                 FailBody(stream, new HttpProtocolException(408, "The body of the request was too slow."));
@@ -94,26 +90,27 @@ public partial class HttpSession
     {
         if (BytesPending == 0)
         {
-            _sendSinceMs = 0;
+            if (_slowSend is not null) _slowSend.SinceMs = 0;
             return true;
         }
 
         long sent = BytesSent;
-        if (_sendSinceMs == 0)
+        SlowSend slow = _slowSend ??= new SlowSend();
+        if (slow.SinceMs == 0)
         {
-            _sendSinceMs = _sentLastMs = nowMs;
-            _sentThen = _sentLast = sent;
+            slow.SinceMs = slow.SentLastMs = nowMs;
+            slow.SentThen = slow.SentLast = sent;
         }
 
-        if (sent != _sentLast)
+        if (sent != slow.SentLast)
         {
-            _sentLast = sent;
-            _sentLastMs = nowMs;
+            slow.SentLast = sent;
+            slow.SentLastMs = nowMs;
         }
 
-        long graceMs = Milliseconds(_options.RateGrace), elapsedMs = nowMs - _sendSinceMs;
-        bool isStuck = nowMs - _sentLastMs >= Milliseconds(_options.SendTimeout);
-        bool isSlow = elapsedMs > graceMs && (sent - _sentThen) < (elapsedMs - graceMs) * _options.MinBytesPerSecond / 1000;
+        long graceMs = Milliseconds(_options.RateGrace), elapsedMs = nowMs - slow.SinceMs;
+        bool isStuck = nowMs - slow.SentLastMs >= Milliseconds(_options.SendTimeout);
+        bool isSlow = elapsedMs > graceMs && (sent - slow.SentThen) < (elapsedMs - graceMs) * _options.MinBytesPerSecond / 1000;
         if (!isStuck && !isSlow)
         {
             Watch(nowMs + SendTickMs);
@@ -121,15 +118,14 @@ public partial class HttpSession
         }
 
         Count(HttpCount.SendTimeouts);
-        if (_phase == Phase.Answer) NoteAnswer(wentAway: true, nameof(CloseCause.SendTimeout));
-        ReleaseIfNobodyWorks();
+        if (_phase == Phase.Answer)
+        {
+            NoteAnswer(wentAway: true, nameof(CloseCause.SendTimeout));
+            Exchange.IsLeft = true;
+        }
+        else ReleaseExchange();
         _phase = Phase.Over;
         Abort();
         return false;
-    }
-
-    private void ReleaseIfNobodyWorks()
-    {
-        if (_phase != Phase.Answer) ReleaseExchange();
     }
 }

@@ -5,18 +5,18 @@ namespace Whimbrel.Http;
 // What the meter is told of requests, and their activities: each that began while somebody listened, once. A field is looked at when nobody does.
 public partial class HttpSession
 {
-    private long _timedFrom; // when the request under way began, by HttpMetrics.Now; 0 when it is not told of, or was
-    private bool _isCountedActive;
-    private Activity? _activity;
+
+    /// <summary>The request under way is told of, and was not yet.</summary>
+    private bool IsTimed => _exchange is { TimedFrom: not 0 };
 
     /// <summary>The head of a request has come.</summary>
     private void BeginTime(HttpMetrics metrics, HttpVerb verb)
     {
-        _timedFrom = HttpMetrics.Now(Loop);
+        Exchange.TimedFrom = HttpMetrics.Now(Loop);
         try
         {
-            _isCountedActive = metrics.RequestBegins(verb, Tls is not null);
-            _activity = HttpTraces.RequestBegins(_request!, Tls is not null);
+            Exchange.IsCountedActive = metrics.RequestBegins(verb, Tls is not null);
+            Exchange.Activity = HttpTraces.RequestBegins(_request!, Tls is not null);
         }
         catch (Exception e)
         {
@@ -29,19 +29,20 @@ public partial class HttpSession
     /// <param name="error">What went wrong, when something did that the status does not say.</param>
     private void TellTime(int status, string? error)
     {
-        (long Since, long Now) span = (_timedFrom, HttpMetrics.Now(Loop));
-        bool wasActive = _isCountedActive, isSecure = Tls is not null;
-        _timedFrom = 0;
-        _isCountedActive = false;
-        Activity? activity = _activity;
-        _activity = null;
+        ServerExchange exchange = Exchange;
+        (long Since, long Now) span = (exchange.TimedFrom, HttpMetrics.Now(Loop));
+        bool wasActive = exchange.IsCountedActive, isSecure = Tls is not null;
+        exchange.TimedFrom = 0;
+        exchange.IsCountedActive = false;
+        Activity? activity = exchange.Activity;
+        exchange.Activity = null;
         HttpMetrics metrics = HttpMetrics.Current!;
-        Parsing.HttpReader reader = _head!.Reader;
+        Parsing.HttpReader reader = exchange.Head.Reader;
         try
         {
             if (wasActive) metrics.CountActive(-1, reader.Verb, isSecure);
-            metrics.RequestEnded(span, (reader.Verb, isSecure, reader.MinorVersion), _found.Route?.Pattern, status, error);
-            if (activity is not null) HttpTraces.RequestEnded(activity, reader.Verb, _found.Route?.Pattern, status, error);
+            metrics.RequestEnded(span, (reader.Verb, isSecure, reader.MinorVersion), exchange.Found.Route?.Pattern, status, error);
+            if (activity is not null) HttpTraces.RequestEnded(activity, reader.Verb, exchange.Found.Route?.Pattern, status, error);
         }
         catch (Exception e)
         {

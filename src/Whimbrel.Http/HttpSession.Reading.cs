@@ -13,10 +13,6 @@ public partial class HttpSession
     private const int Said = 2;
     private const int Withheld = 3;
 
-    private RouteTable.Found _found;
-    private long _skipped;
-    private int _continuing;
-    private bool _isPreflight;
 
     /// <summary>Reads requests; what belongs to later ones stays unread. Not for overriding: a protocol of your own takes the connection over (<see cref="HttpResponse.SwitchProtocol"/>).</summary>
     /// <param name="unread">What is unread.</param>
@@ -41,7 +37,7 @@ public partial class HttpSession
             case Phase.Body:
                 return KeepBody(rest, ref taken);
             case Phase.Answer:
-                if (_request!.Stream is not { } stream) return false;
+                if (Exchange.Stream is not { } stream) return false;
                 bool isServed = GiveBody(stream, rest, out int count);
                 taken += count;
                 if (isServed) stream.Complete();
@@ -57,17 +53,18 @@ public partial class HttpSession
     {
         // Held back: the peer does not take its answers, so its next question can wait.
         if (rest.IsEmpty || IsHeldBack) return false;
-        if (_head is not { } head)
+        if (_exchange is not { } exchange)
         {
-            _head = head = HttpHead.Take();
-            head.Reader.BeginRequest(_options.ReaderLimits);
-            _headSinceMs = Loop.TimeMs;
+            _exchange = exchange = ServerExchange.Take(this);
+            exchange.Head.Reader.BeginRequest(_options.ReaderLimits);
+            exchange.HeadSinceMs = Loop.TimeMs;
         }
 
+        HttpHead head = exchange.Head;
         switch (head.Reader.Read(rest))
         {
             case HttpReading.NeedMore:
-                Watch(_headSinceMs + Milliseconds(_options.HeadTimeout));
+                Watch(exchange.HeadSinceMs + Milliseconds(_options.HeadTimeout));
                 return false;
             case HttpReading.Broken:
                 Refuse(head.Reader.Rule);
@@ -76,17 +73,17 @@ public partial class HttpSession
 
         head.Keep(rest[..head.Reader.HeadLength]);
         taken += head.Reader.HeadLength;
-        return Begin(head, hasMore: rest.Length > head.Reader.HeadLength);
+        return Begin(exchange, hasMore: rest.Length > head.Reader.HeadLength);
     }
 
-    private bool Begin(HttpHead head, bool hasMore)
+    private bool Begin(ServerExchange exchange, bool hasMore)
     {
-        HttpReader reader = head.Reader;
+        HttpReader reader = exchange.Head.Reader;
         Count(HttpCount.Requests);
         HttpRequest request = _request ??= new HttpRequest(this);
         HttpResponse response = _response ??= new HttpResponse(this);
-        request.Begin(head);
-        _found = default;
+        request.Begin(exchange);
+        exchange.Found = default;
         if (HttpMetrics.Current is { IsServerHeard: true } metrics) BeginTime(metrics, reader.Verb);
         bool isLastOne = ++_requests >= _options.RequestLimit || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
         if (isLastOne && !_isLast)
@@ -95,19 +92,19 @@ public partial class HttpSession
             _isLast = true;
         }
 
-        response.Begin(reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
-        _isPreflight = DressAnswer(hasRequest: true);
-        _continuing = Unsaid;
-        _bodySinceMs = Loop.TimeMs;
-        _bodyWaitedMs = 0;
+        response.Begin(exchange, reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
+        exchange.IsPreflight = DressAnswer(hasRequest: true);
+        exchange.Continuing = Unsaid;
+        exchange.BodySinceMs = Loop.TimeMs;
+        exchange.BodyWaitedMs = 0;
         if (reader.Verb is HttpVerb.Connect or HttpVerb.Trace && !IsAllowed(reader.Verb)) return Refuse(reader.Verb == HttpVerb.Trace ? 405 : 501, "This method is not served here");
         if (!_options.Serves(request.Authority)) return Refuse(421, "This host is not served here");
-        if (_routes is not null) _found = _routes.Find(reader.Verb, request);
+        if (_routes is not null) exchange.Found = _routes.Find(reader.Verb, request);
         HttpBodyMode mode = HttpBodyMode.Skip;
         if (reader.Framing != HttpFraming.None && !TryAskMode(request, out mode)) return false;
 
         long limit = mode == HttpBodyMode.Buffer ? _options.BufferedBodyLimitBytes : _options.BodyLimitBytes;
-        _body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
+        exchange.Body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
         if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge);
         request.BeginBody(mode);
         _saidAll = reader is { IsPersistent: false, Framing: HttpFraming.None } && !hasMore;
@@ -136,19 +133,20 @@ public partial class HttpSession
 
     private bool KeepBody(ReadOnlySpan<byte> rest, ref int taken)
     {
-        HttpReading reading = _body.Read(rest, out int count);
+        ref HttpBodyReader body = ref Exchange.Body;
+        HttpReading reading = body.Read(rest, out int count);
         taken += count;
         switch (reading)
         {
             case HttpReading.Data:
-                _request!.Append(rest.Slice(_body.Start, _body.Length));
+                _request!.Append(rest.Slice(body.Start, body.Length));
                 return true;
             case HttpReading.Done:
-                _request!.SetTrailers(rest.Slice(_body.Start, _body.Length));
-                _saidAll = !_head!.Reader.IsPersistent && count == rest.Length;
+                _request!.SetTrailers(rest.Slice(body.Start, body.Length));
+                _saidAll = !Exchange.Head.Reader.IsPersistent && count == rest.Length;
                 return Dispatch();
             case HttpReading.Broken:
-                return Refuse(_body.Rule);
+                return Refuse(body.Rule);
             default:
                 WatchBody();
                 return false;
@@ -159,24 +157,25 @@ public partial class HttpSession
     private bool GiveBody(HttpBody stream, ReadOnlySpan<byte> rest, out int taken)
     {
         taken = 0;
-        if (stream.IsWaiting) _bodyWaitedMs += stream.TakePauseMs(Loop.TimeMs);
+        ref HttpBodyReader body = ref Exchange.Body;
+        if (stream.IsWaiting) Exchange.BodyWaitedMs += stream.TakePauseMs(Loop.TimeMs);
         while (stream.TryRoom(out Span<byte> room))
         {
-            HttpReading reading = _body.Read(rest[taken..], out int count, room.Length);
-            ReadOnlySpan<byte> piece = reading is HttpReading.Data or HttpReading.Done ? rest[taken..].Slice(_body.Start, _body.Length) : default;
+            HttpReading reading = body.Read(rest[taken..], out int count, room.Length);
+            ReadOnlySpan<byte> piece = reading is HttpReading.Data or HttpReading.Done ? rest[taken..].Slice(body.Start, body.Length) : default;
             taken += count;
             switch (reading)
             {
                 case HttpReading.Data:
-                    stream.Give(piece, _body.IsDone);
+                    stream.Give(piece, body.IsDone);
                     continue;
                 case HttpReading.Done:
                     _request!.SetTrailers(piece);
                     stream.Give(default, isLast: true);
                     continue;
                 case HttpReading.Broken:
-                    FailBody(stream, new HttpProtocolException(_body.Rule));
-                    CountRefused(HttpRules.StatusOf(_body.Rule));
+                    FailBody(stream, new HttpProtocolException(body.Rule));
+                    CountRefused(HttpRules.StatusOf(body.Rule));
                     return false;
             }
 
@@ -202,13 +201,14 @@ public partial class HttpSession
 
     private bool SkipBody(ReadOnlySpan<byte> rest, ref int taken)
     {
-        HttpReading reading = _body.Read(rest, out int count);
+        ref HttpBodyReader body = ref Exchange.Body;
+        HttpReading reading = body.Read(rest, out int count);
         taken += count;
         switch (reading)
         {
             case HttpReading.Data:
-                _skipped += _body.Length;
-                if (_skipped <= _options.SkipLimitBytes) return true;
+                Exchange.Skipped += body.Length;
+                if (Exchange.Skipped <= _options.SkipLimitBytes) return true;
                 Count(HttpCount.SkipLimits);
                 End();
                 return false;
@@ -216,7 +216,7 @@ public partial class HttpSession
                 return NextRequest();
             case HttpReading.Broken:
                 // Answered already: there is nothing to say any more.
-                CountRefused(HttpRules.StatusOf(_body.Rule));
+                CountRefused(HttpRules.StatusOf(body.Rule));
                 End();
                 return false;
             default:
@@ -243,7 +243,7 @@ public partial class HttpSession
         if (left <= _options.PipelineLimitBytes || _isPaused) return;
         _isPaused = true;
         // Unread bytes of a body that nobody reads are its own back-pressure, and no pipeline.
-        if (_body.IsDone) Count(HttpCount.PipelinePauses);
+        if (Exchange.Body.IsDone) Count(HttpCount.PipelinePauses);
         PauseReceiving();
     }
 
@@ -259,8 +259,8 @@ public partial class HttpSession
     /// <summary>The body is wanted. Who waits for that word is told, once, and not behind its answer; who has not waited for it is not.</summary>
     private void SayContinue(bool hasBegun)
     {
-        if (_head is not { Reader.ExpectsContinue: true }) return;
-        if (Interlocked.CompareExchange(ref _continuing, Saying, Unsaid) != Unsaid) return;
+        if (_exchange is not { Head.Reader.ExpectsContinue: true } exchange) return;
+        if (Interlocked.CompareExchange(ref exchange.Continuing, Saying, Unsaid) != Unsaid) return;
         if (!hasBegun)
         {
             Send("HTTP/1.1 100 Continue\r\n\r\n"u8);
@@ -268,7 +268,7 @@ public partial class HttpSession
             if (!Loop.IsCurrent) Flush();
         }
 
-        Volatile.Write(ref _continuing, Said);
+        Volatile.Write(ref exchange.Continuing, Said);
     }
 
     // ------------------------------------------------------------------ a stream that is read
@@ -278,12 +278,12 @@ public partial class HttpSession
 
     private void OfferBody()
     {
-        if (_phase != Phase.Answer || _request!.Stream is not { } stream) return;
+        if (_phase != Phase.Answer || Exchange.Stream is not { } stream) return;
         SayContinue(UnreadCount > 0);
         if (UnreadCount > 0 || _isPaused) Reoffer();
         else if (GiveBody(stream, default, out _)) stream.Complete();
     }
 
     /// <summary>A read is given up. Any thread.</summary>
-    internal void CancelRead() => Post(static s => ((HttpSession)s!)._request?.Stream?.CancelRead(), this);
+    internal void CancelRead() => Post(static s => ((HttpSession)s!)._exchange?.Stream?.CancelRead(), this);
 }

@@ -26,7 +26,7 @@ public partial class HttpSession
     /// <param name="error">For the meter: what went wrong.</param>
     private void NoteAnswer(bool wentAway = false, string? error = null)
     {
-        if (_timedFrom != 0) TellTime(wentAway && !_response!.HasBegun ? 0 : _response!.Status, error);
+        if (IsTimed) TellTime(wentAway && !_response!.HasBegun ? 0 : _response!.Status, error);
         if (_options.Log is not { } log) return;
         HttpRequest? request = _request is { IsThere: true } known ? known : null;
         int status = wentAway && !_response!.HasBegun ? ClientWentAway : _response!.Status;

@@ -30,8 +30,7 @@ public partial class HttpSession : Session
     private readonly RouteTable? _routes;
     private HttpRequest? _request;
     private HttpResponse? _response;
-    private HttpHead? _head;
-    private HttpBodyReader _body;
+    private ServerExchange? _exchange; // from the first byte of a head to the end of its answer
     private CancellationTokenSource? _stop;
     private Phase _phase;
     private int _requests;
@@ -53,7 +52,7 @@ public partial class HttpSession : Session
     internal HttpSession(HttpOptions options, RouteTable routes)
         : this(options) => _routes = routes;
 
-    private enum Phase
+    private enum Phase : byte
     {
         /// <summary>Between requests, or in a head.</summary>
         Head,
@@ -89,6 +88,8 @@ public partial class HttpSession : Session
 
     internal HttpRequest CurrentRequest => _request!;
 
+    private ServerExchange Exchange => _exchange!;
+
     // ------------------------------------------------------------------ overrides
 
     /// <summary>
@@ -96,7 +97,7 @@ public partial class HttpSession : Session
     /// On the session's thread; no answer yet.
     /// </summary>
     /// <param name="request">The request, without its body.</param>
-    protected virtual HttpBodyMode OnHead(HttpRequest request) => _routes is null ? HttpBodyMode.Buffer : _found.Mode;
+    protected virtual HttpBodyMode OnHead(HttpRequest request) => _routes is null ? HttpBodyMode.Buffer : Exchange.Found.Mode;
 
     /// <summary>
     /// A request is there. Answer it here, or later on any thread. The session's thread; must not block on the loop. The default is 404, and
@@ -137,7 +138,7 @@ public partial class HttpSession : Session
         if (_phase is Phase.Answer)
         {
             _stop?.Cancel();
-            if (UnreadCount == 0 && _request!.Stream is { } stream && GiveBody(stream, default, out _)) stream.Complete();
+            if (UnreadCount == 0 && Exchange.Stream is { } stream && GiveBody(stream, default, out _)) stream.Complete();
             return;
         }
 
@@ -158,14 +159,15 @@ public partial class HttpSession : Session
     protected override void OnDisconnected(CloseReason reason)
     {
         _hasEnded = true;
-        _timer?.Cancel();
+        _timer?.Return();
+        _timer = null;
         _stop?.Cancel();
-        if (_timedFrom != 0) TellTime(_phase == Phase.Answer && _response!.HasBegun ? _response.Status : 0, reason.Cause.ToString());
-        // A handler may be at work on another thread: then head and body stay its own, and are never used again.
+        if (IsTimed) TellTime(_phase == Phase.Answer && _response!.HasBegun ? _response.Status : 0, reason.Cause.ToString());
         if (_phase == Phase.Answer)
         {
             NoteAnswer(wentAway: true);
-            _request!.Stream?.Fail(new NetworkException(reason.Error));
+            Exchange.IsLeft = true;
+            Exchange.Stream?.Fail(new NetworkException(reason.Error));
         }
         else ReleaseExchange();
         _phase = Phase.Over;
@@ -175,18 +177,25 @@ public partial class HttpSession : Session
     private void End(bool peerSaidAll = false)
     {
         // In the middle of a body: an answer is noted before.
-        if (_timedFrom != 0) TellTime(0, nameof(CloseCause.PeerClosed));
+        if (IsTimed) TellTime(0, nameof(CloseCause.PeerClosed));
         ReleaseExchange();
         _phase = Phase.Over;
         Close(peerSaidAll);
     }
 
-    private void ReleaseExchange()
+    private void ReleaseMessages()
     {
         _request?.Release();
         _response?.Release();
-        if (_head is { } head) HttpHead.Return(head);
-        _head = null;
+    }
+
+    private void ReleaseExchange()
+    {
+        if (_exchange is { IsLeft: true }) return;
+        ReleaseMessages();
+        if (_exchange is not { } exchange) return;
+        _exchange = null;
+        ServerExchange.Return(exchange);
     }
 
     internal void Count(HttpCount what) => _options.Tally.Add(what, Loop.Index);

@@ -241,6 +241,55 @@ public sealed class HttpAllocationTests
         public void OnCompleted(Action<object?> continuation, object? state, short token, ValueTaskSourceOnCompletedFlags flags) => _core.OnCompleted(continuation, state, token, flags);
     }
 
+    /// <summary>What a connection for one request may allocate on the loop's thread, its session with it (issue 16).</summary>
+    private const double ShortConnectionLimitBytes = 512;
+
+    [Theory]
+    [MemberData(nameof(Engines))]
+    public void A_connection_for_one_request_allocates_little(string engine)
+    {
+        byte[] text = "hello"u8.ToArray();
+        using Rig rig = new(engine, static () => new Api());
+        HttpServer server = new(new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0) });
+        server.Get("/sync/{name}", (request, response) => response.Bytes(request.Route.GetBytes("name"), "text/plain"u8));
+        server.Get("/async", (_, response, _) => { response.Bytes(text, "text/plain"u8); return default; });
+        server.Get("/later", static (request, response, _) => Later(request, response));
+        Rig.Wait(server.StartAsync().AsTask());
+        try
+        {
+            ExpectLittle(rig, server, "answered in a callback of a class of one's own", rig.Server.EndPoint!, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "answered by a route", server.EndPoint!, "GET /sync/abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "with a body", server.EndPoint!, "GET /sync/abc HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello");
+            ExpectLittle(rig, server, "by an awaited handler", server.EndPoint!, "GET /async HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            ExpectLittle(rig, server, "by an awaited handler that waits", server.EndPoint!, "GET /later HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        }
+        finally
+        {
+            Rig.Wait(server.StopAsync(TimeSpan.Zero).AsTask());
+        }
+    }
+
+    private static void ExpectLittle(Rig rig, HttpServer server, string what, EndPoint address, string request)
+    {
+        byte[] message = Encoding.ASCII.GetBytes(request), answer = new byte[1024];
+        double bytes = rig.Meter.BytesPerRound(Rounds, Rounds, () =>
+        {
+            using (Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds })
+            {
+                client.Connect(address);
+                client.Send(message);
+                int length = 0, count;
+                while ((count = client.Receive(answer, length, answer.Length - length, SocketFlags.None)) > 0) length += count;
+                Assert.True(answer.AsSpan(0, length).StartsWith("HTTP/1.1 200 "u8));
+            }
+
+            Assert.True(SpinWait.SpinUntil(() => rig.Server.SessionCount == 0 && server.SessionCount == 0, LoopMeter.Patience));
+        });
+        string line = string.Create(System.Globalization.CultureInfo.InvariantCulture, $"connection for one request, {what}: {bytes:0} bytes allocated on the loop's thread (limit {ShortConnectionLimitBytes})");
+        TestContext.Current.TestOutputHelper!.WriteLine(line);
+        Assert.True(bytes <= ShortConnectionLimitBytes, line);
+    }
+
     private static void Measure(Rig rig, EndPoint server, string what, string request)
     {
         using Socket client = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp) { NoDelay = true, ReceiveTimeout = (int)LoopMeter.Patience.TotalMilliseconds };

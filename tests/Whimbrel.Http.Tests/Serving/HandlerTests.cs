@@ -676,6 +676,37 @@ public sealed partial class HandlerTests
         Assert.True(peer.IsConnected);
     }
 
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void An_awaited_handler_may_go_on_behind_the_hand_over(bool throws)
+    {
+        using Web web = new();
+        TaskCompletionSource goesOn = new();
+        int ended = 0;
+        web.Server.Get("/ws", async (_, response, _) =>
+        {
+            response.SwitchProtocol("echo", new Echo());
+            await goesOn.Task;
+            ended++;
+            if (throws) throw new InvalidDataException("behind the hand-over");
+        });
+        web.Server.Get("/{name}", static (request, response) => response.Text(request.Route["name"]));
+        TestPeer first = web.Connect(), second = web.Connect();
+        first.Send(Web.Get("/ws", "Connection: Upgrade\r\nUpgrade: echo\r\n") + "behind");
+        Assert.EndsWith("\r\n\r\nbehind", first.ReceiveText(), StringComparison.Ordinal);
+        // What the handler's end is waited for with is not what others are served with, neither before it nor behind it.
+        second.Send(Web.Get("/a") + Web.Get("/b"));
+        Assert.Equal(["200 a", "200 b"], Web.Answers(second));
+        goesOn.SetResult();
+        web.Network.Run();
+        Assert.Equal(1, ended);
+        second.Send(Web.Get("/c"));
+        Assert.Equal(["200 c"], Web.Answers(second));
+        first.Send("more");
+        Assert.Equal("more", first.ReceiveText());
+    }
+
     private sealed class Echo : Session
     {
         protected override void OnReceived(ReadOnlySpan<byte> data) => Send(data);

@@ -1,3 +1,4 @@
+using System.Text;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
@@ -286,6 +287,36 @@ public sealed class LimitTests
         Assert.False(peer.IsConnected);
         Assert.True(seen.IsCancellationRequested);
         Assert.Equal(1, web.Counters.SendTimeouts);
+    }
+
+    [Fact]
+    public void A_handler_whose_peer_is_reset_keeps_its_request_until_it_has_ended()
+    {
+        using Web web = new(new HttpOptions { SendTimeout = TimeSpan.FromSeconds(30), MinBytesPerSecond = 0 });
+        TaskCompletionSource goesOn = new();
+        string? seen = null;
+        web.Server.Get("/late", async (request, response, _) =>
+        {
+            await Assert.ThrowsAnyAsync<Exception>(async () => await response.WriteAsync(new byte[3_000_000], CancellationToken.None));
+            await goesOn.Task;
+            seen = Encoding.ASCII.GetString(request.Target);
+        });
+        web.Server.Get("/", static (request, response) => response.Text(request["X-Secret"] ?? "none"));
+        TestPeer late = web.Connect(), other = web.Connect();
+        late.IsReading = false;
+        late.Send(Web.Get("/late?a"));
+        web.Network.Advance(TimeSpan.FromSeconds(32));
+        Assert.Equal((false, 1), (late.IsConnected, web.Counters.SendTimeouts));
+        // What the reset one works with is no other's meanwhile, nor when it has ended.
+        for (int i = 0; i < 3; i++)
+        {
+            other.Send(Web.Get("/", "X-Secret: b\r\n"));
+            Assert.Equal(["200 b"], Web.Answers(other));
+            if (i != 1) continue;
+            goesOn.SetResult();
+            web.Network.Run();
+            Assert.Equal("/late?a", seen);
+        }
     }
 
     [Fact]

@@ -1,0 +1,48 @@
+using System.Runtime.CompilerServices;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// The timer of one session after another: a loop keeps those of connections that have ended, so that a connection for one request makes none. Its thread takes and gives them back; a session on the
+/// pool has one of its own.
+/// </summary>
+internal sealed class HttpTimer
+{
+    private const int MostKept = 1024; // 160 KB for a loop
+
+    private static readonly ConditionalWeakTable<Loop, Stack<HttpTimer>> s_free = [];
+
+    private readonly Loop _loop;
+    private HttpSession? _session;
+    private LoopTimer? _timer;
+
+    private HttpTimer(Loop loop) => _loop = loop;
+
+    /// <summary>One for a session that has its connection. Any thread.</summary>
+    internal static HttpTimer Take(HttpSession session)
+    {
+        Loop loop = session.Loop;
+        HttpTimer timer = loop.IsCurrent && s_free.TryGetValue(loop, out Stack<HttpTimer>? free) && free.Count > 0 ? free.Pop() : new HttpTimer(loop);
+        timer._session = session;
+        return timer;
+    }
+
+    /// <summary>Starts it, or moves it. Any thread, one at a time.</summary>
+    internal void Start(TimeSpan due)
+    {
+        if (_timer is { } timer) timer.Start(due);
+        else _timer = _loop.StartTimer(due, static t => ((HttpTimer)t!).Fire(), this);
+    }
+
+    /// <summary>Its session has ended. From elsewhere than the loop it may fire once more, for nobody.</summary>
+    internal void Return()
+    {
+        _session = null;
+        _timer?.Cancel();
+        if (!_loop.IsCurrent) return;
+        Stack<HttpTimer> free = s_free.GetValue(_loop, static _ => new Stack<HttpTimer>());
+        if (free.Count < MostKept) free.Push(this);
+    }
+
+    private void Fire() => _session?.TimeHasCome();
+}

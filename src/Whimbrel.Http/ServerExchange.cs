@@ -1,0 +1,102 @@
+using System.Diagnostics;
+using Whimbrel.Http.Parsing;
+using Awaiter = System.Runtime.CompilerServices.ConfiguredValueTaskAwaitable.ConfiguredValueTaskAwaiter;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// What a session needs while a request is under way, from the first byte of its head to the end of its answer, and not between two requests. So a loop that answers at once has one
+/// for all its connections, and one that waits costs little more than its session. Threads of the pool share theirs: who takes one there seldom is who gives it back.
+/// </summary>
+/// <remarks>
+/// Its session owns it. It is given back when nobody can be at work on it any more: after an end in the middle of a handler it is left to the collector. What users hold (<see cref="HttpRequest"/>,
+/// <see cref="HttpResponse"/>, the stream of a body) belongs to one session for good and finds it through that: who keeps one too long meets the next request of the same peer, never another's.
+/// </remarks>
+internal sealed class ServerExchange
+{
+    // So many requests of one loop, or of the pool, may wait for their handlers at once before exchanges are made anew for each: 2 MB, once they were needed.
+    private const int MostKept = 1024;
+    private const int MostShared = 1024;
+
+    private static readonly Lock s_gate = new();
+    private static readonly Stack<ServerExchange> s_free = new();
+
+    [ThreadStatic]
+    private static Stack<ServerExchange>? t_free;
+
+    // ------------------------------------------------------------------ the request
+
+    internal readonly HttpHead Head = new();
+    internal HttpBodyReader Body;
+    internal RouteTable.Found Found;
+    internal RoutePlaces Places;
+    internal HttpBody? Stream;
+    internal byte[]? Kept; // the body of who has it whole
+    internal byte[]? Trailers;
+    internal int KeptBytes;
+    internal int Continuing;
+    internal bool IsPreflight;
+    internal bool IsLeft; // whoever is at work on the answer may be at it behind the end of its session: the collector's
+    internal long HeadSinceMs;
+    internal long BodySinceMs;
+    internal long BodyWaitedMs;
+    internal long Skipped;
+
+    // ------------------------------------------------------------------ the answer
+
+    internal AnswerPieces Pieces;
+    internal Awaiter Awaited; // the handler, then the end of its answer
+    internal Exception? HandlerError;
+
+    // ------------------------------------------------------------------ the meter
+
+    internal long TimedFrom; // when the request began, by HttpMetrics.Now; 0 when it is not told of, or was
+    internal bool IsCountedActive;
+    internal Activity? Activity;
+
+    private readonly Action _handlerEnded;
+    private readonly Action _answerEnded;
+    private HttpSession? _session;
+
+    private ServerExchange()
+    {
+        _handlerEnded = () => _session!.HandlerEnded(this);
+        _answerEnded = () => _session!.AnswerEnded(this);
+    }
+
+    internal Action HandlerEnded => _handlerEnded;
+
+    internal Action AnswerEnded => _answerEnded;
+
+    internal static ServerExchange Take(HttpSession session)
+    {
+        ServerExchange exchange = TakeFree() ?? new ServerExchange();
+        exchange._session = session;
+        return exchange;
+    }
+
+    private static ServerExchange? TakeFree()
+    {
+        if (Loop.Current is not null) return t_free is { Count: > 0 } free ? free.Pop() : null;
+        lock (s_gate) return s_free.TryPop(out ServerExchange? exchange) ? exchange : null;
+    }
+
+    internal static void Return(ServerExchange exchange)
+    {
+        exchange._session = null;
+        exchange.TimedFrom = 0;
+        exchange.Activity = null;
+        exchange.HandlerError = null;
+        if (Loop.Current is not null)
+        {
+            Stack<ServerExchange> free = t_free ??= new Stack<ServerExchange>();
+            if (free.Count < MostKept) free.Push(exchange);
+            return;
+        }
+
+        lock (s_gate)
+        {
+            if (s_free.Count < MostShared) s_free.Push(exchange);
+        }
+    }
+}
