@@ -78,9 +78,11 @@ public partial class HttpSession
             if (_isHandlerRunning) return;
         }
 
-        if (!_response.IsDone || !FinishExchange()) return;
+        if (!_response.IsDone) return;
+        bool wasOffered = !FinishExchange(); // on the pool, where that tells of nothing when there is none
+        if (_phase == Phase.Over) return;
         if (_peerFinished && UnreadCount == 0) End();
-        else if (UnreadCount > 0 || _isPaused) Reoffer();
+        else if (!wasOffered && (UnreadCount > 0 || _isPaused)) Reoffer();
         else if (_phase == Phase.Skip) WatchBody();
         else WatchQuiet();
     }

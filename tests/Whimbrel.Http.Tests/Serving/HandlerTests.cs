@@ -652,6 +652,87 @@ public sealed partial class HandlerTests
         Assert.Equal(["200 3"], Web.Answers(peer));
     }
 
+    // ------------------------------------------------------------------ answers that are given later
+
+    public static TheoryData<Scheduling> Schedulings => [Scheduling.Inline, Scheduling.ThreadPool];
+
+    [Theory, MemberData(nameof(Schedulings))]
+    public void A_peer_that_has_finished_is_not_waited_for_behind_its_answer(Scheduling scheduling)
+    {
+        using Web web = new(scheduling: scheduling);
+        TaskCompletionSource goesOn = new();
+        web.Server.Get("/", async (_, response, _) =>
+        {
+            await goesOn.Task;
+            response.Text("late");
+        });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/"));
+        peer.Finish();
+        web.Network.Run();
+        Assert.True(peer.IsConnected);
+        goesOn.SetResult();
+        web.Network.Run();
+        Assert.Equal(["200 late"], Web.Answers(peer));
+        Assert.False(peer.IsConnected);
+    }
+
+    [Theory, MemberData(nameof(Schedulings))]
+    public void A_connection_that_is_idle_behind_a_long_answer_is_closed_as_any_other(Scheduling scheduling)
+    {
+        using Web web = new(new HttpOptions { KeepAliveTimeout = TimeSpan.FromSeconds(60) }, scheduling);
+        TaskCompletionSource goesOn = new();
+        web.Server.Get("/", async (_, response, _) =>
+        {
+            await goesOn.Task;
+            response.Text("late");
+        });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/"));
+        web.Network.Advance(TimeSpan.FromSeconds(70));
+        goesOn.SetResult();
+        web.Network.Run();
+        Assert.Equal(["200 late"], Web.Answers(peer));
+        web.Network.Advance(TimeSpan.FromSeconds(59));
+        Assert.True(peer.IsConnected);
+        web.Network.Advance(TimeSpan.FromSeconds(2));
+        Assert.False(peer.IsConnected);
+        Assert.Equal(1, web.Counters.IdleClosed);
+    }
+
+    [Fact]
+    public void Pieces_are_sent_in_their_order_when_a_handler_on_the_pool_goes_on_elsewhere_before_its_callback_returns()
+    {
+        using Web web = new(scheduling: Scheduling.ThreadPool);
+        byte[] large = new byte[50_000];
+        web.Server.Get("/", async (_, response, stop) =>
+        {
+            await response.WriteAsync("a"u8.ToArray(), stop);
+            await response.FlushAsync(stop);
+            OnAnotherThread(async () =>
+            {
+                await response.WriteAsync("b"u8.ToArray(), stop);
+                await response.FlushAsync(stop);
+            });
+            await response.WriteAsync(large, stop);
+            OnAnotherThread(async () =>
+            {
+                await response.WriteAsync("c"u8.ToArray(), stop);
+                await response.FlushAsync(stop);
+            });
+        });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/"));
+        Assert.Equal($"ab{new string('\0', large.Length)}c", Web.One(peer).Body);
+
+        static void OnAnotherThread(Func<Task> work)
+        {
+            Thread thread = new(() => work().GetAwaiter().GetResult());
+            thread.Start();
+            thread.Join();
+        }
+    }
+
     // ------------------------------------------------------------------ upgrade
 
     [Fact]
