@@ -488,7 +488,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// Lets what the running callback has sent leave now. With <see cref="Scheduling.ThreadPool"/> it would leave when the callback returns: for one
-    /// that goes on working. On the loop, where sends leave at the end of the turn, it offers the queue to the system, in a system call of its own.
+    /// that goes on working, or goes on on another thread, whose sends would else come first. On the loop, where sends leave at the end of the turn, it offers the queue to the system, in a system call of its own.
     /// Does nothing while room of <see cref="Reserve"/> is not committed, and outside of the session's callbacks, where sends leave by themselves.
     /// </summary>
     public void Flush()

@@ -10,7 +10,7 @@ namespace Whimbrel.Http.Tests.Serving;
 public sealed class MingledTests
 {
     private const int Clients = 12;
-    private const int ConnectionsOfClient = 40;
+    private const int ConnectionsOfClient = 16;
     private const int LargeBytes = 3_000_000;
 
     public static TheoryData<EngineKind, Scheduling> Kinds()
