@@ -656,10 +656,8 @@ public sealed partial class HandlerTests
 
     public static TheoryData<Scheduling> Schedulings => [Scheduling.Inline, Scheduling.ThreadPool];
 
-    [Theory, MemberData(nameof(Schedulings))]
-    public void A_peer_that_has_finished_is_not_waited_for_behind_its_answer(Scheduling scheduling)
+    private static (TestPeer Peer, TaskCompletionSource GoesOn) AskWhatIsAnsweredLater(Web web)
     {
-        using Web web = new(scheduling: scheduling);
         TaskCompletionSource goesOn = new();
         web.Server.Get("/", async (_, response, _) =>
         {
@@ -668,6 +666,14 @@ public sealed partial class HandlerTests
         });
         TestPeer peer = web.Connect();
         peer.Send(Web.Get("/"));
+        return (peer, goesOn);
+    }
+
+    [Theory, MemberData(nameof(Schedulings))]
+    public void A_peer_that_has_finished_is_not_waited_for_behind_its_answer(Scheduling scheduling)
+    {
+        using Web web = new(scheduling: scheduling);
+        (TestPeer peer, TaskCompletionSource goesOn) = AskWhatIsAnsweredLater(web);
         peer.Finish();
         web.Network.Run();
         Assert.True(peer.IsConnected);
@@ -681,14 +687,7 @@ public sealed partial class HandlerTests
     public void A_connection_that_is_idle_behind_a_long_answer_is_closed_as_any_other(Scheduling scheduling)
     {
         using Web web = new(new HttpOptions { KeepAliveTimeout = TimeSpan.FromSeconds(60) }, scheduling);
-        TaskCompletionSource goesOn = new();
-        web.Server.Get("/", async (_, response, _) =>
-        {
-            await goesOn.Task;
-            response.Text("late");
-        });
-        TestPeer peer = web.Connect();
-        peer.Send(Web.Get("/"));
+        (TestPeer peer, TaskCompletionSource goesOn) = AskWhatIsAnsweredLater(web);
         web.Network.Advance(TimeSpan.FromSeconds(70));
         goesOn.SetResult();
         web.Network.Run();
