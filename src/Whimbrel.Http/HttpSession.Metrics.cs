@@ -5,7 +5,6 @@ namespace Whimbrel.Http;
 // What the meter is told of requests, and their activities: each that began while somebody listened, once. A field is looked at when nobody does.
 public partial class HttpSession
 {
-
     /// <summary>The request under way is told of, and was not yet.</summary>
     private bool IsTimed => _exchange is { TimedFrom: not 0 };
 

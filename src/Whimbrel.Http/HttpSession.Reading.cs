@@ -83,7 +83,6 @@ public partial class HttpSession
         HttpRequest request = _request ??= new HttpRequest(this);
         HttpResponse response = _response ??= new HttpResponse(this);
         request.Begin(exchange);
-        exchange.Found = default;
         if (HttpMetrics.Current is { IsServerHeard: true } metrics) BeginTime(metrics, reader.Verb);
         bool isLastOne = ++_requests >= _options.RequestLimit || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
         if (isLastOne && !_isLast)

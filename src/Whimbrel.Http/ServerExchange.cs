@@ -84,6 +84,7 @@ internal sealed class ServerExchange
     internal static void Return(ServerExchange exchange)
     {
         exchange._session = null;
+        exchange.Found = default; // a request that is refused has none
         exchange.TimedFrom = 0;
         exchange.Activity = null;
         exchange.HandlerError = null;
