@@ -221,7 +221,6 @@ public sealed partial class HttpResponse
             try
             {
                 Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), cancellationToken).ConfigureAwait(false));
-                LeaveNow();
             }
             catch (OperationCanceledException)
             {
@@ -250,18 +249,11 @@ public sealed partial class HttpResponse
 
         _session.WatchSending();
         Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), piece, cancellationToken).ConfigureAwait(false));
-        LeaveNow();
         Pieces.Length = 0;
         if (!isChunked) return;
         "\r\n"u8.CopyTo(Pieces.Buffer); // the end of the piece's chunk leaves with what follows
         Pieces.Length = LineEnd;
         BeginChunk();
-    }
-
-    /// <summary>On the pool what a callback sends leaves when it returns. Its handler may go on elsewhere before that, and what it writes there would overtake this.</summary>
-    private void LeaveNow()
-    {
-        if (!_session.Loop.IsCurrent) _session.Flush();
     }
 
     private async ValueTask EndWritingAsync()

@@ -51,7 +51,8 @@ namespace Whimbrel;
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 128 KiB wait before reading stops, all sends of one callback leave together when it
-/// returns, calls <see cref="Flush"/> or blocks on something of this library, and what was awaited in a callback goes on in the session's order, also with
+/// returns, calls <see cref="Flush"/> or blocks on something of this library, what <see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> takes
+/// leaves at once with what was sent before it, since its caller may go on on another thread, and what was awaited in a callback goes on in the session's order, also with
 /// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
 /// on it unless it needs that callback's own return; forms with a time limit block (<see cref="Close(TimeSpan)"/>, Server.Stop), and throw on a loop. "The session's thread" is then whatever thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before

@@ -449,7 +449,12 @@ internal sealed partial class Connection
             result = file.Length > 0 ? TakeFile(head.Span, file, generation, mayWait: true)
                 : length > head.Length ? TakePieces(new Pieces([head, body], tail), generation, mayWait: true)
                 : TakeCopy(head.Span, default, generation, mayWait: true);
-            if (result != SendResult.Full) return null;
+            if (result != SendResult.Full)
+            {
+                // Who awaits may go on on another thread before the callback has returned: what it sends there comes behind this.
+                if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
+                return null;
+            }
         }
 
         if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();

@@ -389,6 +389,46 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         Assert.Equal(0, early);
     });
 
+    [Fact, Contract(6, 7, 14)]
+    public void What_SendAsync_takes_in_a_callback_is_not_overtaken_by_what_its_caller_sends_elsewhere() => Run(rig =>
+    {
+        byte[] large = Pattern(100_000, 7);
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.Send("a"u8);
+            Await(x.SendAsync("b"u8.ToArray()));
+            SendElsewhere(x, "c");
+            Await(x.SendAsync(large));
+            SendElsewhere(x, "d");
+            Await(x.SendAsync("e"u8.ToArray(), "f"u8.ToArray()));
+            SendElsewhere(x, "g");
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        for (int i = 0; i < 10; i++)
+        {
+            peer.Write("x");
+            Assert.Equal("abc", peer.ReadText(3));
+            Assert.True(peer.Read(large.Length).AsSpan().SequenceEqual(large));
+            Assert.Equal("defg", peer.ReadText(4));
+        }
+
+        static void Await(ValueTask<SendResult> sending)
+        {
+            Assert.True(sending.IsCompleted); // there is room
+            Assert.Equal(SendResult.Queued, sending.GetAwaiter().GetResult());
+        }
+
+        // The rest of a flow of control that has left the callback's thread: it runs before the callback returns.
+        static void SendElsewhere(Session session, string text)
+        {
+            SendResult result = SendResult.Closed;
+            Thread thread = new(() => result = session.Send(text));
+            thread.Start();
+            thread.Join();
+            Assert.Equal(SendResult.Queued, result);
+        }
+    });
+
     [Fact, Contract(6, 14)]
     public void What_was_awaited_in_a_callback_goes_on_in_the_order_of_the_session() => Run(rig =>
     {
