@@ -452,7 +452,7 @@ internal sealed partial class Connection
             if (result != SendResult.Full)
             {
                 // Who awaits may go on on another thread before the callback has returned: what it sends there comes behind this.
-                if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
+                if (!onLoop && result == SendResult.Queued && length > 0) Strand.CurrentOf(this, generation)?.FlushBatch();
                 return null;
             }
         }
