@@ -191,9 +191,8 @@ public partial class HttpSession : Session
 
     private void ReleaseExchange()
     {
-        if (_exchange is { IsLeft: true }) return;
+        if (_exchange is not { IsLeft: false } exchange) return;
         ReleaseMessages();
-        if (_exchange is not { } exchange) return;
         _exchange = null;
         ServerExchange.Return(exchange);
     }

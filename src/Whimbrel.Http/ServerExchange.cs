@@ -14,7 +14,7 @@ namespace Whimbrel.Http;
 /// </remarks>
 internal sealed class ServerExchange
 {
-    // So many requests of one loop, or of the pool, may wait for their handlers at once before exchanges are made anew for each: 2 MB, once they were needed.
+    // So many requests of one loop, or of the pool, may wait for their handlers at once before exchanges are made anew for each: less than 3 MB, once they were needed.
     private const int MostKept = 1024;
     private const int MostShared = 1024;
 
@@ -54,19 +54,15 @@ internal sealed class ServerExchange
     internal bool IsCountedActive;
     internal Activity? Activity;
 
-    private readonly Action _handlerEnded;
-    private readonly Action _answerEnded;
+    internal readonly Action HandlerEnded;
+    internal readonly Action AnswerEnded;
     private HttpSession? _session;
 
     private ServerExchange()
     {
-        _handlerEnded = () => _session!.HandlerEnded(this);
-        _answerEnded = () => _session!.AnswerEnded(this);
+        HandlerEnded = () => _session!.HandlerEnded(this);
+        AnswerEnded = () => _session!.AnswerEnded(this);
     }
-
-    internal Action HandlerEnded => _handlerEnded;
-
-    internal Action AnswerEnded => _answerEnded;
 
     internal static ServerExchange Take(HttpSession session)
     {
