@@ -242,7 +242,12 @@ internal sealed partial class Connection
                 return SendResult.Full;
             }
 
-            if (strand.TryGather(head, body)) return SendResult.Queued;
+            if (strand.TryGather(head, body))
+            {
+                // Who awaits may go on on another thread before the callback has returned: what it sends there comes behind this.
+                if (mayWait && length > 0) strand.FlushBatch();
+                return SendResult.Queued;
+            }
         }
 
         result = Loop.Mailbox.PostSend(this, generation, head, body, mayWait);
@@ -449,12 +454,7 @@ internal sealed partial class Connection
             result = file.Length > 0 ? TakeFile(head.Span, file, generation, mayWait: true)
                 : length > head.Length ? TakePieces(new Pieces([head, body], tail), generation, mayWait: true)
                 : TakeCopy(head.Span, default, generation, mayWait: true);
-            if (result != SendResult.Full)
-            {
-                // Who awaits may go on on another thread before the callback has returned: what it sends there comes behind this.
-                if (!onLoop && result == SendResult.Queued && length > 0) Strand.CurrentOf(this, generation)?.FlushBatch();
-                return null;
-            }
+            if (result != SendResult.Full) return null;
         }
 
         if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();

@@ -536,6 +536,8 @@ public sealed class PoolTests
         HttpClientRequest chunked = new(HttpVerb.Post, script.Url);
         chunked.SetBody(new MemoryStream("hello end"u8.ToArray()), "text/plain");
         Assert.Equal(200, (await pool.FetchAsync(chunked)).Status);
+        // The answer may be here before the thread that wrote the body knows that all of it was taken: until then the connection is not free.
+        await UntilAsync(() => pool.ReadCounters().Idle == 1);
         HttpClientRequest known = new(HttpVerb.Put, script.Url);
         known.SetBody(
             async (to, stop) =>
@@ -546,6 +548,7 @@ public sealed class PoolTests
             },
             length: 9);
         Assert.Equal(200, (await pool.FetchAsync(known)).Status);
+        await UntilAsync(() => pool.ReadCounters().Idle == 1);
         HttpClientRequest empty = new(HttpVerb.Post, script.Url);
         empty.SetBody(new MemoryStream());
         Assert.Equal(200, (await pool.FetchAsync(empty)).Status);
