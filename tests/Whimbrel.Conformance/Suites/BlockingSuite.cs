@@ -372,19 +372,11 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
                 },
                 Narrow(rig));
             // As the guide says to who blocks that many: the pool adds threads slowly.
-            ThreadPool.GetMinThreads(out int workers, out int others);
-            ThreadPool.SetMinThreads(Math.Max(workers, Sessions + 16), others);
-            try
-            {
-                Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
-                foreach (Peer peer in peers) peer.Write("x");
-                foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
-                rig.Until(() => Volatile.Read(ref done) == Sessions, "all of them to go on");
-            }
-            finally
-            {
-                ThreadPool.SetMinThreads(workers, others);
-            }
+            using PoolThreads threads = new(Sessions + 16);
+            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+            foreach (Peer peer in peers) peer.Write("x");
+            foreach (Peer peer in peers) Assert.Equal(data, peer.Read(data.Length));
+            rig.Until(() => Volatile.Read(ref done) == Sessions, "all of them to go on");
         },
         loops: 2);
 

@@ -23,16 +23,8 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         rig =>
         {
             Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
-            ThreadPool.GetMinThreads(out int workers, out int others);
-            ThreadPool.SetMinThreads(Math.Max(workers, 48), others);
-            try
-            {
-                Blocked(rig, blocked: 32);
-            }
-            finally
-            {
-                ThreadPool.SetMinThreads(workers, others);
-            }
+            using PoolThreads threads = new(48);
+            Blocked(rig, blocked: 32);
         },
         loops: 1);
 

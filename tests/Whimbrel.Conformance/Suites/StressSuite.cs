@@ -299,20 +299,22 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         {
             long start = System.Diagnostics.Stopwatch.GetTimestamp();
             int dialled = 0;
-            rig.Until(() => Dial() && rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
+            Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.DescriptorLimit), "the notice");
             Echo(open);
             // The first is no art: the next needs what the first gave up to have come back.
-            rig.Until(() => Dial() && rig.Engine.Loops.Sum(static l => l.Counters.AcceptsShed) >= 3, "three connections to be shed, one after the other");
+            Until(() => rig.Engine.Loops.Sum(static l => l.Counters.AcceptsShed) >= 3, "three connections to be shed, one after the other");
             // With a rest of a tenth of a second between two.
             Assert.True(System.Diagnostics.Stopwatch.GetElapsedTime(start).TotalMilliseconds > 150);
             Echo(open);
 
             // What the test before gives up late makes room for one, which takes it: then another dials in its place.
-            bool Dial()
-            {
-                for (; dialled < Math.Min(4 + server.SessionCount - 1, waiting.Length); dialled++) waiting[dialled].Connect(server.EndPoint!);
-                return true;
-            }
+            void Until(Func<bool> condition, string what) => rig.Until(
+                () =>
+                {
+                    for (; dialled < Math.Min(4 + server.SessionCount - 1, waiting.Length); dialled++) waiting[dialled].Connect(server.EndPoint!);
+                    return condition();
+                },
+                what);
         }
 
         foreach (Socket socket in waiting) socket.Dispose();
@@ -505,14 +507,9 @@ public abstract partial class StressSuite(Transport transport) : TrafficSuite(tr
         private static void HaveThreads()
         {
             const int Count = 12;
-            ThreadPool.GetMinThreads(out int workers, out int ports);
-            Assert.True(ThreadPool.SetMinThreads(Math.Max(workers, Count), ports));
-            using (Barrier all = new(Count))
-            {
-                Assert.True(Task.WaitAll([.. Enumerable.Range(0, Count).Select(_ => Task.Run(() => all.SignalAndWait(20_000)))], 30_000));
-            }
-
-            Assert.True(ThreadPool.SetMinThreads(workers, ports));
+            using PoolThreads threads = new(Count);
+            using Barrier all = new(Count);
+            Assert.True(Task.WaitAll([.. Enumerable.Range(0, Count).Select(_ => Task.Run(() => all.SignalAndWait(20_000)))], 30_000));
         }
 
         public void Dispose()

@@ -12,20 +12,12 @@ namespace Whimbrel.Http.Tests.Serving;
 public sealed class EngineTests
 {
     private static readonly TimeSpan _patience = EngineSite.Patience;
+    private static readonly EngineKind[] s_engines = [EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable];
+    private static readonly Scheduling[] s_schedulings = [Scheduling.Inline, Scheduling.ThreadPool];
 
-    public static TheoryData<EngineKind, bool, Scheduling> Kinds()
-    {
-        TheoryData<EngineKind, bool, Scheduling> kinds = [];
-        foreach (EngineKind kind in (EngineKind[])[EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable])
-        {
-            foreach (bool isTls in (bool[])[false, true])
-            {
-                foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool]) kinds.Add(kind, isTls, scheduling);
-            }
-        }
+    public static TheoryData<EngineKind, bool, Scheduling> Kinds() => new MatrixTheoryData<EngineKind, bool, Scheduling>(s_engines, [false, true], s_schedulings);
 
-        return kinds;
-    }
+    public static TheoryData<EngineKind, Scheduling> PlainKinds() => new MatrixTheoryData<EngineKind, Scheduling>(s_engines, s_schedulings);
 
     [Theory, MemberData(nameof(Kinds))]
     public async Task Requests_of_many_clients_are_answered_each_with_its_own(EngineKind kind, bool isTls, Scheduling scheduling)

@@ -13,18 +13,7 @@ public sealed class MingledTests
     private const int ConnectionsOfClient = 16;
     private const int LargeBytes = 3_000_000;
 
-    public static TheoryData<EngineKind, Scheduling> Kinds()
-    {
-        TheoryData<EngineKind, Scheduling> kinds = [];
-        foreach (EngineKind kind in (EngineKind[])[EngineKind.Epoll, EngineKind.Uring, EngineKind.Portable])
-        {
-            foreach (Scheduling scheduling in (Scheduling[])[Scheduling.Inline, Scheduling.ThreadPool]) kinds.Add(kind, scheduling);
-        }
-
-        return kinds;
-    }
-
-    [Theory, MemberData(nameof(Kinds))]
+    [Theory, MemberData(nameof(EngineTests.PlainKinds), MemberType = typeof(EngineTests))]
     public async Task What_belongs_to_a_request_meets_no_other(EngineKind kind, Scheduling scheduling)
     {
         int seed = Environment.TickCount;
