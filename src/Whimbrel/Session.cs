@@ -755,7 +755,13 @@ public abstract partial class Session : IConnection
         if (_isEnding) Throw.State("The session is ending, or has ended: its connection cannot be handed over any more.");
         // By an earlier callback: what was posted to this one runs before the next one has it.
         if (Strand.Current is { IsSwitching: true } giving && giving.Runs(this)) ThrowHandedOver();
-        if (_connection is not { } connection) return;
+        if (_connection is not { } connection)
+        {
+            // It is gone, and what came before its end waits: not for who wanted to give it away.
+            RunningStrand?.EndInput();
+            return;
+        }
+
         Strand? strand = StrandHere(connection, nameof(HandOver));
         if (strand is null && connection.IsHandingOver) ThrowHandedOver();
         if (strand is not null) strand.HandOver(next);

@@ -61,6 +61,8 @@ public sealed class StrandSendTests
 
         internal Task<CloseReason> End => _end.Task;
 
+        internal bool PeerHasFinished { get; private set; }
+
         protected override void OnReceived(ReadOnlySpan<byte> data)
         {
             if (data[0] is not ((byte)'q' or (byte)'g'))
@@ -76,6 +78,12 @@ public sealed class StrandSendTests
             for (int i = 0; data[0] == 'g' && i < Gathered; i++) Send(message.AsSpan(i * GatheredBytes / Gathered, GatheredBytes / Gathered));
             // It is the caller's again.
             Array.Clear(message);
+        }
+
+        protected override void OnPeerFinished()
+        {
+            PeerHasFinished = true;
+            base.OnPeerFinished();
         }
 
         protected override void OnDisconnected(CloseReason reason) => _end.TrySetResult(reason);
@@ -272,6 +280,20 @@ public sealed class StrandSendTests
         rig.Calls.Release.Set();
         Assert.Equal(Errno.ETIMEDOUT, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).ErrorCode);
         Assert.Equal(0, session.BytesPending);
+    }
+
+    // The system tells of a reset once: a receive behind it finds what the end of all bytes looks like.
+    [Fact]
+    public async Task A_reset_that_it_was_told_of_is_no_end_of_the_peers()
+    {
+        await using Rig rig = await Rig.StartAsync(static () => -Errno.ECONNRESET);
+        Answering session = rig.Session!;
+        rig.Peer!.Shutdown(SocketShutdown.Send);
+        await EpollOnCalls.UntilAsync(() => session.Loop?.Mailbox.IsLoopAsleep == false);
+        await LookAsync();
+        rig.Calls.Release.Set();
+        Assert.Equal(CloseCause.PeerReset, (await session.End.WaitAsync(s_time, TestContext.Current.CancellationToken)).Cause);
+        Assert.False(session.PeerHasFinished, "a stream that was cut off looked whole");
     }
 
     [Fact]

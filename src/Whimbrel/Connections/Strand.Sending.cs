@@ -9,6 +9,7 @@ namespace Whimbrel.Connections;
 /// its flag first and then, before it queues anything for the connection or closes it, looks at what the strand has said (<c>Connection.SettleStrand</c>). So one of the two sees
 /// the other, and the loop waits for one system call that does not wait, at most.
 /// Order: nothing that was posted to the loop waits, so nothing that happened before is passed. What the system did not take is queued before anything else of the connection.
+/// Errors: the system tells of a reset once, here or to the loop that receives meanwhile. So the loop asks here (<see cref="Hear"/>) before it believes in the end of all bytes.
 /// </remarks>
 internal sealed partial class Strand
 {
@@ -20,6 +21,7 @@ internal sealed partial class Strand
     private StrandBlock? _firstRest;
     private StrandBlock? _lastRest;
     private int _restFrom; // of the first block, which are sent
+    private int _error; // that a send failed with, until the loop has heard of it
 
     /// <summary>It is in a send, or has left a rest. Loop's thread.</summary>
     internal bool HasSent => Volatile.Read(ref _sending) != Silent;
@@ -43,6 +45,7 @@ internal sealed partial class Strand
         {
             if (_loop.Mailbox.IsLoopAsleep && !_loop.Mailbox.Any) sent = _connection.SendForStrand(head, body, length + behind, _generation);
             if (sent > 0 && sent < length) LeaveRest(head, body, sent, batch);
+            if (sent < 0) Interlocked.CompareExchange(ref _error, -sent, 0);
         }
         finally
         {
@@ -67,10 +70,15 @@ internal sealed partial class Strand
 
         _connection.TakeBackForeign(isRestLeft ? sent : length, _generation);
         if (isRestLeft) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).Settle(), this);
-        else if (sent < 0) _loop.PostControl(static (_, s, _, error) => ((Strand)s!).SendFailed((int)error), this, null, -sent);
+        else if (sent < 0) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).Hear(), this);
     }
 
-    private void SendFailed(int error) => _connection.StrandSendFailed(_generation, error);
+    /// <summary>Tells the connection of a send that failed, if it was not told yet. Loop's thread.</summary>
+    internal void Hear()
+    {
+        WaitForSend();
+        if (Volatile.Read(ref _error) != 0) _connection.StrandSendFailed(_generation, Interlocked.Exchange(ref _error, 0));
+    }
 
     /// <summary>The system took less than all. The rest goes on from the block that it lies in, or is copied into some.</summary>
     private void LeaveRest(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, int sent, StrandBlock? batch)
@@ -110,11 +118,16 @@ internal sealed partial class Strand
         _lastRest = block;
     }
 
-    /// <summary>Waits until the strand is not in a send, and queues what is left of it. Loop's thread.</summary>
-    internal void Settle()
+    private void WaitForSend()
     {
         SpinWait spin = default;
         while (Volatile.Read(ref _sending) == Sends) spin.SpinOnce(sleep1Threshold: -1);
+    }
+
+    /// <summary>Waits until the strand is not in a send, and queues what is left of it. Loop's thread.</summary>
+    internal void Settle()
+    {
+        WaitForSend();
         if (_sending != HasRest) return;
         StrandBlock? block = _firstRest;
         int from = _restFrom;

@@ -368,7 +368,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
             _isGone = true;
             blocked = _blockedOnEnd;
             _blockedOnEnd = null;
-            _holds &= ~Holds.HandOver; // it came too late
+            // The hold of a hand-over stays: it came too late, and who wanted to give the connection away is offered nothing any more.
             start = TrySchedule();
         }
 

@@ -7,7 +7,7 @@ namespace Whimbrel.Simulation.Epoll;
 // What one epoll loop waits with, without a kernel: level-triggered as Linux is, with events in any order, late, for nothing, and never more
 // than it wants to tell. It checks what an engine owes a set, and throws when something is missing.
 // Safe: events are written within the wait, no more than there is room for.
-internal sealed unsafe class SimEpoll(SimKernel kernel, Action whileAsleep) : EpollCalls
+internal sealed unsafe class SimEpoll(SimKernel kernel, Func<bool> whileAsleep) : EpollCalls
 {
     // So often a descriptor is told of while nobody does anything about it; a real kernel would do so for ever, and the loop spin.
     private const int MostIgnored = 2;
@@ -114,9 +114,9 @@ internal sealed unsafe class SimEpoll(SimKernel kernel, Action whileAsleep) : Ep
             IsAsleep = true;
             if (kernel.Chance(kernel.Faults.WhileAsleep, "others while a loop sleeps"))
             {
-                whileAsleep();
+                bool isAllDone = whileAsleep();
                 Collect(mayStray: false);
-                if (_ready.Count == 0 && Loop.Mailbox.Any) throw kernel.Violation("something was posted to a loop that sleeps, and nobody wakes it");
+                if (isAllDone && _ready.Count == 0 && Loop.Mailbox.Any) throw kernel.Violation("something was posted to a loop that sleeps, and nobody wakes it");
                 IsAsleep = _ready.Count == 0;
             }
         }

@@ -25,21 +25,32 @@ internal abstract class KernelEngine : Engine
     // After the last turn.
     internal abstract void Free();
 
-    // What others do while a loop sleeps: what they post must wake it.
-    private protected void RunWhileAsleep()
+    // What others do while a loop sleeps: what they post must wake it. False when the pool still has something to do, which may be that (docs/design/0061).
+    private protected bool RunWhileAsleep()
     {
-        for (int steps = 1 + _kernel.Dice.Next(3); steps > 0; steps--)
+        for (int steps = 1 + _kernel.Dice.Next(IsPool ? 8 : 3); steps > 0; steps--)
         {
+            if (IsPool && _pool.Count > 0 && _kernel.Dice.Chance(500))
+            {
+                RunPool();
+                continue;
+            }
+
             int peers = 0;
             foreach (KernelPeer peer in Peers) peers += peer.CanAct ? 1 : 0;
             int all = peers + (_pool.Count > 0 ? 1 : 0) + (Elsewhere.Count > 0 ? 1 : 0);
-            if (all == 0) return;
+            if (all == 0) break;
             int choice = _kernel.Dice.Next(all);
             if (choice < peers) Peers.Where(static p => p.CanAct).ElementAt(choice).Act();
             else if (choice == peers && _pool.Count > 0) RunPool();
             else RunElsewhere();
         }
+
+        return _pool.Count == 0;
     }
+
+    // Callbacks run on the pool, which gets on above all while the loops sleep.
+    internal bool IsPool { get; set; }
 
     // Longest time that may pass with nothing happening.
     internal long MostMs { get; set; } = long.MaxValue;

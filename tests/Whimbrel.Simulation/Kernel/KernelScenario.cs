@@ -5,11 +5,11 @@ internal static class KernelScenario
 {
     private const int StepLimit = 200_000;
 
-    internal readonly record struct Outcome(ulong TraceHash, long Steps, int Sessions);
+    internal readonly record struct Outcome(ulong TraceHash, long Steps, int Sessions, long StrandSends);
 
-    internal static Outcome Run(SimPlatform platform, int seed, Action<string>? print = null, Dictionary<string, long>? tally = null)
+    internal static Outcome Run(SimPlatform platform, int seed, Action<string>? print = null, Dictionary<string, long>? tally = null, bool isPool = false)
     {
-        KernelWorld world = new(platform, seed, print, tally);
+        KernelWorld world = new(platform, seed, isPool, print, tally);
         try
         {
             return Run(platform, world);
@@ -17,7 +17,7 @@ internal static class KernelScenario
         catch (Exception e)
         {
             // Once more with its steps told: it does the same again.
-            if (print is null) Run(platform, seed, static _ => { });
+            if (print is null) Run(platform, seed, static _ => { }, isPool: isPool);
             if (e is OracleException && e.Message.Contains("seed ", StringComparison.Ordinal)) throw;
             world.Fail(e is OracleException ? e.Message : $"{e.GetType().Name}: {e.Message}\n{e.StackTrace}");
             world.ThrowIfFailed();
@@ -49,7 +49,7 @@ internal static class KernelScenario
         foreach (KernelPeer peer in world.Engine.Peers) peer.GoAway();
         Judge(platform, world);
         world.ThrowIfFailed();
-        return new Outcome(world.Trace.Hash, world.Trace.Steps, world.Sessions.Count);
+        return new Outcome(world.Trace.Hash, world.Trace.Steps, world.Sessions.Count, world.StrandSends);
     }
 
     private static void StartServer(KernelWorld world)
@@ -191,6 +191,8 @@ internal static class KernelScenario
             if (!loop.IsStopped) world.Fail($"{loop} runs on");
             if (loop.ResidentCount != 0) world.Fail($"{loop} has {loop.ResidentCount} residents");
             if (loop.Blocks.Outstanding != 0) world.Fail($"{loop} misses {loop.Blocks.Outstanding} blocks");
+            if (loop.StrandBlocks.Outstanding != 0) world.Fail($"{loop} misses {loop.StrandBlocks.Outstanding} blocks of the pool");
+            world.StrandSends += loop.Counters.SendsOfStrands;
             if (loop.Counters.ConnectionsOpened != loop.Counters.ConnectionsClosed) world.Fail($"{loop} opened {loop.Counters.ConnectionsOpened} connections and closed {loop.Counters.ConnectionsClosed}");
             if (!platform.TellsOfTheClosed && loop.Counters.StaleCompletions != 0) world.Fail($"{loop} got {loop.Counters.StaleCompletions} completions of nobody");
         }

@@ -1,4 +1,5 @@
 using System.Net;
+using Whimbrel.Connections;
 
 namespace Whimbrel.Simulation.Kernel;
 
@@ -55,9 +56,14 @@ internal sealed class KernelSession : Session
     {
         if (_world.Prints) _world.Log($"{this}.{name}");
         if (_world.Running is { } running) _world.Fail($"{name} of {this} inside {running}");
-        if (!Loop.IsCurrent) _world.Fail($"{name} of {this} off its loop");
+        if (_world.IsPool ? Strand.Current is null : !Loop.IsCurrent) _world.Fail($"{name} of {this} off its thread");
         if (_life != legal) _world.Fail($"{name} of {this} came when it was {_life}");
-        if (_hasEnded && name is "OnUnread" or "OnTimer" or "OnPeerFinished" && _hasEnded) _world.Fail($"{name} of {this} came after it had closed");
+        if (name is "OnUnread" or "OnTimer" or "OnPeerFinished")
+        {
+            if (_hasEnded) _world.Fail($"{name} of {this} came after it had closed");
+            if (_next is not null) _world.Fail($"{name} of {this} came after it had handed over");
+        }
+
         _world.Running = name;
         _callbacks++;
     }

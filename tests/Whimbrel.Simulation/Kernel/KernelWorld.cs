@@ -17,13 +17,15 @@ internal sealed class KernelWorld
     private OracleException? _failure;
     private int _nextKey = 1;
 
-    internal KernelWorld(SimPlatform platform, int seed, Action<string>? print, Dictionary<string, long>? tally)
+    internal KernelWorld(SimPlatform platform, int seed, bool isPool, Action<string>? print, Dictionary<string, long>? tally)
     {
         Seed = seed;
+        IsPool = isPool;
         _print = print;
         Dice = new Dice((ulong)seed + 1);
         bool isHarsh = Dice.Chance(400);
         Faults = platform.DrawFaults(Dice, isHarsh);
+        if (isPool) Faults = Faults with { WhileAsleep = Dice.Pick(300, 900) };
         bool isBulk = Dice.Chance(40);
         bool isCrowd = !isBulk && Dice.Chance(30);
         WireBytes = isBulk ? Dice.Pick(20_000, 100_000) : Dice.Pick(16, 100, 500, 4096, 16_384);
@@ -31,17 +33,18 @@ internal sealed class KernelWorld
         PlannedLinks = isCrowd ? Dice.Next(10, 25) : Dice.Pick(1, 1, 2, 3);
         PausePerMille = Dice.Pick(0, 0, 100, 300);
         HandOverPerMille = Dice.Pick(0, 0, 0, 200);
-        StopsAtOnce = platform.StopsAtOnce;
+        StopsAtOnce = platform.StopsAtOnce && !isPool;
         if (platform.IsWide)
         {
             FilePerMille = Dice.Pick(0, 0, 300);
-            EndOthersPerMille = Dice.Pick(0, 0, 0, 20);
+            EndOthersPerMille = isPool ? 0 : Dice.Pick(0, 0, 0, 20);
         }
 
         Kernel = new SimKernel(Dice, Faults, WireBytes) { Tally = tally };
         if (isHarsh && Dice.Chance(100)) Kernel.DescriptorLimit = Dice.Next(6, 20);
-        Engine = platform.MakeEngine(Kernel, isBulk, n => Log($"notice {n.Kind}: {n.Message}"));
+        Engine = platform.MakeEngine(Kernel, isBulk, isPool, n => Log($"notice {n.Kind}: {n.Message}"));
         MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.DialError > 0 || Faults.Break > 0 || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
+        Engine.IsPool = isPool;
         Engine.Accepted = AcceptRaw;
         Server = new Server(
             new ServerOptions
@@ -51,6 +54,7 @@ internal sealed class KernelWorld
                 SlowConsumer = SlowConsumer.Wait,
                 SendLimitBytes = Dice.Pick(4096, 65_536, 1024 * 1024),
                 UnreadLimitBytes = 1024 * 1024,
+                Scheduling = Scheduling,
                 // Where every byte must come, nobody who is slow is cut off.
                 DrainTimeout = MayFail ? TimeSpan.FromMilliseconds(Dice.Pick(10, 1_000, 5_000)) : TimeSpan.FromMinutes(10),
             },
@@ -58,6 +62,11 @@ internal sealed class KernelWorld
     }
 
     internal int Seed { get; }
+
+    // Callbacks run on the (simulated) pool.
+    internal bool IsPool { get; }
+
+    private Scheduling Scheduling => IsPool ? Scheduling.ThreadPool : Scheduling.Inline;
 
     internal Dice Dice { get; }
 
@@ -101,6 +110,9 @@ internal sealed class KernelWorld
     internal bool Settles { get; set; }
 
     internal string? Running { get; set; }
+
+    // Sends that strands made themselves (docs/design/0062).
+    internal long StrandSends { get; set; }
 
     internal bool Prints => _print is not null;
 
@@ -174,6 +186,7 @@ internal sealed class KernelWorld
                 EndPoint = target,
                 SlowConsumer = SlowConsumer.Wait,
                 SendLimitBytes = Dice.Pick(4096, 1024 * 1024),
+                Scheduling = Scheduling,
                 DrainTimeout = TimeSpan.FromMinutes(MayFail ? 0.01 : 10),
                 ConnectTimeout = TimeSpan.FromMilliseconds(Dice.Pick(50, 1_000)),
                 FastOpen = Dice.Chance(200),
@@ -201,7 +214,7 @@ internal sealed class KernelWorld
     {
         if (_failure is not null) return;
         StringBuilder text = new();
-        text.AppendLine(what).AppendLine($"seed {Seed} (WHIMBREL_SEED={Seed} runs it alone), step {Trace.Steps}, {Faults}, {Engine.Shape}, {nameof(WireBytes)} = {WireBytes}");
+        text.AppendLine(what).AppendLine($"seed {Seed}{(IsPool ? " of the pool" : "")} (WHIMBREL_SEED={Seed} runs it alone), step {Trace.Steps}, {Faults}, {Engine.Shape}, {nameof(WireBytes)} = {WireBytes}");
         foreach (string line in _lines) text.Append("  ").AppendLine(line);
         text.AppendLine("The last steps:").Append(Trace);
         _failure = new OracleException(text.ToString());

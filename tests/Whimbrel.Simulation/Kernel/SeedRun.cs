@@ -17,41 +17,44 @@ internal static class SeedRun
         SynchronizationContext.SetSynchronizationContext(null);
     }
 
-    internal static void Run(SimPlatform platform, int seeds)
+    internal static void Run(SimPlatform platform, int seeds, bool isPool = false)
     {
         NeedsPointers();
         if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEED"), CultureInfo.InvariantCulture, out int one))
         {
-            Print(KernelScenario.Run(platform, one, Print).ToString());
+            Print(KernelScenario.Run(platform, one, Print, isPool: isPool).ToString());
             return;
         }
 
         if (int.TryParse(Environment.GetEnvironmentVariable("WHIMBREL_SEEDS"), CultureInfo.InvariantCulture, out int some)) seeds = some;
         long steps = 0;
         long sessions = 0;
+        long strandSends = 0;
         Dictionary<string, long> tally = [];
         Stopwatch watch = Stopwatch.StartNew();
         for (int seed = 0; seed < seeds; seed++)
         {
-            KernelScenario.Outcome outcome = KernelScenario.Run(platform, seed, tally: tally);
+            KernelScenario.Outcome outcome = KernelScenario.Run(platform, seed, tally: tally, isPool: isPool);
             steps += outcome.Steps;
             sessions += outcome.Sessions;
+            strandSends += outcome.StrandSends;
         }
 
-        Print($"{seeds} seeds, {sessions} sessions, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
+        Print($"{seeds} seeds, {sessions} sessions, {strandSends} sends of strands, {steps} steps in {watch.Elapsed.TotalSeconds:0.0} s");
         // Each kind of fault, or the range says less than it seems to.
-        Assert.True(some > 0 || tally.Count == platform.KindsOfFaults, $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
+        Assert.True(some > 0 || tally.Count == platform.KindsOfFaults + (isPool && !platform.IsWide ? 1 : 0), $"{tally.Count} kinds of faults of {platform.KindsOfFaults}");
+        Assert.Equal(isPool, strandSends > 0);
         foreach ((string what, long count) in tally.OrderBy(static t => t.Key, StringComparer.Ordinal)) Print($"{count,12:n0} {what}");
     }
 
-    internal static void RunTwice(SimPlatform platform)
+    internal static void RunTwice(SimPlatform platform, bool isPool = false)
     {
         NeedsPointers();
         HashSet<ulong> hashes = [];
         for (int seed = 0; seed < 1_000; seed++)
         {
-            KernelScenario.Outcome first = KernelScenario.Run(platform, seed);
-            KernelScenario.Outcome second = KernelScenario.Run(platform, seed);
+            KernelScenario.Outcome first = KernelScenario.Run(platform, seed, isPool: isPool);
+            KernelScenario.Outcome second = KernelScenario.Run(platform, seed, isPool: isPool);
             Assert.True(first == second, $"seed {seed}: {first}, and then {second}");
             hashes.Add(first.TraceHash);
         }

@@ -47,6 +47,11 @@ internal sealed unsafe partial class SimRing : PlainRing
     // The loop waits in its last enter, and nothing came.
     internal bool IsAsleep { get; private set; }
 
+    // What others do meanwhile, or null.
+    internal Action? WhileAsleep { get; set; }
+
+    internal bool IsWoken => _wake.WakeCount > 0;
+
     // A real wait would end, or has not begun.
     internal bool IsReady
     {
@@ -85,6 +90,15 @@ internal sealed unsafe partial class SimRing : PlainRing
         Tell();
         if (complete == 0 || count < submit || Held > 0) return (int)count;
         IsAsleep = true;
+        if (WhileAsleep is not null && _kernel.Chance(_kernel.Faults.WhileAsleep, "others while a loop sleeps"))
+        {
+            WhileAsleep();
+            Progress();
+            Tell();
+            IsAsleep = Held == 0;
+            if (Held > 0) return (int)count;
+        }
+
         if (count > 0) return (int)count;
         return _kernel.Dice.Chance(500) ? -Errno.ETIME : -Errno.EINTR;
     }
