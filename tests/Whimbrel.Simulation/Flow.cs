@@ -175,7 +175,11 @@ internal sealed class Flow(World world, int key)
         switch (kind)
         {
             case World.Direct:
-                Direct(lane, key, number);
+                if (key != Key) world.Fail($"flow {Key}: a message of flow {key}");
+                Direct(lane, number);
+                break;
+            case World.ToEach:
+                Direct(lane, number);
                 break;
             case World.Broadcast:
                 if (!_joined[key]) world.Fail($"flow {Key}: a broadcast of group {key} came to a session that never joined");
@@ -187,14 +191,8 @@ internal sealed class Flow(World world, int key)
         }
     }
 
-    private void Direct(int lane, int key, int number)
+    private void Direct(int lane, int number)
     {
-        if (key != Key)
-        {
-            world.Fail($"flow {Key}: a message of flow {key}");
-            return;
-        }
-
         Ordered(World.Direct, lane, number);
         List<Promise> promises = _sent.GetValueOrDefault(lane) ?? [];
         int index = _next.GetValueOrDefault(lane);

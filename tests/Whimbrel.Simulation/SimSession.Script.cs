@@ -176,6 +176,12 @@ internal sealed partial class SimSession
     private void SendSomething()
     {
         if (_outgoing is null) return;
+        if (_world.SendsToEach && _world.Chance(400))
+        {
+            SendToSeveral();
+            return;
+        }
+
         int lane = _world.Lane;
         byte[] message = Flow.Message(World.Direct, lane, _outgoing.Key, _world.NextNumber(lane), Size());
         int number = BitConverter.ToInt32(message, 12);
@@ -207,12 +213,40 @@ internal sealed partial class SimSession
         }
 
         _world.Log($"{this} sends {promise.Length} bytes {how}, caller {lane}, number {number}: {result}, {BytesPending} pending");
+        WasSent(promise, lane, result);
+    }
+
+    private void WasSent(Flow.Promise promise, int lane, SendResult result)
+    {
         _sawPending |= BytesPending > 0 || result == SendResult.Full;
         _outgoing.Resolve(promise, result);
         if (result == SendResult.Closed) return;
         if (_hasFinishedHere && lane != 0 && IsHere) _world.Fail($"{this}: a send after its close gave {result}");
         if (_foreignHasEnded && lane == 0) _world.Fail($"{this}: a send of another thread after its close gave {result}");
         if (BytesPending > _world.SendLimit + (64 * 1024)) _world.Fail($"{this} has {BytesPending} bytes pending");
+    }
+
+    // One message to some of those that are there, each connection once.
+    private void SendToSeveral()
+    {
+        int lane = _world.Lane;
+        byte[] message = Flow.Message(World.ToEach, lane, 0, _world.NextNumber(lane), Size());
+        int number = BitConverter.ToInt32(message, 12);
+        List<SimSession> receivers = [];
+        foreach (SimSession session in _world.Sessions)
+        {
+            if (session is { HasConnected: true, _next: null } && _world.Chance(600)) receivers.Add(session);
+        }
+
+        // In time, before anybody can read it.
+        Flow.Promise[] promises = [.. receivers.Select(r => r._outgoing.Add(lane, number, message.Length, Flow.Fate.Open))];
+        SendResult[] results = new SendResult[receivers.Count + _world.Random.Next(2)];
+        int taken = SendToEach(message, receivers.ToArray(), results);
+        message.AsSpan().Fill(0xEE);
+        _world.Log($"{this} sends {message.Length} bytes to each of {string.Join(", ", receivers.Select((r, i) => $"{r}: {results[i]}"))}, caller {lane}, number {number}");
+        int queued = results.AsSpan(0, receivers.Count).Count(SendResult.Queued);
+        if (taken != queued) _world.Fail($"{this}: {queued} took it, and {taken} were told");
+        for (int i = 0; i < receivers.Count; i++) receivers[i].WasSent(promises[i], lane, results[i]);
     }
 
     private SendResult SendMemory(byte[] message)

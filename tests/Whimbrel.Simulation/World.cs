@@ -12,6 +12,7 @@ internal sealed class World
     internal const int Direct = 1;
     internal const int Broadcast = 2;
     internal const int BroadcastAwaited = 3;
+    internal const int ToEach = 4;
     private const int KeptLines = 80;
 
     private readonly Queue<string> _lines = new();
@@ -56,6 +57,7 @@ internal sealed class World
         // By the seed's number, as above.
         ActsInside = seed % 3 == 1;
         Posts = seed % 4 == 3;
+        SendsToEach = seed % 7 == 4;
         Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults, mailboxLimitBytes: MailboxLimit);
         for (int i = 0; i < GroupCount; i++) Groups[i] = new SessionGroup($"group {i}");
         Server = new Server(
@@ -92,6 +94,9 @@ internal sealed class World
 
     // Code is posted to sessions, from callbacks and by other threads (contract 18).
     internal bool Posts { get; }
+
+    // One message goes to several sessions at once (docs/design/0063).
+    internal bool SendsToEach { get; }
 
     internal Random Random { get; }
 
