@@ -30,7 +30,7 @@ internal sealed class EpollPlatform : SimPlatform
         Duplicate = dice.Pick(0, 0, 0, 100),
     };
 
-    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, bool isPool, Action<Notice> onNotice)
+    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice)
     {
         int loops = kernel.Dice.Pick(1, 1, 2, 3);
         // What the loops have themselves, set, wake and reserve, does not count.

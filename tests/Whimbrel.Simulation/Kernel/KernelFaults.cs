@@ -60,7 +60,7 @@ internal sealed record KernelFaults
     // Somebody nobody knows of has a duplicate of what is closed, for a while: it stays in the set.
     public int Duplicate { get; init; }
 
-    // Other threads and peers get on while a loop sleeps.
+    // Other threads and peers get on while a loop sleeps. Of a ring with callbacks on the pool only: its other seeds are older.
     public int WhileAsleep { get; init; }
 
     // There is no other ring for now.

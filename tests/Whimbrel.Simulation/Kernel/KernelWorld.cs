@@ -42,7 +42,7 @@ internal sealed class KernelWorld
 
         Kernel = new SimKernel(Dice, Faults, WireBytes) { Tally = tally };
         if (isHarsh && Dice.Chance(100)) Kernel.DescriptorLimit = Dice.Next(6, 20);
-        Engine = platform.MakeEngine(Kernel, isBulk, isPool, n => Log($"notice {n.Kind}: {n.Message}"));
+        Engine = platform.MakeEngine(Kernel, isBulk, n => Log($"notice {n.Kind}: {n.Message}"));
         MayFail = Faults.Fatal > 0 || Faults.AcceptError > 0 || Faults.DialError > 0 || Faults.Break > 0 || Faults.ControlError > 0 || Kernel.DescriptorLimit != int.MaxValue;
         Engine.IsPool = isPool;
         Engine.Accepted = AcceptRaw;

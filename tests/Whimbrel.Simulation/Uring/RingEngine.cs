@@ -9,16 +9,14 @@ internal sealed class RingEngine : KernelEngine
 {
     private readonly SimKernel _kernel;
     private readonly RingShape _shape;
-    private readonly bool _isPool;
     private readonly List<SimRing> _rings = [];
     private readonly SimRing?[] _current;
 
-    internal RingEngine(SimKernel kernel, RingShape shape, bool isPool, Action<Notice> onNotice)
+    internal RingEngine(SimKernel kernel, RingShape shape, Action<Notice> onNotice)
         : base(kernel, "uring", onNotice)
     {
         _kernel = kernel;
         _shape = shape;
-        _isPool = isPool;
         _current = new SimRing[shape.Loops];
         RingSockets sockets = new(kernel);
         Loops = new Loop[shape.Loops];
@@ -37,16 +35,14 @@ internal sealed class RingEngine : KernelEngine
     {
         // Instead of one that broke; a start that fails is another test's.
         if (IsStarted && _kernel.Chance(_kernel.Faults.NoRing, "no other ring")) throw new NetworkException(new NetworkError(Errno.ENOMEM, ErrorCategory.System, "No ring, by the test."));
-        SimRing ring = new(_kernel, _shape.SubmitEntries, _shape.CompleteEntries, _shape.Buffers, _shape.BufferBytes, _shape.CanLimitReceive);
-        // Not where the seeds are older than that.
-        if (_isPool) ring.WhileAsleep = () => OthersWhileAsleep(ring, index);
+        SimRing ring = new(_kernel, _shape.SubmitEntries, _shape.CompleteEntries, _shape.Buffers, _shape.BufferBytes, _shape.CanLimitReceive, () => OthersWhileAsleep(index));
         _rings.Add(ring);
         return _current[index] = ring;
     }
 
-    private void OthersWhileAsleep(SimRing ring, int index)
+    private void OthersWhileAsleep(int index)
     {
-        if (RunWhileAsleep() && !ring.IsWoken && Loops[index].Mailbox.Any) throw _kernel.Violation("something was posted to a loop that sleeps, and nobody wakes it");
+        if (RunWhileAsleep() && !_current[index]!.IsWoken && Loops[index].Mailbox.Any) throw _kernel.Violation("something was posted to a loop that sleeps, and nobody wakes it");
     }
 
     internal override void Free()

@@ -40,7 +40,7 @@ internal sealed class RingPlatform : SimPlatform
         };
     }
 
-    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, bool isPool, Action<Notice> onNotice)
+    internal override KernelEngine MakeEngine(SimKernel kernel, bool isBulk, Action<Notice> onNotice)
     {
         Dice dice = kernel.Dice;
         RingShape shape = new RingShape(
@@ -50,6 +50,6 @@ internal sealed class RingPlatform : SimPlatform
             isBulk ? dice.Pick(4, 8) : dice.Pick(1, 2, 4, 16),
             isBulk ? dice.Pick(17_000, 32 * 1024) : dice.Pick(16, 128, 1024),
             dice.Chance(500));
-        return new RingEngine(kernel, shape, isPool, onNotice);
+        return new RingEngine(kernel, shape, onNotice);
     }
 }

@@ -23,17 +23,19 @@ internal sealed unsafe partial class SimRing : PlainRing
     private readonly Queue<int> _buffers = new();
     private readonly bool[] _isOurs;
     private readonly int _bufferBytes;
+    private readonly Action _whileAsleep;
     private readonly HashSet<ulong> _over = [];
     private int _breaksIn = -1;
     private bool _isClosed;
 
     private readonly record struct Told(SimOperation Operation, int Result, uint Flags, bool IsLast);
 
-    internal SimRing(SimKernel kernel, uint submitEntries, uint completeEntries, int bufferCount, int bufferBytes, bool canLimitReceive)
+    internal SimRing(SimKernel kernel, uint submitEntries, uint completeEntries, int bufferCount, int bufferBytes, bool canLimitReceive, Action whileAsleep)
         : base(submitEntries, completeEntries, bufferCount, bufferBytes)
     {
         _kernel = kernel;
         _bufferBytes = bufferBytes;
+        _whileAsleep = whileAsleep;
         _isOurs = new bool[bufferCount];
         CanLimitReceive = canLimitReceive;
         _kernel.Open(_wake, isOwn: true);
@@ -46,9 +48,6 @@ internal sealed unsafe partial class SimRing : PlainRing
 
     // The loop waits in its last enter, and nothing came.
     internal bool IsAsleep { get; private set; }
-
-    // What others do meanwhile, or null.
-    internal Action? WhileAsleep { get; set; }
 
     internal bool IsWoken => _wake.WakeCount > 0;
 
@@ -90,9 +89,9 @@ internal sealed unsafe partial class SimRing : PlainRing
         Tell();
         if (complete == 0 || count < submit || Held > 0) return (int)count;
         IsAsleep = true;
-        if (WhileAsleep is not null && _kernel.Chance(_kernel.Faults.WhileAsleep, "others while a loop sleeps"))
+        if (_kernel.Dice.Chance(_kernel.Faults.WhileAsleep))
         {
-            WhileAsleep();
+            _whileAsleep();
             Progress();
             Tell();
             IsAsleep = Held == 0;

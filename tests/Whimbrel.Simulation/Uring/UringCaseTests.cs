@@ -9,7 +9,7 @@ public sealed class UringCaseTests
     private const int RestMs = 10;
     private const int LackMs = 1_000;
 
-    private static KernelCase NewCase() => new(static kernel => new RingEngine(kernel, new RingShape(1, 32, 64, 4, 1024, CanLimitReceive: true), isPool: false, static _ => { }));
+    private static KernelCase NewCase() => new(static kernel => new RingEngine(kernel, new RingShape(1, 32, 64, 4, 1024, CanLimitReceive: true), static _ => { }));
 
     // In small messages the ring receives, in large ones a call does.
     [Theory]
