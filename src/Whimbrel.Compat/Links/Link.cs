@@ -47,6 +47,7 @@ internal sealed class Link
     private volatile Link? _waitsFor; // by a callback of this one
     private Client? _client;
     private Action? _dialAfterEnd;
+    private int _ends; // that are being told
     private int _dials; // a dial that failed may be told so by its session before its call is, and another be under way by then
     private int _givenUp; // the last dial that was, by its number
     private TaskCompletionSource<bool>? _ready; // of a sync Connect
@@ -300,6 +301,7 @@ internal sealed class Link
 
         _isConnected = _isHandshaked = _isHandshaking = _isConnecting = false;
         _inbox.End();
+        Interlocked.Increment(ref _ends);
         _bridge = null;
         try
         {
@@ -307,6 +309,7 @@ internal sealed class Link
         }
         finally
         {
+            Interlocked.Decrement(ref _ends);
             Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
             Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
         }
@@ -576,15 +579,17 @@ internal sealed class Link
             if (isSync) _ready = ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
         }
 
-        // The old connection is told to its end before a new one begins, but by a callback of its own that waits.
-        if (_bridge is not null && !(isSync && IsTelling))
+        // The old connection is told to its end before a new one begins, but by a callback of its own that waits: also by asking again whether it is connected.
+        if (HasToEnd())
         {
-            _dialAfterEnd = () => Start(make, isSync);
-            if (_bridge is null) Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
+            Volatile.Write(ref _dialAfterEnd, () => Start(make, isSync));
+            if (!HasToEnd()) Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
         }
         else Start(make, isSync);
 
         return ready?.Task ?? Task.FromResult(true);
+
+        bool HasToEnd() => (_bridge is not null && !(isSync && IsTelling)) || (Volatile.Read(ref _ends) > 0 && !isSync && !IsTelling);
     }
 
     private void Start(Func<Func<Session>, Client> make, bool isSync)

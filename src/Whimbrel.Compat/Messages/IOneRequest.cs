@@ -9,6 +9,9 @@ internal interface IOneRequest
 
     bool IsReady { get; }
 
+    /// <summary>There is a connection, or one is dialled: its end, or that it is ready, will be told.</summary>
+    bool IsBusy { get; }
+
     bool Connect();
 
     bool Send(HttpRequest request);

@@ -6,6 +6,7 @@ namespace Whimbrel.Compat;
 /// <remarks>Each task is completed once, whatever comes first: the response, a mistake in it, the end of the connection, or the timeout. Whoever awaits it goes on elsewhere.</remarks>
 internal sealed class OneRequest(IOneRequest client) : IDisposable
 {
+    private const int Tries = 10;
     private static readonly TimeSpan s_usual = TimeSpan.FromMinutes(1);
 
     private readonly Lock _gate = new();
@@ -13,6 +14,8 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     private HttpResponse? _response;
     private Exception? _failure;
     private Timer? _timer;
+    private bool _isOn;       // the request goes over what is connected or dialled now: the end of that is told next, and is its own
+    private bool _dialsLater; // the connection that it cannot have is about to end, or to be ready
 
     /// <summary>Sends a request, and connects before when that is needed.</summary>
     internal Task<HttpResponse> Begin(HttpRequest request, TimeSpan? timeout)
@@ -25,6 +28,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     internal Task<HttpResponse> Begin(Func<HttpRequest> compose, TimeSpan? timeout)
     {
         TaskCompletionSource<HttpResponse> waiting = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        bool isReady;
         lock (_gate)
         {
             if (_waiting is not null) return Task.FromException<HttpResponse>(new InvalidOperationException("A request is under way: this client makes one at a time."));
@@ -32,14 +36,22 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             _waiting = waiting;
             _response = null;
             _failure = null;
+            _isOn = isReady = client.IsReady;
+            _dialsLater = false;
             _timer = new Timer(_ => TimedOut(waiting), null, timeout ?? s_usual, Timeout.InfiniteTimeSpan);
         }
 
         HttpRequest request = client.Http.Request;
         if (request.IsEmpty || request.IsErrorSet) Fail("Invalid HTTP request!", waiting);
-        else if (client.IsReady) Send();
-        else if (!client.Connect()) Fail("Connection failed!", waiting);
+        else if (isReady) Send();
+        else Dial(waiting);
         return waiting.Task;
+    }
+
+    /// <summary>A connection is dialled, and the end of the one before has been told: the next end is this one's.</summary>
+    internal void Dialling()
+    {
+        lock (_gate) _isOn = true;
     }
 
     /// <summary>The client is connected: what was asked for is sent.</summary>
@@ -48,6 +60,8 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
         lock (_gate)
         {
             if (_waiting is null) return;
+            _isOn = true;
+            _dialsLater = false;
         }
 
         Send();
@@ -57,11 +71,13 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     internal void Answered() => _response = client.Http.TakeResponse();
 
     /// <summary>The connection lives on, or has ended: whoever waits may go on.</summary>
-    internal void Settle()
+    /// <returns>True: there was a response. Whoever waited for it may have asked again by now.</returns>
+    internal bool Settle()
     {
-        if (_response is not { } response || Take(null) is not { } waiting) return;
+        if (_response is not { } response) return false;
         _response = null;
-        waiting.TrySetResult(response);
+        Take(null)?.TrySetResult(response);
+        return true;
     }
 
     /// <summary>The response broke a rule. The connection ends, and with it the wait.</summary>
@@ -70,11 +86,48 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     /// <summary>The connection has ended. A response that had come is given.</summary>
     internal void Ended()
     {
-        Settle();
-        Take(null)?.TrySetException(_failure ?? new InvalidOperationException("The connection ended before the response."));
+        if (Settle()) return;
+        TaskCompletionSource<HttpResponse>? waiting;
+        lock (_gate)
+        {
+            // One that was begun meanwhile has a connection of its own, which is not dialled before this has returned.
+            if (_waiting is null || !(_isOn || _dialsLater)) return;
+            waiting = _dialsLater ? _waiting : null;
+            _isOn = _dialsLater = false;
+        }
+
+        if (waiting is not null) Dial(waiting);
+        else Take(null)?.TrySetException(_failure ?? new InvalidOperationException("The connection ended before the response."));
     }
 
     public void Dispose() => Fail("The client was disposed.", null);
+
+    private void Dial(TaskCompletionSource<HttpResponse> waiting)
+    {
+        for (int tries = 1; !client.Connect(); tries++)
+        {
+            // What is in the way ends, or gets ready: either is told.
+            lock (_gate)
+            {
+                if (_waiting != waiting || _isOn) return;
+                _dialsLater = true;
+            }
+
+            if (client.IsBusy) return;
+            // It may have ended before this was noted: then nothing more is told.
+            lock (_gate)
+            {
+                if (_waiting != waiting || !_dialsLater) return;
+                _dialsLater = false;
+            }
+
+            if (tries == Tries)
+            {
+                Fail("Connection failed!", waiting);
+                return;
+            }
+        }
+    }
 
     private void Send()
     {

@@ -37,6 +37,8 @@ public class HttpClientEx : HttpClient, IOneRequest
 
     bool IOneRequest.IsReady => IsConnected;
 
+    bool IOneRequest.IsBusy => IsConnected || IsConnecting;
+
     /// <summary>Sends <see cref="HttpClient.Request"/>, and gives its response.</summary>
     /// <param name="timeout">Null for a minute.</param>
     public Task<HttpResponse> SendRequest(TimeSpan? timeout = null) => SendRequest(Request, timeout);
@@ -110,6 +112,8 @@ public class HttpClientEx : HttpClient, IOneRequest
     }
 
     private protected override void Settle() => _one.Settle();
+
+    private protected override void Dialling() => _one.Dialling();
 
     bool IOneRequest.Connect() => ConnectAsync();
 

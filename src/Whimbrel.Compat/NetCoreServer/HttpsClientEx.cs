@@ -41,6 +41,8 @@ public class HttpsClientEx : HttpsClient, IOneRequest
 
     bool IOneRequest.IsReady => IsHandshaked;
 
+    bool IOneRequest.IsBusy => IsConnected || IsConnecting;
+
     /// <summary>Sends <see cref="HttpClient.Request"/>, and gives its response.</summary>
     /// <param name="timeout">Null for a minute.</param>
     public Task<HttpResponse> SendRequest(TimeSpan? timeout = null) => SendRequest(Request, timeout);
@@ -114,6 +116,8 @@ public class HttpsClientEx : HttpsClient, IOneRequest
     }
 
     private protected override void Settle() => _one.Settle();
+
+    private protected override void Dialling() => _one.Dialling();
 
     bool IOneRequest.Connect() => ConnectAsync();
 

@@ -387,11 +387,17 @@ public class SslClient : IDisposable, ILinked
 
     int ILinked.ReceiveSize => OptionReceiveBufferSize;
 
+    /// <summary>A connection is dialled; the one before has been told to its end.</summary>
+    private protected virtual void Dialling()
+    {
+    }
+
     void ILinked.Tell(LinkEvent what)
     {
         switch (what)
         {
             case LinkEvent.Connecting:
+                Dialling();
                 OnConnecting();
                 break;
             case LinkEvent.Connected:

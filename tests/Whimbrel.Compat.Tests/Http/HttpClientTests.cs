@@ -37,6 +37,35 @@ public sealed class HttpClientTests
         Assert.Equal("Timeout!", (await Assert.ThrowsAsync<TimeoutException>(() => slow)).Message);
     }
 
+    // The end of a connection is told beside whoever asks again: it is no end of the request that another connection is dialled for.
+    [Fact]
+    public async Task Who_asks_again_at_once_has_another_connection()
+    {
+        using WebHost host = new();
+        using HttpClientEx client = new(IPAddress.Loopback, host.PortNumber);
+        for (int i = 0; i < 200; i++)
+        {
+            client.Request.SetBegin("GET", "/last").SetHeader("Connection", "close").SetBody();
+            Assert.Equal("GET /last ", (await client.SendRequest()).Body);
+            Assert.Equal("GET /again ", (await client.SendGetRequest("/again")).Body);
+        }
+    }
+
+    [Fact]
+    public async Task Who_asks_again_at_once_after_the_time_is_over_has_another_connection()
+    {
+        using WebHost host = new();
+        Action<WebHost.Serving, HttpRequest> usual = host.Answer;
+        using HttpClientEx client = new(IPAddress.Loopback, host.PortNumber);
+        for (int i = 0; i < 50; i++)
+        {
+            host.Answer = static (_, _) => { };
+            await Assert.ThrowsAsync<TimeoutException>(() => client.SendGetRequest("/slow", TimeSpan.FromMilliseconds(5)));
+            host.Answer = usual;
+            Assert.Equal("GET /again ", (await client.SendGetRequest("/again")).Body);
+        }
+    }
+
     // H8: who waited for an answer waited for ever.
     [Fact]
     public async Task H8_a_refused_connection_and_one_that_ends_in_the_middle_end_the_wait()

@@ -22,6 +22,8 @@ internal static class HttpClientExText
 
             bool IOneRequest.IsReady => Is{{v.Ready}};
 
+            bool IOneRequest.IsBusy => IsConnected || IsConnecting;
+
             /// <summary>Sends <see cref="HttpClient.Request"/>, and gives its response.</summary>
             /// <param name="timeout">Null for a minute.</param>
             public Task<HttpResponse> SendRequest(TimeSpan? timeout = null) => SendRequest(Request, timeout);
@@ -64,6 +66,8 @@ internal static class HttpClientExText
             }
 
             private protected override void Settle() => _one.Settle();
+
+            private protected override void Dialling() => _one.Dialling();
 
             bool IOneRequest.Connect() => ConnectAsync();
 
