@@ -42,14 +42,16 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
     [InlineData(true)]
     public void A_client_that_pipelines_22_requests_and_reads_is_not_judged_slow(bool inOnePiece) => Run(rig =>
     {
-        List<SendResult> results = [];
+        int queued = 0, refused = 0;
         RecordingServer server = rig.Serve(
             s => s.AtReceived = (x, data) =>
             {
                 foreach (byte number in data)
                 {
                     byte[] answer = Answer(number);
-                    results.Add(inOnePiece ? x.Send(answer) : x.Send(answer.AsSpan(0, 100), answer.AsSpan(100)));
+                    SendResult result = inOnePiece ? x.Send(answer) : x.Send(answer.AsSpan(0, 100), answer.AsSpan(100));
+                    if (result == SendResult.Queued) Volatile.Write(ref queued, queued + 1);
+                    else Volatile.Write(ref refused, refused + 1);
                 }
             },
             new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() });
@@ -58,7 +60,9 @@ public abstract class PipeliningSuite(Transport transport) : TrafficSuite(transp
         byte[] requests = [.. Enumerable.Range(0, 22).Select(static i => (byte)i)];
         for (int at = 0; at < requests.Length;) at += peer.TryWrite(requests.AsSpan(at));
         ReadAnswers(rig, peer, 22);
-        Assert.All(results, static r => Assert.Equal(SendResult.Queued, r));
+        // The last answer may be with the peer before the callback that sent it has counted it.
+        rig.Until(() => Volatile.Read(ref queued) + Volatile.Read(ref refused) == 22, "all answers to be counted");
+        Assert.Equal(0, Volatile.Read(ref refused));
         Assert.True(session.IsConnected);
     });
 
