@@ -18,6 +18,8 @@ internal static class SnippetCompiler
     private const string ExcerptUsings = "global using System.Net; global using System.Net.Sockets; global using System.Security.Cryptography.X509Certificates; global using System.Text;";
 
     private static readonly CSharpParseOptions _parse = new(LanguageVersion.CSharp14);
+    private static readonly Lazy<CSharpCompilation> _empty = new(() => CSharpCompilation.Create("Snippet", references: _references!.Value));
+    private static readonly Lazy<CSharpCompilation> _emptyTest = new(() => CSharpCompilation.Create("Snippet", references: _references!.Value.Concat(_testReferences!.Value)));
     private static readonly Lazy<MetadataReference[]> _references = new(() => References(p => !IsXunit(p) && Path.GetFileName(p) != "Whimbrel.Docs.dll"));
     private static readonly Lazy<MetadataReference[]> _testReferences = new(() => References(IsXunit));
 
@@ -57,8 +59,9 @@ internal static class SnippetCompiler
 
         var options = new CSharpCompilationOptions(isProgram ? OutputKind.ConsoleApplication : OutputKind.DynamicallyLinkedLibrary, allowUnsafe: true, nullableContextOptions: NullableContextOptions.Enable);
         using var output = new MemoryStream();
-        IEnumerable<MetadataReference> references = words == Snippet.Test ? _references.Value.Concat(_testReferences.Value) : _references.Value;
-        List<string> errors = [.. CSharpCompilation.Create("Snippet", trees, references, options).Emit(output).Diagnostics
+        // What it stands on is bound once for all snippets.
+        var empty = words == Snippet.Test ? _emptyTest.Value : _empty.Value;
+        List<string> errors = [.. empty.WithOptions(options).AddSyntaxTrees(trees).Emit(output).Diagnostics
             .Where(d => d.Severity == DiagnosticSeverity.Error)
             .Select(d => (Place: d.Location.GetMappedLineSpan(), Said: d))
             .Select(d => $"{(d.Place.HasMappedPath ? d.Place.Path : snippet.Path)}:{(d.Place.HasMappedPath ? d.Place.StartLinePosition.Line + 1 : snippet.Line)}: {d.Said.Id} {d.Said.GetMessage(System.Globalization.CultureInfo.InvariantCulture)}")];

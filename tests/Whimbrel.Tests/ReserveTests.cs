@@ -45,6 +45,9 @@ public sealed class ReserveTests
 
     private sealed class Sender(Random random, SessionGroup everyone, List<Sender> all) : Session
     {
+        // Each byte is one more than the byte before.
+        private static readonly byte[] s_ramp = [.. Enumerable.Range(0, 256 + 70_000).Select(static i => (byte)i)];
+
         private byte _next;
 
         internal List<byte> Model { get; } = [];
@@ -156,8 +159,8 @@ public sealed class ReserveTests
 
         private byte[] Bytes(int count)
         {
-            byte[] bytes = new byte[count];
-            for (int i = 0; i < count; i++) bytes[i] = _next++;
+            byte[] bytes = s_ramp.AsSpan(_next, count).ToArray();
+            _next += (byte)count;
             return bytes;
         }
     }

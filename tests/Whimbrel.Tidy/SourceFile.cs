@@ -8,7 +8,9 @@ namespace Whimbrel.Tidy;
 // One C# file: its path, text and syntax tree. Rules take this, so that a test can hand them a bad example of three lines.
 internal sealed class SourceFile(string path, string text)
 {
-    public static CSharpParseOptions ParseOptions { get; } = new(LanguageVersion.CSharp14, DocumentationMode.Parse, preprocessorSymbols: ["NET", "NET10_0", "NET10_0_OR_GREATER", "RELEASE"]);
+    // No rule asks what may be null, and to find that out takes a third of the time.
+    public static CSharpParseOptions ParseOptions { get; } = new CSharpParseOptions(LanguageVersion.CSharp14, DocumentationMode.Parse, preprocessorSymbols: ["NET", "NET10_0", "NET10_0_OR_GREATER", "RELEASE"])
+        .WithFeatures([new("run-nullable-analysis", "never")]);
 
     public string Path { get; } = path;
     public string Text { get; } = text;

@@ -178,7 +178,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         rig.Elsewhere(() => peer.Write(data));
         rig.Until(() => first.ReceivedCount + next.ReceivedCount == data.Length, "all bytes at both");
         rig.Join();
-        Assert.Equal(data, first.Received.Concat(next.Received));
+        Assert.Equal(data, (byte[])[.. first.Received, .. next.Received]);
         Assert.Equal(0, Volatile.Read(ref inOwn));
         Assert.Throws<InvalidOperationException>(() => next.Own = own);
         rig.OnLoop(next, () => next.Own = own);

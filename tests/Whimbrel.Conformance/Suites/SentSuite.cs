@@ -25,7 +25,7 @@ public abstract class SentSuite(Transport transport) : TrafficSuite(transport)
         }
 
         session.Received.AddRange(peer.Read(data.Length - session.Received.Count));
-        Assert.Equal(data, session.Received);
+        Assert.Equal(data, session.Received.ToArray());
         rig.Until(() => session.TotalSent == data.Length && session.LastWasDrained, "all to be told");
         Assert.Equal(0, session.BytesPending);
         Assert.True(session.Drains >= 1);

@@ -105,6 +105,7 @@ public sealed class ChatSimulationTests
         }
 
         engine.RunUntilIdle();
+        ILookup<string, string> saidBy = hall.Broadcast.ToLookup(static l => l[..l.IndexOf(':', StringComparison.Ordinal)]);
         foreach (Member member in members)
         {
             string told = $"seed {seed}, member {member.Number}";
@@ -112,8 +113,8 @@ public sealed class ChatSimulationTests
             Assert.True(!member.Heard.Except(hall.Broadcast).Any(), $"{told}: a line that nobody has said");
             foreach (IGrouping<string, string> each in member.Heard.GroupBy(static l => l[..l.IndexOf(':', StringComparison.Ordinal)]))
             {
-                List<string> lines = [.. each], said = [.. hall.Broadcast.Where(l => l.StartsWith(each.Key + ":", StringComparison.Ordinal))];
-                Assert.True(lines.SequenceEqual(said.Take(lines.Count)), $"{told}: lines of {each.Key} are out of order");
+                List<string> lines = [.. each];
+                Assert.True(lines.SequenceEqual(saidBy[each.Key].Take(lines.Count)), $"{told}: lines of {each.Key} are out of order");
             }
 
             heard += member.Heard.Count;

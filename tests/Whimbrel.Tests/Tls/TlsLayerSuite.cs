@@ -80,8 +80,8 @@ public abstract class TlsLayerSuite
             pair.Move();
         }
 
-        Assert.Equal(data, pair.Server.Plain);
-        Assert.Equal(data, pair.Client.Plain);
+        Assert.Equal(data, pair.Server.Plain.ToArray());
+        Assert.Equal(data, pair.Client.Plain.ToArray());
     }
 
     [Fact]
@@ -100,7 +100,7 @@ public abstract class TlsLayerSuite
         int before = pair.Server.Plain.Count;
         Assert.True(before <= 64 * 1024);
         for (int i = 0; i < 1000 && pair.Server.Plain.Count < data.Length; i++) pair.Server.Receive();
-        Assert.Equal(data, pair.Server.Plain);
+        Assert.Equal(data, pair.Server.Plain.ToArray());
     }
 
     // ------------------------------------------------------------------ ends
@@ -151,7 +151,7 @@ public abstract class TlsLayerSuite
         pair.Server.Send(s_hello);
         pair.Server.CloseNotify();
         pair.Move();
-        Assert.Equal(s_hello, pair.Client.Plain);
+        Assert.Equal(s_hello, pair.Client.Plain.ToArray());
         Assert.Equal([TlsStep.PeerClosed], pair.Client.Ends);
     }
 
