@@ -15,6 +15,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
     private Exception? _failure;
     private Timer? _timer;
     private bool _isOn;       // the request goes over what is connected or dialled now: the end of that is told next, and is its own
+    private bool _mayRetry;   // what could not be sent, once, over another connection
     private bool _dialsLater; // the connection that it cannot have is about to end, or to be ready
 
     /// <summary>Sends a request, and connects before when that is needed.</summary>
@@ -38,6 +39,7 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
             _failure = null;
             _isOn = isReady = client.IsReady;
             _dialsLater = false;
+            _mayRetry = true;
             _timer = new Timer(_ => TimedOut(waiting), null, timeout ?? s_usual, Timeout.InfiniteTimeSpan);
         }
 
@@ -131,7 +133,27 @@ internal sealed class OneRequest(IOneRequest client) : IDisposable
 
     private void Send()
     {
-        if (!client.Send(client.Http.Request)) Fail("Failed to send HTTP request!", null);
+        if (client.Send(client.Http.Request)) return;
+        TaskCompletionSource<HttpResponse>? waiting = null;
+        lock (_gate)
+        {
+            if (_waiting is null) return;
+            if (_mayRetry)
+            {
+                _mayRetry = _isOn = false;
+                waiting = _waiting;
+            }
+        }
+
+        if (waiting is null)
+        {
+            Fail("Failed to send HTTP request!", null);
+            return;
+        }
+
+        // A connection that is about to end takes nothing, and says a little later that it is none.
+        client.End();
+        Dial(waiting);
     }
 
     private void TimedOut(TaskCompletionSource<HttpResponse> waiting)
