@@ -492,6 +492,29 @@ public sealed class CompressionTests
         Assert.Equal(0, options.Compression.Streams);
     }
 
+    // A large piece is compressed on the pool. When that was done before the loop had looked, the loop went on at once, and what it sent came in front of the piece.
+    [Theory, MemberData(nameof(Kinds))]
+    public async Task What_a_handler_sends_behind_a_large_piece_stays_behind_it(EngineKind kind, bool isTls, Scheduling scheduling)
+    {
+        const int large = 300_000;
+        await using EngineSite site = new(kind, isTls, scheduling, new HttpOptions { Compression = new HttpCompression { OverTls = true } });
+        site.Server.Get("/", static async (request, response, stop) =>
+        {
+            response.Add("Content-Type", "text/plain");
+            ValueTask writing = response.WriteAsync(Encoding.ASCII.GetBytes(_large, 0, large), stop);
+            // The thread stands still, as it may on a busy machine.
+            SpinWait.SpinUntil(() => writing.IsCompleted, TimeSpan.FromMilliseconds(300));
+            await writing;
+            await response.WriteAsync(Encoding.ASCII.GetBytes(_large, large, 1_000), stop);
+            await response.FlushAsync(stop);
+        });
+        await site.StartAsync();
+        using HttpRequestMessage request = new(HttpMethod.Get, "/") { Headers = { { "Accept-Encoding", "gzip" } } };
+        using HttpResponseMessage answer = await site.Client.SendAsync(request, HttpCompletionOption.ResponseHeadersRead);
+        using StreamReader reader = new(Inflater(await answer.Content.ReadAsStreamAsync(), answer.Content.Headers.ContentEncoding.Single()));
+        Assert.Equal(_large[..(large + 1_000)], await reader.ReadToEndAsync());
+    }
+
     [Fact]
     public async Task Curl_reads_it()
     {
