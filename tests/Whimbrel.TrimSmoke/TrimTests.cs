@@ -35,8 +35,8 @@ public sealed partial class TrimTests : IDisposable
         Assert.Equal(["TrimmedPrograms"], files);
         (code, output) = await RunAsync(program, "echo");
         Assert.True(code == 0, output);
-        // On a machine that is busy enough a notice may follow.
-        Assert.Matches("^(uring|epoll|portable): whimbrel$", output.Trim().Split('\n')[0]);
+        // On a machine that is busy enough this notice may follow, and nothing else.
+        Assert.Matches("^(uring|epoll|portable): whimbrel$", Assert.Single(output.Trim().Split('\n'), static line => !line.StartsWith("Whimbrel: A callback blocked loop", StringComparison.Ordinal)));
         (code, string site) = await RunAsync(program, "web");
         Assert.True(code == 0, site);
         Assert.Equal("Hello you; {\"text\":\"buy milk\"}; a file; said back; drained", site.Trim().Split('\n')[^1]);
