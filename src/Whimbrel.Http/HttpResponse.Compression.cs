@@ -180,21 +180,16 @@ public sealed partial class HttpResponse
     private async ValueTask EncodeAsync(ReadOnlyMemory<byte> data, EncoderStep step, CancellationToken cancellationToken)
     {
         // Much takes milliseconds, which the neighbours on a loop would wait.
-        bool leavesLoop = data.Length > WholeBytes && Loop.Current is not null;
-        if (leavesLoop) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
+        if (data.Length > WholeBytes && Loop.Current is not null) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         while (true)
         {
             bool isDone = Pieces.Encoder!.Encode(data.Span, Pieces.Buffer.AsSpan(Pieces.Length, BufferBytes - LineEnd - Pieces.Length), step, out int taken, out int written);
             data = data[taken..];
             Pieces.Length += written;
             BodyBytes += written;
-            if (isDone) break;
+            if (isDone) return;
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
         }
-
-        // When this is done before the loop has looked whether it is, whoever called goes on there, and what is sent there is in front of
-        // what this thread sent and the loop has not taken yet. So it is done when the loop has.
-        if (leavesLoop) await _session.PostAsync(static _ => { }, null).ConfigureAwait(false);
     }
 
     private async ValueTask FlushEncoderAsync(CancellationToken cancellationToken)

@@ -26,7 +26,7 @@ public abstract partial class Session
     /// <remarks>
     /// Taken from OnConnected until the connection has ended; what was taken runs, if need be right before
     /// <see cref="OnDisconnecting"/> and <see cref="OnDisconnected"/>: a send gives <see cref="SendResult.Closed"/> then.
-    /// With callbacks on the loop what another thread sends later goes behind what the action sends.
+    /// With callbacks on the loop what another thread sends later goes behind what the action sends, unless the session sends on its loop meanwhile: that goes behind both, and the action behind that.
     /// </remarks>
     /// <param name="action">What to run.</param>
     /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
@@ -72,7 +72,7 @@ public abstract partial class Session
     }
 
     /// <summary>
-    /// Starts an async function on the session's thread, and completes when it has ended. Awaits of this library inside of it go on
+    /// Starts an async function on the session's thread, and completes when it has ended. What it sends on the loop goes behind what other threads have sent before. Awaits of this library inside of it go on
     /// on the loop, or on the pool in the session's order; those of others go on wherever they do: come back by another PostAsync.
     /// The connection's end does not wait for what is awaited.
     /// </summary>

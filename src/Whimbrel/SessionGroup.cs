@@ -88,7 +88,11 @@ public class SessionGroup
         // Held from here on: between this call and the loop's turn nobody else's leave drops the group, and broadcasts are written for this class.
         SessionGroup group = Hold(memberClass);
         GroupShard shard = group.ShardOf(connection.Loop);
-        if (connection.Loop.IsCurrent) shard.DrainJoin(connection, session.Generation, memberClass);
+        if (connection.Loop.IsCurrent)
+        {
+            if (connection.Generation == session.Generation) connection.SettleForeign();
+            shard.DrainJoin(connection, session.Generation, memberClass);
+        }
         else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard, memberClass == 0 ? null : memberClass)) group.Release(memberClass);
     }
 

@@ -342,6 +342,15 @@ internal sealed partial class Connection
             generation);
     }
 
+    /// <summary>
+    /// This thread, the loop's, is about to send or to do what stands in the order of sends: what others have sent before goes first. It matters where an async function
+    /// has sent on the pool and is over before the loop has looked: its caller goes on here, at once, though its bytes are still in the mailbox.
+    /// </summary>
+    internal void SettleForeign()
+    {
+        if (_queue.Foreign.Bytes != 0 && TakesQueued) Loop.Mailbox.TakeAhead(this);
+    }
+
     private void RefuseForeign() => _queue.Foreign.TryClose(Generation);
 
     /// <summary>A strand takes room for what it gathers. Any thread.</summary>
@@ -349,13 +358,16 @@ internal sealed partial class Connection
 
     internal void GiveBackForeign(int length, uint generation) => _queue.Foreign.Release(length, generation);
 
-    internal void DrainSend(uint generation, ReadOnlySpan<byte> data)
+    /// <param name="generation">The sender's.</param>
+    /// <param name="data">All of it.</param>
+    /// <param name="messages">How many were joined in it.</param>
+    internal void DrainSend(uint generation, ReadOnlySpan<byte> data, int messages = 1)
     {
         _queue.BeginMove();
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             Append(data);
-            CountMessage(data.Length);
+            if (Shard.CountsSends && !data.IsEmpty) Shard.MessagesSent += messages;
         }
 
         ForeignArrived(data.Length, generation);
@@ -463,6 +475,7 @@ internal sealed partial class Connection
         Interlocked.Increment(ref _operationCount);
         if (onLoop)
         {
+            SettleForeign();
             Enqueue(operation);
             PumpOperations();
         }

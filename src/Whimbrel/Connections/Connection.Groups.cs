@@ -21,6 +21,13 @@ internal sealed unsafe partial class Connection
         }
     }
 
+    /// <summary>By the session itself, on the loop: what was sent before stands before what the gate lets through.</summary>
+    internal void SetBroadcastGate(BroadcastGate gate)
+    {
+        SettleForeign();
+        BroadcastGate = gate;
+    }
+
     /// <summary>The gate is not held any more: what waited at it goes on or is dropped.</summary>
     private void ReleaseHeldRuns()
     {
@@ -120,6 +127,8 @@ internal sealed unsafe partial class Connection
     private List<(GroupShard Shard, int Index)>? _memberships;
 
     internal List<(GroupShard Shard, int Index)> Memberships => _memberships ??= new(2);
+
+    internal List<(GroupShard Shard, int Index)>? MembershipsIfAny => _memberships;
 
     /// <summary>The groups that this connection is in now, without that of all connections.</summary>
     internal SessionGroup[] Groups

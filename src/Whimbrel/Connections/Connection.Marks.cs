@@ -15,6 +15,7 @@ internal sealed partial class Connection
         if (Loop.IsCurrent)
         {
             if (generation != Generation || HasDropped) return new(false);
+            SettleForeign();
             if (HasSentAll) return new(true);
             mark = Loop.FreeMarks.Take(Loop);
             ValueTask<bool> here = mark.Task;

@@ -11,7 +11,9 @@ internal sealed partial class Connection
         string name = ReferenceEquals(action, Session.RethrowReceived) ? "OnReceivedAsync" : "a posted action";
         Debug.Assert(generation == Generation, "a connection does not end while something posted to it is under way");
         Loop.EnterCallback(this, name);
+        Loop.Mailbox.EnterPosted(isAsync: action is Func<Task>);
         Exception? thrown = Session.RunPosted(action, state);
+        Loop.Mailbox.LeavePosted();
         Loop.LeaveCallback();
         bool wasAwaited = Session.EndPost();
         if (thrown is not null) FailWith(thrown, name);

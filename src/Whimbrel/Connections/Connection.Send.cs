@@ -80,7 +80,7 @@ internal sealed unsafe partial class Connection
     internal SendResult Send(ReadOnlySpan<byte> data, uint generation)
     {
         // What does not fit the fill, nothing at all included, goes the slow way, which knows whether the connection has ended.
-        if (_queue.FitsFill(data.Length) && Loop.IsCurrent && generation == Generation)
+        if (_queue.FitsFill(data.Length) && Loop.IsCurrent && generation == Generation && _queue.Foreign.Bytes == 0)
         {
             _queue.Copy(data);
             return SendResult.Queued;
@@ -167,10 +167,19 @@ internal sealed unsafe partial class Connection
     private bool TakesSends(uint generation) =>
         generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault is null;
 
+    /// <summary>The same, and what others have sent before is in the queue. Their memory may throw there.</summary>
+    private bool TakesSendsInOrder(uint generation)
+    {
+        if (!TakesSends(generation)) return false;
+        if (_queue.Foreign.Bytes == 0) return true;
+        SettleForeign();
+        return TakesSends(generation);
+    }
+
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
     {
-        if (!TakesSends(generation)) return SendResult.Closed;
+        if (!TakesSendsInOrder(generation)) return SendResult.Closed;
         if (_operationCount > 0)
         {
             _tenancy.KnowsOfQueue = true;
@@ -190,7 +199,7 @@ internal sealed unsafe partial class Connection
     private SendResult AdmitOrWait(long length, uint generation, bool mayWait)
     {
         if (!mayWait) return Admit(length, generation);
-        if (!TakesSends(generation)) return SendResult.Closed;
+        if (!TakesSendsInOrder(generation)) return SendResult.Closed;
         return _operationCount == 0 && _queue.HasRoomFor(length) ? SendResult.Queued : SendResult.Full;
     }
 

@@ -528,6 +528,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         if (State != ConnectionState.Open || IsFinishing || _tenancy.SendError != 0) UpgradeWhileEnding();
         if (HasTls) UpgradeTwice();
         if (_operationCount > 0) UpgradeInsideSend();
+        SettleForeign();
         SplitForUpgrade(upgrade);
         upgrade.IsReady = true;
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);

@@ -69,7 +69,7 @@ internal sealed class GroupShard
     private int IndexOf(Connection connection)
     {
         if (_isHost) return connection.HostMemberIndex;
-        List<(GroupShard Shard, int Index)> memberships = connection.Memberships;
+        if (connection.MembershipsIfAny is not { } memberships) return -1;
         // From the end, where an ending connection takes them out: one in thousands of groups does not search for each.
         for (int i = memberships.Count - 1; i >= 0; i--)
         {
@@ -106,6 +106,7 @@ internal sealed class GroupShard
         SetIndex(connection, _end);
         SetClass(_end, memberClass);
         _members[_end++] = connection;
+        Loop.Mailbox.LookAgain(connection);
         Volatile.Write(ref _count, _count + 1);
         Group.MemberAdded();
     }
@@ -188,6 +189,8 @@ internal sealed class GroupShard
     /// <summary>A broadcast from this loop's own thread: served at once.</summary>
     internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
+        // What the session whose callback this is has sent on other threads, before it came here, is before this.
+        Loop.ActiveConnection?.SettleForeign();
         if (data.Shared is { } shared) return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
         if (data.Forms.Length > 0) return Broadcast(data.Bytes, data.Forms, isByClass: true, except, predicate);
         return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);

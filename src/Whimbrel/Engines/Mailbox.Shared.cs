@@ -76,7 +76,7 @@ internal sealed partial class Mailbox
         if (_data.Count > 0)
         {
             ref DataItem last = ref _data[_data.Count - 1];
-            if (last.Kind == DataKind.Shared && last.FirstMessage == firstTarget && TryJoin(ref last, chunk, data.Length)) return;
+            if (last.Kind == DataKind.Shared && !last.IsSplit && last.FirstMessage == firstTarget && TryJoin(ref last, chunk, data.Length)) return;
         }
 
         Add() = new DataItem { Kind = DataKind.Shared, Generation = (uint)targets, Chunk = chunk, Offset = offset, Length = data.Length, FirstMessage = firstTarget, Messages = 1 };
@@ -94,6 +94,7 @@ internal sealed partial class Mailbox
         Run run = _writer.Write(_arenaDraining.Slice(item.Chunk, item.Offset, item.Length), out int start);
         foreach (SendTarget each in _targetsDraining.AsSpan(item.FirstMessage, (int)item.Generation))
         {
+            if (WasServedAhead(item, each.Connection)) continue;
             each.Connection.DrainShared(each.Generation, run, start, item.Length, item.Messages);
         }
 

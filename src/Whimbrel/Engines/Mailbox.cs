@@ -31,11 +31,17 @@ internal enum DataKind : byte
     SendFile,
     Mark,
     Shared,
+
+    /// <summary>It was taken ahead of its turn.</summary>
+    Taken,
 }
 
 internal struct DataItem
 {
     internal DataKind Kind;
+
+    /// <summary>Of one message to several connections: some have it already.</summary>
+    internal bool IsSplit;
     internal uint Generation;
 
     /// <summary>Where its bytes lie in the arena.</summary>
@@ -694,6 +700,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         }
 
         DrainData();
+        _staysInPlace = false;
         Complete(waiting);
     }
 
@@ -704,6 +711,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         (_arena, _arenaDraining) = (_arenaDraining, _arena);
         (_messageLengths, _messageLengthsDraining) = (_messageLengthsDraining, _messageLengths);
         _messageCount = 0;
+        _firstDraining = _firstWaiting;
+        _firstWaiting += _dataDraining.Count;
         SwapTargets();
         _grantedDraining = _granted;
         _granted = 0;
@@ -731,6 +740,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             DataItem item = place;
             place = default;
             bytes += item.Length + ItemBytes;
+            _staysInPlace = true;
             _loop.RunItem(this, item);
         }
 
@@ -740,6 +750,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         // As the arena: what a burst of tiny messages made it grow to is not kept.
         if (_messageLengthsDraining.Length > MessagesKept) _messageLengthsDraining = [];
         ForgetTargets();
+        ForgetAhead(_firstWaiting);
         if (_grantedDraining > 0) _budget.GiveBack(_grantedDraining);
         _grantedDraining = 0;
         if (_overcommittedDraining is { } overcommitted) Release(overcommitted);

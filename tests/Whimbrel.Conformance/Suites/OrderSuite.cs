@@ -71,6 +71,62 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         });
     });
 
+    // What the loop sends goes behind what others have sent to the same session, which is taken out of the mailbox for that.
+    [Fact, Contract(7)]
+    public void The_same_holds_while_its_own_loop_sends_and_it_joins_and_leaves_groups() => Run(rig =>
+    {
+        const int Threads = 3;
+        const int Messages = 1500;
+        RecordingServer server = rig.Serve();
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        SessionGroup group = new();
+        SessionGroup others = new();
+        rig.OnLoop(session, () => group.Join(session));
+        // What a loop is posted by itself is quicker than a join.
+        rig.Until(() => group.Count == 1, "the session to have joined");
+        for (int t = 0; t < Threads; t++)
+        {
+            int thread = t;
+            int next = 0;
+            Repeat(rig, () =>
+            {
+                for (int i = 0; i < 40 && next < Messages; i++)
+                {
+                    if (!TrySend(session, group, thread, next)) return false;
+                    next++;
+                }
+
+                // Nobody else is in it.
+                others.Broadcast("to those that are there"u8, session);
+                return next == Messages;
+            });
+        }
+
+        int here = 0;
+        int turns = 0;
+        Step();
+        int[] expected = new int[Threads + 1];
+        for (int i = 0; i < (Threads + 1) * Messages; i++)
+        {
+            byte[] message = peer.Read(MessageBytes);
+            int thread = BinaryPrimitives.ReadInt32LittleEndian(message);
+            Assert.InRange(thread, 0, Threads);
+            Assert.Equal(expected[thread]++, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(4)));
+            Assert.Equal(0x5A5A5A5A, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(8)));
+        }
+
+        rig.Join();
+
+        void Step() => session.Loop.Post(() =>
+        {
+            for (int i = 0; i < 7 && here < Messages && TrySend(session, group, Threads, here); i++) here++;
+            if (turns++ % 2 == 0) others.Join(session);
+            else others.Leave(session);
+            if (here < Messages) Step();
+        });
+    });
+
     [Theory, Contract(7)]
     [InlineData(true)]
     [InlineData(false)]
@@ -290,11 +346,248 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             }
         });
 
+    // An async function that has sent on the pool may be over before the loop has looked; then its caller goes on on the loop, with bytes in the mailbox.
+    [Theory, Contract(7)]
+    [InlineData("send")]
+    [InlineData("large")]
+    [InlineData("two parts")]
+    [InlineData("pieces")]
+    [InlineData("awaited")]
+    [InlineData("owned")]
+    [InlineData("written")]
+    [InlineData("reserved")]
+    [InlineData("file")]
+    [InlineData("to each")]
+    [InlineData("broadcast")]
+    [InlineData("join")]
+    public void What_a_callback_sends_goes_behind_what_another_thread_has_sent_before_it(string kind) => RunSending(
+        (session, other) =>
+        {
+            using TestFile file = new(Bytes("file"));
+            FileSource source = new(file.Path);
+            SessionGroup group = new();
+            if (kind == "broadcast") group.Join(session);
+            MessageWriter message = new();
+            message.GetSpan(20_000)[..20_000].Fill((byte)'w');
+            message.Advance(20_000);
+            byte[] large = Pattern(40_000);
+            List<byte> expected = [];
+            session.Send("0"u8);
+            expected.AddRange("0"u8);
+            if (kind == "join") group.Join(other);
+            OnThread(() =>
+            {
+                if (kind == "join") Assert.Equal(SendResult.Queued, group.Broadcast("b"u8));
+                // Each in another way, and a message that other sessions share.
+                Assert.Equal(SendResult.Queued, session.Send("1"u8));
+                Assert.Equal(SendResult.Queued, session.SendAsync(Bytes("2")).AsTask().GetAwaiter().GetResult());
+                Assert.Equal(2, Session.SendToEach("3"u8, [other, session]));
+                Assert.Equal(2, Session.SendToEach("4"u8, [other, session]));
+                Assert.Equal(SendResult.Queued, session.Send(new Owned(Pattern(20_000)), 20_000));
+                Assert.Equal(SendResult.Queued, session.Send("5"u8, source, 0, source.Length));
+            });
+            expected.AddRange([.. Bytes("1234"), .. Pattern(20_000), .. Bytes("5file")]);
+            Assert.Equal(expected.Count, session.BytesPending);
+            byte[] mine = Bytes("mine");
+            switch (kind)
+            {
+                case "send":
+                    Assert.Equal(SendResult.Queued, session.Send(mine));
+                    break;
+                case "large":
+                    Assert.Equal(SendResult.Queued, session.Send(mine = large));
+                    break;
+                case "two parts":
+                    Assert.Equal(SendResult.Queued, session.Send("mi"u8, "ne"u8));
+                    break;
+                case "pieces":
+                    Assert.Equal(SendResult.Queued, session.Send([Bytes("m"), Bytes("in"), Bytes("e")]));
+                    break;
+                case "awaited":
+                    Assert.Equal(SendResult.Queued, session.SendAsync(mine).Result);
+                    break;
+                case "owned":
+                    mine = Pattern(30_000);
+                    Assert.Equal(SendResult.Queued, session.Send(new Owned(Pattern(30_000)), 30_000));
+                    break;
+                case "written":
+                    mine = message.Written.ToArray();
+                    Assert.Equal(SendResult.Queued, session.Send(message));
+                    break;
+                case "reserved":
+                    mine.CopyTo(session.CallReserve(4));
+                    session.CallCommit(4);
+                    break;
+                case "file":
+                    mine = Bytes("file");
+                    Assert.Equal(SendResult.Queued, session.Send(default, source, 0, source.Length));
+                    break;
+                case "to each":
+                    Assert.Equal(2, Session.SendToEach(mine, [session, other]));
+                    break;
+                case "broadcast":
+                    Assert.Equal(SendResult.Queued, group.Broadcast(mine));
+                    break;
+                case "join":
+                    // The broadcast stands before all that, and did not concern this one: whom it finds now has been greeted.
+                    mine = [];
+                    group.Join(session);
+                    break;
+            }
+
+            expected.AddRange(mine);
+            // The list that the items share is the same, and the message must not join one that was looked at.
+            OnThread(() =>
+            {
+                Assert.Equal(2, Session.SendToEach("6"u8, [other, session]));
+                Assert.Equal(2, Session.SendToEach("7"u8, [other, session]));
+            });
+            session.Send("8"u8);
+            OnThread(() => Assert.Equal(2, Session.SendToEach("9"u8, [other, session])));
+            session.Send("."u8);
+            // Nothing passes the broadcast any more, which concerns it now.
+            expected.AddRange(kind == "join" ? "8.b679"u8 : "6789."u8);
+            return [.. expected];
+        },
+        kind switch { "to each" => "34mine679", "join" => "b34679", _ => "34679" });
+
+    [Theory, Contract(7, 18)]
+    [InlineData("nothing")]
+    [InlineData("post")]
+    [InlineData("broadcast")]
+    [InlineData("join")]
+    [InlineData("close")]
+    public void And_what_stands_before_that_and_is_no_send_keeps_its_place(string what) => RunSending(
+        (session, _) =>
+        {
+            SessionGroup group = new();
+            if (what == "broadcast") group.Join(session);
+            OnThread(() =>
+            {
+                session.Send("1"u8);
+                switch (what)
+                {
+                    case "post":
+                        Assert.True(session.Post(static s => ((Session)s!).Send("3"u8), session));
+                        break;
+                    case "broadcast":
+                        Assert.Equal(SendResult.Queued, group.Broadcast("3"u8));
+                        break;
+                    case "join":
+                        group.Join(session);
+                        group.Broadcast("3"u8);
+                        break;
+                    case "close":
+                        session.Close();
+                        break;
+                }
+
+                Assert.Equal(what == "close" ? SendResult.Closed : SendResult.Queued, session.Send("4"u8));
+            });
+            session.Send("2"u8);
+            // What was posted runs when the callback has returned. A broadcast is passed by nothing, and so what stands behind it is not there yet.
+            return Bytes(what switch { "nothing" => "142", "post" => "1423", "close" => "12", _ => "1234" });
+        },
+        "");
+
+    [Fact, Contract(7, 18)]
+    public void A_posted_action_sends_at_its_place_and_an_async_function_behind_its_own_parts() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
+            Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+            RecordingServer server = rig.Serve();
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession session = server.Connected();
+            using ManualResetEventSlim goOn = new();
+            using ManualResetEventSlim runs = new();
+            session.Post(() =>
+            {
+                runs.Set();
+                goOn.Wait(TimeSpan.FromSeconds(15));
+            });
+            Assert.True(runs.Wait(TimeSpan.FromSeconds(15)));
+            session.Post(() =>
+            {
+                OnThread(() => session.Send("2"u8));
+                session.Send("1"u8); // though that was sent first
+            });
+            goOn.Set();
+            Assert.Equal("12", peer.ReadText(2));
+            ValueTask<bool> ran = session.PostAsync(() =>
+            {
+                OnThread(() => session.Send("3"u8));
+                session.Send("4"u8);
+                return Task.CompletedTask;
+            });
+            Assert.True(rig.Await(ran));
+            Assert.Equal("34", peer.ReadText(2));
+        });
+
+    private static void OnThread(Action action)
+    {
+        Exception? thrown = null;
+        Thread thread = new(() =>
+        {
+            try
+            {
+                action();
+            }
+            catch (Exception e)
+            {
+                thrown = e;
+            }
+        });
+        thread.Start();
+        Assert.True(thread.Join(TimeSpan.FromSeconds(15)), "another thread did not end");
+        if (thrown is not null) throw new InvalidOperationException(thrown.ToString());
+    }
+
+    /// <summary>In a callback on the loop, with another session of the same loop: what it gives is what the peer gets. Then what the other's gets.</summary>
+    private void RunSending(Func<RecordingSession, RecordingSession, byte[]> inCallback, string ofOther) => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
+        Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+        RecordingServer server = rig.Serve();
+        List<(RecordingSession Session, Peer Peer)> all = [];
+        (RecordingSession Session, Peer Peer) other = default;
+        for (int i = 0; i < 16 && other.Session is null; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            RecordingSession next = server.Connected(i);
+            other = all.Find(x => x.Session.Loop == next.Loop);
+            all.Add((next, peer));
+        }
+
+        Assert.NotNull(other.Session);
+        (RecordingSession session, Peer its) = all[^1];
+        byte[]? expected = null;
+        Exception? thrown = null;
+        session.AtReceived = (x, _) =>
+        {
+            try
+            {
+                Volatile.Write(ref expected, inCallback(x, other.Session!));
+            }
+            catch (Exception e)
+            {
+                Volatile.Write(ref thrown, e);
+            }
+        };
+        its.Write("x");
+        rig.Until(() => Volatile.Read(ref expected) is not null || Volatile.Read(ref thrown) is not null, "the callback to return");
+        Assert.True(thrown is null, thrown?.ToString());
+        Assert.Equal(expected, its.Read(expected!.Length));
+        if (ofOther.Length > 0) Assert.Equal(ofOther, other.Peer!.ReadText(ofOther.Length));
+    });
+
     private static bool TrySend(Session session, SessionGroup group, int thread, int number)
     {
         byte[] message = Message(thread, number);
-        switch (number % 5)
+        switch (number % 6)
         {
+            case 5:
+                return Session.SendToEach(message, [session]) == 1;
             case 0:
                 return session.Send(message) == SendResult.Queued;
             case 1:

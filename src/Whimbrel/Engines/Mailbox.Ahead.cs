@@ -1,0 +1,173 @@
+using System.Buffers;
+using System.Runtime.CompilerServices;
+using System.Runtime.InteropServices;
+using Whimbrel.Buffers;
+using Whimbrel.Connections;
+
+namespace Whimbrel.Engines;
+
+/// <summary>
+/// What other threads have sent to one connection is taken ahead of its turn: the connection's own loop is about to send, and that goes behind it (contract 7,
+/// docs/design/0065). It passes what was posted to the connection, which runs at its turn. Nothing else that concerns the connection is passed (a join, a broadcast to a
+/// group that it is in): what stands behind such an item waits for its turn. The loop's thread.
+/// </summary>
+internal sealed partial class Mailbox
+{
+    private const int KeptAhead = 1024;
+
+    // Places number the items of all times. Those of one list begin here.
+    private long _firstDraining;
+    private long _firstWaiting;
+
+    /// <summary>An item runs, or a posted action: whoever sends in the middle of it gets nothing from behind it.</summary>
+    private bool _staysInPlace;
+
+    // Of items with several targets: who has its message already.
+    private readonly List<(long Place, Connection Connection)> _servedAhead = [];
+    private List<SendAhead>? _ahead;
+
+    // Before which place all items were looked at for a connection, so that each of its sends looks at new ones only.
+    private Dictionary<Connection, long> _lookedAt = [];
+
+    /// <summary>
+    /// Something posted runs now. An action does at its place: what other threads have sent behind it stays there. An async function may have parts on those threads, and goes on like a
+    /// callback.
+    /// </summary>
+    internal void EnterPosted(bool isAsync) => _staysInPlace = !isAsync;
+
+    internal void LeavePosted() => _staysInPlace = false;
+
+    /// <summary>Queues what was sent to the connection, one of this loop's, and may be taken before its turn.</summary>
+    internal void TakeAhead(Connection connection)
+    {
+        if (_staysInPlace) return;
+        // Giving memory of the user's back may send, and come here again.
+        List<SendAhead> found = _ahead ?? [];
+        _ahead = null;
+        ref long place = ref CollectionsMarshal.GetValueRefOrAddDefault(_lookedAt, connection, out _);
+        if (FindAhead(_dataDraining, _arenaDraining, _targetsDraining, _firstDraining, _nextToDrain, connection, ref place, found))
+        {
+            lock (_gate) FindAhead(_data, _arena, _targets, _firstWaiting, 0, connection, ref place, found);
+        }
+
+        foreach (ref readonly SendAhead send in CollectionsMarshal.AsSpan(found)) Queue(connection, send);
+        found.Clear();
+        if (found.Capacity <= KeptAhead) _ahead = found;
+    }
+
+    /// <summary>It is in another group now: broadcasts that did not concern it may.</summary>
+    internal void LookAgain(Connection connection)
+    {
+        if (_lookedAt.Count > 0) _lookedAt.Remove(connection);
+    }
+
+    /// <summary>False: something stands there that nothing passes.</summary>
+    private bool FindAhead(DataItems items, ByteArena arena, SendTarget[] targets, long first, int from, Connection connection, ref long place, List<SendAhead> found)
+    {
+        for (int i = (int)Math.Max(from, place - first); i < items.Count; i++)
+        {
+            place = first + i;
+            ref DataItem item = ref items[i];
+            int times = 1;
+            switch (item.Kind)
+            {
+                case DataKind.Send or DataKind.SendOwned or DataKind.SendFile:
+                    if (!IsOf(item, connection)) continue;
+                    break;
+                case DataKind.Shared:
+                    times = TimesIn(targets.AsSpan(item.FirstMessage, (int)item.Generation), connection);
+                    if (times == 0 || (item.IsSplit && _servedAhead.Contains((place, connection)))) continue;
+                    break;
+                case DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll:
+                    if (((GroupShard)item.Payload!).Contains(connection)) return false;
+                    continue;
+                case DataKind.Call or DataKind.Leave or DataKind.Mark or DataKind.Taken:
+                    continue;
+                default:
+                    if (IsOf(item, connection)) return false;
+                    continue;
+            }
+
+            for (; times > 0; times--) found.Add(new SendAhead(item, arena));
+            if (item.Kind == DataKind.Shared)
+            {
+                // What comes later to the same sessions does not join it: it would be behind a place that was looked at.
+                item.IsSplit = true;
+                _servedAhead.Add((place, connection));
+            }
+            else
+            {
+                item = new DataItem { Kind = DataKind.Taken };
+            }
+        }
+
+        place = Math.Max(place, first + items.Count);
+        return true;
+    }
+
+    private static bool IsOf(in DataItem item, Connection connection) => ReferenceEquals(item.Connection, connection) && item.Generation == connection.Generation;
+
+    private static int TimesIn(ReadOnlySpan<SendTarget> targets, Connection connection)
+    {
+        int times = 0;
+        foreach (ref readonly SendTarget target in targets)
+        {
+            if (ReferenceEquals(target.Connection, connection) && target.Generation == connection.Generation) times++;
+        }
+
+        return times;
+    }
+
+    private void Queue(Connection connection, in SendAhead send)
+    {
+        try
+        {
+            DataItem item = send.Item;
+            if (item.Kind == DataKind.SendOwned) connection.DrainOwned(connection.Generation, send.Bytes, (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
+            else if (item.Kind == DataKind.SendFile) connection.DrainFile(connection.Generation, send.Bytes, (FileRange)item.Payload!, item.Length);
+            else connection.DrainSend(connection.Generation, send.Bytes, item.Kind == DataKind.Shared ? item.Messages : 1);
+        }
+        catch (Exception e) when (_loop.Outlives(e))
+        {
+            // As in Loop.Outlive, but inside a callback, which goes on.
+            _loop.Engine.NoteException($"a step of {_loop}", e, "Its connection was ended; the loop goes on.");
+            connection.AbortWith(new CloseReason(CloseCause.UserException, 0, e));
+        }
+    }
+
+    /// <summary>This target of an item has its message. Whoever is in the list more than once has got it as often.</summary>
+    private bool WasServedAhead(in DataItem item, Connection connection) => item.IsSplit && _servedAhead.Contains((_firstDraining + _nextToDrain - 1, connection));
+
+    /// <summary>All items before this place are drained.</summary>
+    private void ForgetAhead(long place)
+    {
+        if (_lookedAt.Count == 0 && _servedAhead.Count == 0) return;
+        if (_lookedAt.Count > KeptAhead) _lookedAt = [];
+        else _lookedAt.Clear();
+        int kept = 0;
+        for (int i = 0; i < _servedAhead.Count; i++)
+        {
+            if (_servedAhead[i].Place >= place) _servedAhead[kept++] = _servedAhead[i];
+        }
+
+        _servedAhead.RemoveRange(kept, _servedAhead.Count - kept);
+    }
+
+    // Safe: the arena's memory stays where it is until its items are drained, which is not before the callback that sends has returned.
+    private readonly unsafe struct SendAhead
+    {
+        private readonly byte* _bytes;
+        private readonly int _length;
+
+        internal SendAhead(in DataItem item, ByteArena arena)
+        {
+            Item = item;
+            _length = item.Kind is DataKind.Send or DataKind.Shared ? item.Length : item.FirstMessage;
+            _bytes = _length == 0 ? null : (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetReference(arena.Slice(item.Chunk, item.Offset, _length)));
+        }
+
+        internal DataItem Item { get; }
+
+        internal ReadOnlySpan<byte> Bytes => new(_bytes, _length);
+    }
+}
