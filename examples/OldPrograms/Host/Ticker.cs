@@ -3,7 +3,8 @@ using System.Threading;
 
 namespace OldPrograms.Host;
 
-/// Does something so many times a second, on a thread of its own; what is left of the second it sleeps.
+/// Does something so many times a second, on a thread of its own; what is left of the second it sleeps. When that is little, in tenths of a second: who looks
+/// whether anything came in the last second would now and then look between two of them.
 internal sealed class Ticker
 {
     private readonly Thread _thread;
@@ -11,13 +12,15 @@ internal sealed class Ticker
 
     public Ticker(int rate, Action action)
     {
+        int period = rate is >= 10 and < 100_000 ? 100 : 1000;
+        int times = (int)((long)rate * period / 1000);
         _thread = new Thread(() =>
         {
             while (!_stopped)
             {
                 long start = Environment.TickCount64;
-                for (int i = 0; i < rate && !_stopped; i++) action();
-                long left = 1000 - (Environment.TickCount64 - start);
+                for (int i = 0; i < times && !_stopped; i++) action();
+                long left = period - (Environment.TickCount64 - start);
                 if (left > 0) Thread.Sleep((int)left);
                 else Thread.Yield();
             }
