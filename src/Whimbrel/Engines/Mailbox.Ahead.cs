@@ -15,6 +15,10 @@ internal sealed partial class Mailbox
 {
     private const int KeptAhead = 1024;
 
+    /// <summary>A longer list of targets is looked through so often, and then it is worth to note who is in it.</summary>
+    private const int LooksBeforeNoting = 8;
+    private const int ShortList = 16;
+
     // Places number the items of all times. Those of one list begin here.
     private long _firstDraining;
     private long _firstWaiting;
@@ -23,11 +27,14 @@ internal sealed partial class Mailbox
     private bool _staysInPlace;
 
     // Of items with several targets: who has its message already.
-    private readonly List<(long Place, Connection Connection)> _servedAhead = [];
+    private readonly HashSet<(long Place, Connection Connection)> _servedAhead = [];
     private List<SendAhead>? _ahead;
 
     // Before which place all items were looked at for a connection, so that each of its sends looks at new ones only.
     private Dictionary<Connection, long> _lookedAt = [];
+
+    private readonly ListNote[] _notes = [new(), new(), new(), new()];
+    private int _notesUsed;
 
     /// <summary>
     /// Something posted runs now. An action does at its place: what other threads have sent behind it stays there. An async function may have parts on those threads, and goes on like a
@@ -75,7 +82,7 @@ internal sealed partial class Mailbox
                     if (!IsOf(item, connection)) continue;
                     break;
                 case DataKind.Shared:
-                    times = TimesIn(targets.AsSpan(item.FirstMessage, (int)item.Generation), connection);
+                    times = TimesIn(targets, item.FirstMessage, (int)item.Generation, new SendTarget(connection, connection.Generation));
                     if (times == 0 || (item.IsSplit && _servedAhead.Contains((place, connection)))) continue;
                     break;
                 case DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll:
@@ -107,15 +114,20 @@ internal sealed partial class Mailbox
 
     private static bool IsOf(in DataItem item, Connection connection) => ReferenceEquals(item.Connection, connection) && item.Generation == connection.Generation;
 
-    private static int TimesIn(ReadOnlySpan<SendTarget> targets, Connection connection)
+    /// <summary>How often it is in a list: of a thousand that others send to, each may send as well.</summary>
+    private int TimesIn(SendTarget[] targets, int first, int count, SendTarget wanted)
     {
-        int times = 0;
-        foreach (ref readonly SendTarget target in targets)
+        ReadOnlySpan<SendTarget> list = targets.AsSpan(first, count);
+        if (count <= ShortList) return list.Count(wanted);
+        int i = 0;
+        while (i < _notes.Length && !_notes[i].IsOf(targets, first)) i++;
+        if (i == _notes.Length)
         {
-            if (ReferenceEquals(target.Connection, connection) && target.Generation == connection.Generation) times++;
+            i = _notesUsed++ % _notes.Length;
+            _notes[i].Begin(targets, first);
         }
 
-        return times;
+        return _notes[i].TimesIn(list, wanted);
     }
 
     private void Queue(Connection connection, in SendAhead send)
@@ -141,16 +153,21 @@ internal sealed partial class Mailbox
     /// <summary>All items before this place are drained.</summary>
     private void ForgetAhead(long place)
     {
+        if (_notesUsed > 0)
+        {
+            foreach (ListNote note in _notes) note.Forget();
+            _notesUsed = 0;
+        }
+
         if (_lookedAt.Count == 0 && _servedAhead.Count == 0) return;
         if (_lookedAt.Count > KeptAhead) _lookedAt = [];
         else _lookedAt.Clear();
-        int kept = 0;
-        for (int i = 0; i < _servedAhead.Count; i++)
+        foreach ((long Place, Connection Connection) served in _servedAhead)
         {
-            if (_servedAhead[i].Place >= place) _servedAhead[kept++] = _servedAhead[i];
+            if (served.Place < place) _servedAhead.Remove(served);
         }
 
-        _servedAhead.RemoveRange(kept, _servedAhead.Count - kept);
+        if (_servedAhead.Count == 0 && _servedAhead.Capacity > KeptAhead) _servedAhead.TrimExcess();
     }
 
     // Safe: the arena's memory stays where it is until its items are drained, which is not before the callback that sends has returned.
@@ -169,5 +186,42 @@ internal sealed partial class Mailbox
         internal DataItem Item { get; }
 
         internal ReadOnlySpan<byte> Bytes => new(_bytes, _length);
+    }
+
+    /// <summary>Who is in one list of targets, and how often.</summary>
+    private sealed class ListNote
+    {
+        private readonly Dictionary<SendTarget, int> _times = [];
+        private SendTarget[]? _targets;
+        private int _first;
+        private int _looks;
+
+        internal bool IsOf(SendTarget[] targets, int first) => ReferenceEquals(_targets, targets) && _first == first;
+
+        internal void Begin(SendTarget[] targets, int first)
+        {
+            Forget();
+            _targets = targets;
+            _first = first;
+        }
+
+        internal int TimesIn(ReadOnlySpan<SendTarget> list, SendTarget wanted)
+        {
+            if (++_looks <= LooksBeforeNoting) return list.Count(wanted);
+            if (_looks == LooksBeforeNoting + 1)
+            {
+                foreach (SendTarget each in list) CollectionsMarshal.GetValueRefOrAddDefault(_times, each, out _)++;
+            }
+
+            return _times.GetValueOrDefault(wanted);
+        }
+
+        internal void Forget()
+        {
+            _targets = null;
+            _looks = 0;
+            _times.Clear();
+            if (_times.Capacity > TargetsKept) _times.TrimExcess();
+        }
     }
 }

@@ -451,6 +451,39 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         },
         kind switch { "to each" => "34mine679", "join" => "b34679", _ => "34679" });
 
+    [Fact, Contract(7)]
+    public void Of_many_that_another_thread_sends_to_each_has_it_before_what_the_loop_sends() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
+            Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+            const int Many = 24;
+            RecordingServer server = rig.Serve();
+            (RecordingSession Session, Peer Peer)[] all = new (RecordingSession, Peer)[Many];
+            for (int i = 0; i < Many; i++)
+            {
+                Peer peer = rig.Dial(server.EndPoint!);
+                all[i] = (server.Connected(i), peer);
+            }
+
+            rig.OnLoop(all[0].Session, () =>
+            {
+                Session[] sessions = [.. all.Select(static x => x.Session)];
+                // One of them twice, and a second list behind the first, without another.
+                OnThread(() =>
+                {
+                    Assert.Equal(Many + 1, Session.SendToEach("1"u8, [.. sessions, sessions[0]]));
+                    Assert.Equal(Many - 1, Session.SendToEach("2"u8, sessions.AsSpan(1)));
+                });
+                // From the last to the first half; the others get theirs at its turn.
+                for (int i = Many - 1; i >= Many / 2; i--) sessions[i].Send("3"u8);
+                sessions[0].Send("3"u8);
+                OnThread(() => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
+            });
+            for (int i = 0; i < Many; i++) Assert.Equal(i == 0 ? "1134" : i < Many / 2 ? "124" : "1234", all[i].Peer.ReadText(i == 0 || i >= Many / 2 ? 4 : 3));
+        },
+        loops: 1);
+
     [Theory, Contract(7, 18)]
     [InlineData("nothing")]
     [InlineData("post")]
