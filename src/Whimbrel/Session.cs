@@ -32,7 +32,8 @@ namespace Whimbrel;
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
 /// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order. What is sent on the session's loop goes behind what other threads have sent to
-/// it before, so an async function that goes on on the pool and comes back keeps its order. Nothing passes a broadcast or a join of another thread, and a posted action sends at its place.</item>
+/// it before, so an async function that goes on on the pool and comes back keeps its order. What other threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
+/// what they have sent to a session behind a join of it or a broadcast to a group that it is in.</item>
 /// <item>The send queue has a limit and a policy, and a send of any thread is charged to them; <see cref="BytesPending"/> is true from the
 /// moment a send returns. Beside it sends of other threads share <see cref="EngineOptions.MailboxLimitBytes"/>, met only when loops do not
 /// get to them: <c>Full</c> then, whatever the policy, <c>SendAsync</c> waits, and <see cref="OnDrained"/> tells when there is room.</item>
