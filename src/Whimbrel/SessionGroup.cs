@@ -90,7 +90,7 @@ public class SessionGroup
         GroupShard shard = group.ShardOf(connection.Loop);
         if (connection.Loop.IsCurrent)
         {
-            if (connection.Generation == session.Generation) connection.SettleForeign();
+            connection.SettleForeign();
             shard.DrainJoin(connection, session.Generation, memberClass);
         }
         else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard, memberClass == 0 ? null : memberClass)) group.Release(memberClass);

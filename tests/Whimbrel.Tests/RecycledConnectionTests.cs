@@ -168,7 +168,7 @@ public sealed class RecycledConnectionTests
         second.Loop.Post(() =>
         {
             second.Friends.Join(second);
-            connection.DrainSend(late, "late"u8);
+            connection.DrainSend(late, "late"u8, messages: 1);
             Whimbrel.Buffers.Run run = new RunWriter(second.Loop).Write("late"u8, out int start);
             connection.DrainShared(late, run, start, 4, 1);
             second.Loop.Blocks.Release(run);

@@ -343,7 +343,8 @@ internal sealed partial class Connection
     }
 
     /// <summary>
-    /// This thread, the loop's, is about to send or to do what stands in the order of sends: what others have sent before goes first. It matters where an async function
+    /// This thread, the loop's, is about to send or to do what stands in the order of sends: what others have sent before goes first. Their memory may throw there, and end the
+    /// connection. It matters where an async function
     /// has sent on the pool and is over before the loop has looked: its caller goes on here, at once, though its bytes are still in the mailbox.
     /// </summary>
     internal void SettleForeign()
@@ -361,13 +362,13 @@ internal sealed partial class Connection
     /// <param name="generation">The sender's.</param>
     /// <param name="data">All of it.</param>
     /// <param name="messages">How many were joined in it.</param>
-    internal void DrainSend(uint generation, ReadOnlySpan<byte> data, int messages = 1)
+    internal void DrainSend(uint generation, ReadOnlySpan<byte> data, int messages)
     {
         _queue.BeginMove();
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             Append(data);
-            if (Shard.CountsSends && !data.IsEmpty) Shard.MessagesSent += messages;
+            CountMessage(data.Length, messages);
         }
 
         ForeignArrived(data.Length, generation);
@@ -387,7 +388,7 @@ internal sealed partial class Connection
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             QueueRun(run, start, length);
-            if (Shard.CountsSends) Shard.MessagesSent += messages;
+            CountMessage(length, messages);
         }
 
         ForeignArrived(length, generation);

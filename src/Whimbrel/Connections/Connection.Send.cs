@@ -167,19 +167,11 @@ internal sealed unsafe partial class Connection
     private bool TakesSends(uint generation) =>
         generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault is null;
 
-    /// <summary>The same, and what others have sent before is in the queue. Their memory may throw there.</summary>
-    private bool TakesSendsInOrder(uint generation)
-    {
-        if (!TakesSends(generation)) return false;
-        if (_queue.Foreign.Bytes == 0) return true;
-        SettleForeign();
-        return TakesSends(generation);
-    }
-
     /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
     private SendResult Admit(long length, uint generation)
     {
-        if (!TakesSendsInOrder(generation)) return SendResult.Closed;
+        SettleForeign();
+        if (!TakesSends(generation)) return SendResult.Closed;
         if (_operationCount > 0)
         {
             _tenancy.KnowsOfQueue = true;
@@ -199,7 +191,8 @@ internal sealed unsafe partial class Connection
     private SendResult AdmitOrWait(long length, uint generation, bool mayWait)
     {
         if (!mayWait) return Admit(length, generation);
-        if (!TakesSendsInOrder(generation)) return SendResult.Closed;
+        SettleForeign();
+        if (!TakesSends(generation)) return SendResult.Closed;
         return _operationCount == 0 && _queue.HasRoomFor(length) ? SendResult.Queued : SendResult.Full;
     }
 
@@ -292,9 +285,9 @@ internal sealed unsafe partial class Connection
     /// Only where the option asks for it: the fast way in must not grow. No room stays open behind an append then, so that
     /// every send comes the slow way and is seen.
     /// </summary>
-    private void CountMessage(long length)
+    private void CountMessage(long length, int messages = 1)
     {
-        if (Shard.CountsSends && length > 0) Shard.MessagesSent++;
+        if (Shard.CountsSends && length > 0) Shard.MessagesSent += messages;
     }
 
     /// <summary>

@@ -1,4 +1,3 @@
-using System.Buffers;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using Whimbrel.Buffers;
@@ -57,7 +56,7 @@ internal sealed partial class Mailbox
             lock (_gate) FindAhead(_data, _arena, _targets, _firstWaiting, 0, connection, ref place, found);
         }
 
-        foreach (ref readonly SendAhead send in CollectionsMarshal.AsSpan(found)) Queue(connection, send);
+        foreach (ref readonly SendAhead send in CollectionsMarshal.AsSpan(found)) Queue(send);
         found.Clear();
         if (found.Capacity <= KeptAhead) _ahead = found;
     }
@@ -95,7 +94,7 @@ internal sealed partial class Mailbox
                     continue;
             }
 
-            for (; times > 0; times--) found.Add(new SendAhead(item, arena));
+            for (; times > 0; times--) found.Add(new SendAhead(item, BytesOf(item, arena), connection));
             if (item.Kind == DataKind.Shared)
             {
                 // What comes later to the same sessions does not join it: it would be behind a place that was looked at.
@@ -130,28 +129,25 @@ internal sealed partial class Mailbox
         return _notes[i].TimesIn(list, wanted);
     }
 
-    private void Queue(Connection connection, in SendAhead send)
+    private void Queue(in SendAhead send)
     {
         try
         {
-            DataItem item = send.Item;
-            if (item.Kind == DataKind.SendOwned) connection.DrainOwned(connection.Generation, send.Bytes, (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
-            else if (item.Kind == DataKind.SendFile) connection.DrainFile(connection.Generation, send.Bytes, (FileRange)item.Payload!, item.Length);
-            else connection.DrainSend(connection.Generation, send.Bytes, item.Kind == DataKind.Shared ? item.Messages : 1);
+            RunSend(send.Item, send.Bytes);
         }
         catch (Exception e) when (_loop.Outlives(e))
         {
             // As in Loop.Outlive, but inside a callback, which goes on.
             _loop.Engine.NoteException($"a step of {_loop}", e, "Its connection was ended; the loop goes on.");
-            connection.AbortWith(new CloseReason(CloseCause.UserException, 0, e));
+            send.Item.Connection!.AbortWith(new CloseReason(CloseCause.UserException, 0, e));
         }
     }
 
     /// <summary>This target of an item has its message. Whoever is in the list more than once has got it as often.</summary>
     private bool WasServedAhead(in DataItem item, Connection connection) => item.IsSplit && _servedAhead.Contains((_firstDraining + _nextToDrain - 1, connection));
 
-    /// <summary>All items before this place are drained.</summary>
-    private void ForgetAhead(long place)
+    /// <summary>One list is drained: all items before what waits now.</summary>
+    private void ForgetAhead()
     {
         if (_notesUsed > 0)
         {
@@ -164,7 +160,7 @@ internal sealed partial class Mailbox
         else _lookedAt.Clear();
         foreach ((long Place, Connection Connection) served in _servedAhead)
         {
-            if (served.Place < place) _servedAhead.Remove(served);
+            if (served.Place < _firstWaiting) _servedAhead.Remove(served);
         }
 
         if (_servedAhead.Count == 0 && _servedAhead.Capacity > KeptAhead) _servedAhead.TrimExcess();
@@ -176,11 +172,11 @@ internal sealed partial class Mailbox
         private readonly byte* _bytes;
         private readonly int _length;
 
-        internal SendAhead(in DataItem item, ByteArena arena)
+        internal SendAhead(in DataItem item, ReadOnlySpan<byte> bytes, Connection connection)
         {
-            Item = item;
-            _length = item.Kind is DataKind.Send or DataKind.Shared ? item.Length : item.FirstMessage;
-            _bytes = _length == 0 ? null : (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetReference(arena.Slice(item.Chunk, item.Offset, _length)));
+            Item = item.Kind == DataKind.Shared ? item with { Kind = DataKind.Send, Connection = connection, Generation = connection.Generation } : item;
+            _length = bytes.Length;
+            _bytes = bytes.IsEmpty ? null : (byte*)Unsafe.AsPointer(ref MemoryMarshal.GetReference(bytes));
         }
 
         internal DataItem Item { get; }

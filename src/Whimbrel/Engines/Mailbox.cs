@@ -181,7 +181,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
             if (taken)
             {
                 (int chunk, int offset) = _arena.Append(head, body);
-                Add() = new DataItem { Kind = DataKind.Send, Connection = connection, Generation = generation, Chunk = chunk, Offset = offset, Length = length };
+                Add() = new DataItem { Kind = DataKind.Send, Connection = connection, Generation = generation, Chunk = chunk, Offset = offset, Length = length, Messages = 1 };
                 above = caller is not null && _sendBytes > PaceBytes;
                 if (above) Overcommit(caller!);
             }
@@ -750,7 +750,7 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         // As the arena: what a burst of tiny messages made it grow to is not kept.
         if (_messageLengthsDraining.Length > MessagesKept) _messageLengthsDraining = [];
         ForgetTargets();
-        ForgetAhead(_firstWaiting);
+        ForgetAhead();
         if (_grantedDraining > 0) _budget.GiveBack(_grantedDraining);
         _grantedDraining = 0;
         if (_overcommittedDraining is { } overcommitted) Release(overcommitted);
@@ -774,14 +774,8 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     {
         switch (item.Kind)
         {
-            case DataKind.Send:
-                item.Connection!.DrainSend(item.Generation, _arenaDraining.Slice(item.Chunk, item.Offset, item.Length));
-                break;
-            case DataKind.SendOwned:
-                item.Connection!.DrainOwned(item.Generation, HeadOf(item), (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
-                break;
-            case DataKind.SendFile:
-                item.Connection!.DrainFile(item.Generation, HeadOf(item), (FileRange)item.Payload!, item.Length);
+            case DataKind.Send or DataKind.SendOwned or DataKind.SendFile:
+                RunSend(item, BytesOf(item, _arenaDraining));
                 break;
             case DataKind.SendOperation:
                 item.Connection!.DrainOperation(item.Generation, (SendOperation)item.Payload!);
@@ -840,7 +834,20 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         }
     }
 
-    private ReadOnlySpan<byte> HeadOf(in DataItem item) => item.FirstMessage == 0 ? default : _arenaDraining.Slice(item.Chunk, item.Offset, item.FirstMessage);
+    /// <summary>What lies in the arena of a send, or of what several connections are sent: all of it, or the head of what is sent out of other memory.</summary>
+    private static ReadOnlySpan<byte> BytesOf(in DataItem item, ByteArena arena)
+    {
+        int length = item.Kind is DataKind.Send or DataKind.Shared ? item.Length : item.FirstMessage;
+        return length == 0 ? default : arena.Slice(item.Chunk, item.Offset, length);
+    }
+
+    private static void RunSend(in DataItem item, ReadOnlySpan<byte> bytes)
+    {
+        Connection connection = item.Connection!;
+        if (item.Kind == DataKind.SendOwned) connection.DrainOwned(item.Generation, bytes, (IMemoryOwner<byte>)item.Payload!, item.Messages, item.Length);
+        else if (item.Kind == DataKind.SendFile) connection.DrainFile(item.Generation, bytes, (FileRange)item.Payload!, item.Length);
+        else connection.DrainSend(item.Generation, bytes, item.Messages);
+    }
 
     private static void Release(List<(Loop Loop, Connection Connection, uint Generation)> overcommitted)
     {

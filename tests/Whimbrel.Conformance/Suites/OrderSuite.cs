@@ -18,33 +18,9 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         RecordingSession session = server.Connected();
         SessionGroup group = new();
         rig.OnLoop(session, () => group.Join(session));
-        for (int t = 0; t < Threads; t++)
-        {
-            int thread = t;
-            int next = 0;
-            Repeat(rig, () =>
-            {
-                for (int i = 0; i < 40 && next < Messages; i++)
-                {
-                    if (!TrySend(session, group, thread, next)) return false;
-                    next++;
-                }
+        SendFromThreads(rig, Threads, Messages, session, group);
 
-                return next == Messages;
-            });
-        }
-
-        int[] expected = new int[Threads];
-        for (int i = 0; i < Threads * Messages; i++)
-        {
-            byte[] message = peer.Read(MessageBytes);
-            int thread = BinaryPrimitives.ReadInt32LittleEndian(message);
-            Assert.InRange(thread, 0, Threads - 1);
-            Assert.Equal(expected[thread]++, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(4)));
-            Assert.Equal(0x5A5A5A5A, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(8)));
-        }
-
-        rig.Join();
+        ExpectInOrder(rig, peer, Threads, Messages);
     });
 
     [Fact, Contract(7)]
@@ -85,38 +61,13 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         rig.OnLoop(session, () => group.Join(session));
         // What a loop is posted by itself is quicker than a join.
         rig.Until(() => group.Count == 1, "the session to have joined");
-        for (int t = 0; t < Threads; t++)
-        {
-            int thread = t;
-            int next = 0;
-            Repeat(rig, () =>
-            {
-                for (int i = 0; i < 40 && next < Messages; i++)
-                {
-                    if (!TrySend(session, group, thread, next)) return false;
-                    next++;
-                }
-
-                // Nobody else is in it.
-                others.Broadcast("to those that are there"u8, session);
-                return next == Messages;
-            });
-        }
+        // Nobody else is in it.
+        SendFromThreads(rig, Threads, Messages, session, group, () => others.Broadcast("to those that are there"u8, session));
 
         int here = 0;
         int turns = 0;
         Step();
-        int[] expected = new int[Threads + 1];
-        for (int i = 0; i < (Threads + 1) * Messages; i++)
-        {
-            byte[] message = peer.Read(MessageBytes);
-            int thread = BinaryPrimitives.ReadInt32LittleEndian(message);
-            Assert.InRange(thread, 0, Threads);
-            Assert.Equal(expected[thread]++, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(4)));
-            Assert.Equal(0x5A5A5A5A, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(8)));
-        }
-
-        rig.Join();
+        ExpectInOrder(rig, peer, Threads + 1, Messages);
 
         void Step() => session.Loop.Post(() =>
         {
@@ -361,7 +312,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("broadcast")]
     [InlineData("join")]
     public void What_a_callback_sends_goes_behind_what_another_thread_has_sent_before_it(string kind) => RunSending(
-        (session, other) =>
+        (rig, session, other) =>
         {
             using TestFile file = new(Bytes("file"));
             FileSource source = new(file.Path);
@@ -375,7 +326,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             session.Send("0"u8);
             expected.AddRange("0"u8);
             if (kind == "join") group.Join(other);
-            OnThread(() =>
+            OnThread(rig, () =>
             {
                 if (kind == "join") Assert.Equal(SendResult.Queued, group.Broadcast("b"u8));
                 // Each in another way, and a message that other sessions share.
@@ -437,13 +388,13 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 
             expected.AddRange(mine);
             // The list that the items share is the same, and the message must not join one that was looked at.
-            OnThread(() =>
+            OnThread(rig, () =>
             {
                 Assert.Equal(2, Session.SendToEach("6"u8, [other, session]));
                 Assert.Equal(2, Session.SendToEach("7"u8, [other, session]));
             });
             session.Send("8"u8);
-            OnThread(() => Assert.Equal(2, Session.SendToEach("9"u8, [other, session])));
+            OnThread(rig, () => Assert.Equal(2, Session.SendToEach("9"u8, [other, session])));
             session.Send("."u8);
             // Nothing passes the broadcast any more, which concerns it now.
             expected.AddRange(kind == "join" ? "8.b679"u8 : "6789."u8);
@@ -455,8 +406,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     public void Of_many_that_another_thread_sends_to_each_has_it_before_what_the_loop_sends() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
-            Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+            SkipWithoutCallbacksOnLoops(rig);
             const int Many = 24;
             RecordingServer server = rig.Serve();
             (RecordingSession Session, Peer Peer)[] all = new (RecordingSession, Peer)[Many];
@@ -470,7 +420,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             {
                 Session[] sessions = [.. all.Select(static x => x.Session)];
                 // One of them twice, and a second list behind the first, without another.
-                OnThread(() =>
+                OnThread(rig, () =>
                 {
                     Assert.Equal(Many + 1, Session.SendToEach("1"u8, [.. sessions, sessions[0]]));
                     Assert.Equal(Many - 1, Session.SendToEach("2"u8, sessions.AsSpan(1)));
@@ -478,7 +428,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 // From the last to the first half; the others get theirs at its turn.
                 for (int i = Many - 1; i >= Many / 2; i--) sessions[i].Send("3"u8);
                 sessions[0].Send("3"u8);
-                OnThread(() => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
+                OnThread(rig, () => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
             });
             for (int i = 0; i < Many; i++) Assert.Equal(i == 0 ? "1134" : i < Many / 2 ? "124" : "1234", all[i].Peer.ReadText(i == 0 || i >= Many / 2 ? 4 : 3));
         },
@@ -491,11 +441,11 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     [InlineData("join")]
     [InlineData("close")]
     public void And_what_stands_before_that_and_is_no_send_keeps_its_place(string what) => RunSending(
-        (session, _) =>
+        (rig, session, _) =>
         {
             SessionGroup group = new();
             if (what == "broadcast") group.Join(session);
-            OnThread(() =>
+            OnThread(rig, () =>
             {
                 session.Send("1"u8);
                 switch (what)
@@ -527,8 +477,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     public void A_posted_action_sends_at_its_place_and_an_async_function_behind_its_own_parts() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
-            Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+            SkipWithoutCallbacksOnLoops(rig);
             RecordingServer server = rig.Serve();
             Peer peer = rig.Dial(server.EndPoint!);
             RecordingSession session = server.Connected();
@@ -542,14 +491,14 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             Assert.True(runs.Wait(TimeSpan.FromSeconds(15)));
             session.Post(() =>
             {
-                OnThread(() => session.Send("2"u8));
+                OnThread(rig, () => session.Send("2"u8));
                 session.Send("1"u8); // though that was sent first
             });
             goOn.Set();
             Assert.Equal("12", peer.ReadText(2));
             ValueTask<bool> ran = session.PostAsync(() =>
             {
-                OnThread(() => session.Send("3"u8));
+                OnThread(rig, () => session.Send("3"u8));
                 session.Send("4"u8);
                 return Task.CompletedTask;
             });
@@ -557,30 +506,58 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             Assert.Equal("34", peer.ReadText(2));
         });
 
-    private static void OnThread(Action action)
+    private static void SendFromThreads(Rig rig, int threads, int messages, Session session, SessionGroup group, Action? between = null)
     {
-        Exception? thrown = null;
-        Thread thread = new(() =>
+        for (int t = 0; t < threads; t++)
         {
-            try
+            int thread = t;
+            int next = 0;
+            Repeat(rig, () =>
             {
-                action();
-            }
-            catch (Exception e)
-            {
-                thrown = e;
-            }
-        });
-        thread.Start();
-        Assert.True(thread.Join(TimeSpan.FromSeconds(15)), "another thread did not end");
-        if (thrown is not null) throw new InvalidOperationException(thrown.ToString());
+                for (int i = 0; i < 40 && next < messages; i++)
+                {
+                    if (!TrySend(session, group, thread, next)) return false;
+                    next++;
+                }
+
+                between?.Invoke();
+                return next == messages;
+            });
+        }
     }
 
-    /// <summary>In a callback on the loop, with another session of the same loop: what it gives is what the peer gets. Then what the other's gets.</summary>
-    private void RunSending(Func<RecordingSession, RecordingSession, byte[]> inCallback, string ofOther) => Run(rig =>
+    private static void ExpectInOrder(Rig rig, Peer peer, int threads, int messages)
+    {
+        int[] expected = new int[threads];
+        for (int i = 0; i < threads * messages; i++)
+        {
+            byte[] message = peer.Read(MessageBytes);
+            int thread = BinaryPrimitives.ReadInt32LittleEndian(message);
+            Assert.InRange(thread, 0, threads - 1);
+            Assert.Equal(expected[thread]++, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(4)));
+            Assert.Equal(0x5A5A5A5A, BinaryPrimitives.ReadInt32LittleEndian(message.AsSpan(8)));
+        }
+
+        rig.Join();
+    }
+
+    private static void SkipWithoutCallbacksOnLoops(Rig rig)
     {
         Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
         Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+    }
+
+    /// <summary>Inside a callback, which goes on when that has ended.</summary>
+    private static void OnThread(Rig rig, Action action)
+    {
+        rig.Elsewhere(action);
+        rig.Join();
+    }
+
+    /// <summary>In a callback on the loop, with another session of the same loop: what it gives is what the peer gets. Then what the other's gets.</summary>
+    private void RunSending(Func<Rig, RecordingSession, RecordingSession, byte[]> inCallback, string ofOther) => Run(rig =>
+    {
+        SkipWithoutCallbacksOnLoops(rig);
         RecordingServer server = rig.Serve();
         List<(RecordingSession Session, Peer Peer)> all = [];
         (RecordingSession Session, Peer Peer) other = default;
@@ -600,7 +577,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         {
             try
             {
-                Volatile.Write(ref expected, inCallback(x, other.Session!));
+                Volatile.Write(ref expected, inCallback(rig, x, other.Session!));
             }
             catch (Exception e)
             {
