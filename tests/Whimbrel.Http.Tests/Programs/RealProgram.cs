@@ -107,6 +107,8 @@ internal sealed class RealProgram : IDisposable
 
     private void Said(object sender, DataReceivedEventArgs line)
     {
+        // The end of a stream is told as a line of null: those of both come, and the one that is empty may come first.
+        if (line.Data is null) return;
         lock (_said) _said.Append(line.Data).Append('\n');
     }
 
