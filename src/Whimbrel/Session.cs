@@ -32,7 +32,7 @@ namespace Whimbrel;
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
 /// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order. What is sent on the session's loop goes behind what other threads have sent to
-/// it before, so an async function that goes on on the pool and comes back keeps its order. What other threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
+/// it before, and what another thread sends or broadcasts goes behind what a callback on the pool has sent before: so an async function that goes on elsewhere, or comes back, keeps its order. What other threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
 /// what they have sent to a session behind a join of it or a broadcast to a group that it is in.</item>
 /// <item>The send queue has a limit and a policy, and a send of any thread is charged to them; <see cref="BytesPending"/> is true from the
 /// moment a send returns. Beside it sends of other threads share <see cref="EngineOptions.MailboxLimitBytes"/>, met only when loops do not
@@ -54,7 +54,7 @@ namespace Whimbrel;
 /// <see cref="Scheduling.ThreadPool"/> they run on the pool, one after the other for each session, and may block: what
 /// is received is copied, at most 128 KiB wait before reading stops, all sends of one callback leave together when it
 /// returns, calls <see cref="Flush"/> or blocks on something of this library, what <see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> takes
-/// leaves at once with what was sent before it, since its caller may go on on another thread, and what was awaited in a callback goes on in the session's order, also with
+/// leaves at once with what was sent before it, what was sent leaves earlier when another thread sends something for the session or broadcasts, and what was awaited in a callback goes on in the session's order, also with
 /// <c>ConfigureAwait(false)</c>. A task made by <c>AsTask()</c> knows no such order: who awaits it goes on on the pool, and a callback may block
 /// on it unless it needs that callback's own return; forms with a time limit block (<see cref="Close(TimeSpan)"/>, Server.Stop), and throw on a loop. "The session's thread" is then whatever thread runs the callback.</item>
 /// <item><see cref="HandOver"/> gives the connection, unread bytes included, to the next session, from every callback but those of the end. Before
@@ -491,7 +491,7 @@ public abstract partial class Session : IConnection
 
     /// <summary>
     /// Lets what the running callback has sent leave now. With <see cref="Scheduling.ThreadPool"/> it would leave when the callback returns: for one
-    /// that goes on working, or goes on on another thread, whose sends would else come first. On the loop, where sends leave at the end of the turn, it offers the queue to the system, in a system call of its own.
+    /// that goes on working. On the loop, where sends leave at the end of the turn, it offers the queue to the system, in a system call of its own.
     /// Does nothing while room of <see cref="Reserve"/> is not committed, and outside of the session's callbacks, where sends leave by themselves.
     /// </summary>
     public void Flush()
@@ -552,7 +552,8 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause, isAbort: false);
+        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason.Cause, isAbort: false);
+        else connection.FlushStrand(_generation);
         // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
@@ -676,7 +677,8 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        Strand.CurrentOf(connection, _generation)?.FinishHere();
+        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
+        else connection.FlushStrand(_generation);
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.FinishSending, connection, _generation);
     }

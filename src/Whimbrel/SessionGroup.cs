@@ -260,11 +260,22 @@ public class SessionGroup
         return new BroadcastSource(memory.Slice(offset, length), null, length < Connection.ByReferenceBytes ? null : bytes, offset);
     }
 
+    /// <summary>What callbacks on the pool have sent comes first: this one's, and what others have: the caller may go on from one of them (contracts 7, 14).</summary>
+    private static void PostGathered(GroupShard[] shards)
+    {
+        Strand.Current?.FlushBatch();
+        foreach (GroupShard shard in shards)
+        {
+            // On its own loop a broadcast does not go by the mailbox.
+            if (!shard.Loop.IsCurrent) shard.Loop.GatheringStrands.Post();
+        }
+    }
+
     private SendResult SendToAll(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
         if (data.Length == 0) return SendResult.Queued;
-        Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
+        PostGathered(shards);
         if (Reserve(shards, data.Length) is { } full)
         {
             full.Loop.Engine.CountRefusedBroadcast();
@@ -441,8 +452,8 @@ public class SessionGroup
         cancellationToken.ThrowIfCancellationRequested();
         int length = source.Bytes.Length;
         if (length == 0) return default;
-        Strand.Current?.FlushBatch();
         GroupShard[] shards = Volatile.Read(ref Target._shards);
+        PostGathered(shards);
         long timedFrom = shards.Length > 0 && shards[0].Loop.Engine.HasWatchdog ? BroadcastMetrics.Begins() : 0;
         long? beganMs = null;
         while (Reserve(shards, length) is { } full)

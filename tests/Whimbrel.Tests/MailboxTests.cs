@@ -101,8 +101,8 @@ public sealed class MailboxTests
         Mailbox mailbox = _narrow.GetLoop(0).Mailbox;
         Assert.True(mailbox.HasRoomFor(connection, Nobody, mayWait: false));
         // A callback that was told that there is room is not refused any more.
-        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes, wakesByPool: true));
-        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), NarrowBytes, wakesByPool: true));
+        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), 0, NarrowBytes, wakesByPool: true));
+        Assert.True(mailbox.PostOwnedFromPool(connection, Nobody, new Noted(static () => { }), 0, NarrowBytes, wakesByPool: true));
         Assert.Equal(2 * (NarrowBytes + Mailbox.ItemBytes), _narrow.ReadCounters().MailboxBytes);
         Assert.False(mailbox.HasRoomFor(connection, Nobody, mayWait: true));
         Assert.Equal(0, _narrow.ReadCounters().SendsRefused);
@@ -250,7 +250,7 @@ public sealed class MailboxTests
         Mailbox mailbox = new(engine.GetLoop(0));
         Assert.False(mailbox.WakeIfLate());
         Assert.True(mailbox.TrySleep());
-        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 1, wakesByPool: true));
+        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 0, 1, wakesByPool: true));
         // It may have been queued just now; from then on the watchdog looks often.
         Assert.True(mailbox.WakeIfLate());
         Assert.Equal(0, mailbox.Wakes);
@@ -262,7 +262,7 @@ public sealed class MailboxTests
         Assert.False(mailbox.WakeIfLate());
         mailbox.Drain();
         Assert.True(mailbox.TrySleep());
-        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 1, wakesByPool: true));
+        Assert.True(mailbox.PostOwnedFromPool(_connection, Nobody, new Noted(static () => { }), 0, 1, wakesByPool: true));
         Assert.True(mailbox.WakeIfLate());
         Assert.Equal(1, mailbox.Wakes);
     }

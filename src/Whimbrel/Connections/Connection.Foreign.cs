@@ -244,7 +244,7 @@ internal sealed partial class Connection
 
             if (strand.TryGather(head, body))
             {
-                // Who awaits may go on on another thread before the callback has returned: what it sends there comes behind this.
+                // Who awaits it does not think of the callback's return: it may work on for a while.
                 if (mayWait && length > 0) strand.FlushBatch();
                 return SendResult.Queued;
             }
@@ -285,7 +285,10 @@ internal sealed partial class Connection
                 return mayWait ? SendResult.Full : OverLimitForeign(generation);
             }
 
-            if (_queue.Foreign.TryAdd(seen, length)) break;
+            if (!_queue.Foreign.TryAdd(seen, length)) continue;
+            // Perhaps the callback that this goes on from has them.
+            if ((uint)seen != 0) Strand?.PostGathered();
+            break;
         }
 
         if (Volatile.Read(ref _operationCount) == 0) return SendResult.Queued;
@@ -349,7 +352,16 @@ internal sealed partial class Connection
     /// </summary>
     internal void SettleForeign()
     {
-        if (_queue.Foreign.Bytes != 0 && TakesQueued) Loop.Mailbox.TakeAhead(this);
+        if (_queue.Foreign.Bytes == 0 || !TakesQueued) return;
+        Strand?.PostGathered();
+        Loop.Mailbox.TakeAhead(this);
+    }
+
+    /// <summary>What a callback on the pool has sent goes to the mailbox, before the caller puts anything behind it there: it is that callback, or may have gone on from it. Not the loop's thread.</summary>
+    internal void FlushStrand(uint generation)
+    {
+        if (Strand.CurrentOf(this, generation) is { } current) current.FlushBatch();
+        else Strand?.PostGathered();
     }
 
     private void RefuseForeign() => _queue.Foreign.TryClose(Generation);
@@ -470,7 +482,7 @@ internal sealed partial class Connection
             if (result != SendResult.Full) return null;
         }
 
-        if (!onLoop) Strand.CurrentOf(this, generation)?.FlushBatch();
+        if (!onLoop) FlushStrand(generation);
         SendOperation operation = SendOperation.Take(Loop);
         operation.Begin(this, generation, head, body, tail, file, length, mayBeTakenBack);
         Interlocked.Increment(ref _operationCount);

@@ -85,7 +85,7 @@ internal sealed partial class Strand
     {
         if (batch is not null)
         {
-            _restFrom = sent;
+            _restFrom = batch.Start + sent;
             AddRest(batch);
             return;
         }

@@ -6,7 +6,10 @@ namespace Whimbrel.Connections;
 /// <summary>What a session does inside its callbacks on the pool: sends are gathered, and leave as one mailbox item when the callback returns (contract 14).</summary>
 internal sealed partial class Strand
 {
+    private SpinLock _batchLock = new(enableThreadOwnerTracking: false);
     private StrandBlock? _batch;
+    private volatile bool _hasGathered; // something whole lies in _batch
+    private int _place = -1; // among those of the loop that have gathered something; the running thread's
     private int _reserved;
     private bool _isRoomLent; // what Reserve gave, at the end of _batch, until Commit: somebody may write into it
     private bool _isRoomLost;
@@ -59,35 +62,143 @@ internal sealed partial class Strand
             return false;
         }
 
-        StrandBlock batch = BatchFor(length);
-        head.CopyTo(batch.Room);
-        batch.Length += head.Length;
-        body.CopyTo(batch.Room);
-        batch.Length += body.Length;
-        batch.Messages++;
+        EnterBatch();
+        try
+        {
+            StrandBlock batch = BatchFor(length);
+            head.CopyTo(batch.Room);
+            batch.Length += head.Length;
+            body.CopyTo(batch.Room);
+            batch.Length += body.Length;
+            batch.Messages++;
+            Gathered();
+        }
+        finally
+        {
+            LeaveBatch();
+        }
+
         return true;
     }
 
-    /// <summary>One send lies in one block: between two items those of other threads may come.</summary>
+    /// <summary>
+    /// The batch belongs to the thread that runs the callback; another one may only post what is whole in it. Held for a copy, or for one system call that does not wait; nothing of
+    /// the user's runs inside, and of other locks only those of the mailbox and of the blocks are taken.
+    /// </summary>
+    private void EnterBatch()
+    {
+        bool isHeld = false;
+        _batchLock.Enter(ref isHeld);
+    }
+
+    private void LeaveBatch() => _batchLock.Exit(useMemoryBarrier: false);
+
+    /// <summary>One send lies in one block: between two items those of other threads may come. The batch is held.</summary>
     private StrandBlock BatchFor(int length)
     {
-        if (_batch is not null && _batch.Room.Length < length) FlushBatch();
+        if (_batch is not null && _batch.Room.Length < length) FlushHeld();
         return _batch ??= length > StrandBlock.Capacity ? _loop.StrandBlocks.TakeLarge() : _loop.StrandBlocks.Take();
     }
 
-    /// <summary>Posts what was gathered. Before anything else of this callback that goes to the loop, so that call order holds (contract 7).</summary>
+    /// <summary>The batch has a message more. Others are to find it before they send; where they would not, it leaves now. The batch is held.</summary>
+    private void Gathered()
+    {
+        _hasGathered = true;
+        if (_place >= 0) return;
+        _place = _loop.GatheringStrands.Enter(this);
+        if (_place < 0) FlushHeld();
+    }
+
+    /// <summary>Posts what was gathered. Before anything else of this callback that goes to the loop, so that call order holds (contract 7). Inside a callback.</summary>
     /// <param name="behind">Bytes that the same callback has reserved for what it sends next.</param>
     internal bool FlushBatch(int behind = 0)
     {
-        LoseRoom();
-        if (_batch is not { } batch) return false;
+        // Nobody else gives it one, and who takes it has posted it before.
+        if (Volatile.Read(ref _batch) is null)
+        {
+            LeavePlace();
+            return false;
+        }
+
+        EnterBatch();
+        try
+        {
+            return FlushHeld(behind);
+        }
+        finally
+        {
+            LeaveBatch();
+        }
+    }
+
+    private bool FlushHeld(int behind = 0)
+    {
+        LoseRoomHeld();
+        bool isPosted = false;
+        if (_batch is { } batch)
+        {
+            int length = batch.Written.Length;
+            isPosted = length > 0 && (TrySendHere(batch.Written, default, batch, behind) || Post(batch, wakesByPool: _dispatcher is null));
+            if (!isPosted) Discard(batch);
+        }
+
+        EndBatch();
+        return isPosted;
+    }
+
+    /// <summary>It has left, or will not: who looks for it from outside finds nothing, and no earlier than now.</summary>
+    private void EndBatch()
+    {
         _batch = null;
-        int length = batch.Length;
-        if (length > 0 && TrySendHere(batch.Written, default, batch, behind)) return true;
-        if (length > 0 && _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, length, wakesByPool: _dispatcher is null)) return true;
-        _connection.GiveBackForeign(length, _generation);
+        _hasGathered = false;
+        LeavePlace();
+    }
+
+    private void LeavePlace()
+    {
+        if (_place < 0) return;
+        _loop.GatheringStrands.Leave(_place);
+        _place = -1;
+    }
+
+    private bool Post(StrandBlock batch, bool wakesByPool) =>
+        _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, batch.Start, batch.Length - batch.Start, wakesByPool);
+
+    private void Discard(StrandBlock batch)
+    {
+        _connection.GiveBackForeign(batch.Written.Length, _generation);
         batch.Dispose();
-        return false;
+    }
+
+    /// <summary>
+    /// Another thread is about to post something for the connection, or for a group that it may be in: what the running callback has sent before goes in front of it, since that thread may go on from
+    /// there. Nothing where the callback itself asks. Any thread.
+    /// </summary>
+    internal void PostGathered()
+    {
+        if (!_hasGathered || ReferenceEquals(t_current, this)) return;
+        EnterBatch();
+        try
+        {
+            if (_batch is not { } batch || batch.Written.IsEmpty) return;
+            StrandBlock sends = batch;
+            if (_isRoomLent)
+            {
+                // The callback may be writing into it.
+                sends = CopyOf(batch);
+                batch.Start = batch.Length;
+                batch.Messages = 0;
+            }
+
+            if (!Post(sends, wakesByPool: false)) Discard(sends);
+            _hasGathered = false;
+            // Behind the post: the callback's thread looks here without the lock, and posts on when there is nothing. Its place stays until it sends again or returns.
+            if (ReferenceEquals(sends, batch)) Volatile.Write(ref _batch, null);
+        }
+        finally
+        {
+            LeaveBatch();
+        }
     }
 
     /// <summary>What was gathered leaves now, also when the loop sleeps and every thread of the pool is busy.</summary>
@@ -102,19 +213,39 @@ internal sealed partial class Strand
     /// <summary>The connection is being aborted: what was gathered does not leave.</summary>
     private void DropBatch()
     {
-        LoseRoom();
-        if (_batch is not { } batch) return;
-        _batch = null;
-        _gaveBack = true;
-        _connection.GiveBackForeign(batch.Length, _generation);
-        batch.Dispose();
+        EnterBatch();
+        LoseRoomHeld();
+        if (_batch is { } batch)
+        {
+            _gaveBack = true;
+            Discard(batch);
+        }
+
+        EndBatch();
+        LeaveBatch();
+    }
+
+    /// <summary>The connection takes cipher text from here on: in one with what was sent before.</summary>
+    private void PostUpgrade(TlsUpgrade upgrade)
+    {
+        EnterBatch();
+        try
+        {
+            LoseRoomHeld();
+            int start = _batch?.Start ?? 0;
+            if (!_loop.Mailbox.PostUpgrade(_connection, _generation, _batch, start, (_batch?.Length ?? 0) - start, upgrade) && _batch is { } batch) Discard(batch);
+            EndBatch();
+        }
+        finally
+        {
+            LeaveBatch();
+        }
     }
 
     /// <summary>The callback has returned: what was reserved and not committed is given back, and what was sent leaves.</summary>
     private void FlushAtEnd()
     {
-        _isRoomLost |= _isRoomLent;
-        _isRoomLent = false;
+        if (_isRoomLent) EndLoan();
         GiveBackReserved();
         if (_lostRooms is not null) FreeLostRooms();
         if (!FlushBatch() && _gaveBack)
@@ -124,6 +255,14 @@ internal sealed partial class Strand
         }
 
         _gaveBack = false;
+    }
+
+    private void EndLoan()
+    {
+        EnterBatch();
+        _isRoomLost = true;
+        _isRoomLent = false;
+        LeaveBatch();
     }
 
     /// <summary>Memory of its own, or a part of a file, goes behind what was gathered.</summary>
@@ -160,11 +299,19 @@ internal sealed partial class Strand
         if (_connection.IsRefused(count, _generation)) return default;
         if (!_loop.Mailbox.HasRoomFor(_connection, _generation, mayWait: false)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
-        StrandBlock batch = BatchFor(count);
-        _reserved = count;
-        _isRoomLent = true;
-        _isRoomLost = false;
-        return batch.Room[..count];
+        EnterBatch();
+        try
+        {
+            StrandBlock batch = BatchFor(count);
+            _reserved = count;
+            _isRoomLent = true;
+            _isRoomLost = false;
+            return batch.Room[..count];
+        }
+        finally
+        {
+            LeaveBatch();
+        }
     }
 
     internal void Commit(int count)
@@ -178,15 +325,24 @@ internal sealed partial class Strand
         }
 
         if (count < 0 || count > _reserved) SendQueue.CommitOutOfRange(count, _reserved);
-        _isRoomLent = _isRoomLost = false;
         int rest = _reserved - count;
         _reserved = 0;
-        if (count > 0)
+        EnterBatch();
+        try
         {
-            StrandBlock batch = _batch!;
-            batch.Length += count;
-            batch.Messages++;
-            _sentBytes += count;
+            _isRoomLent = _isRoomLost = false;
+            if (count > 0)
+            {
+                StrandBlock batch = _batch!;
+                batch.Length += count;
+                batch.Messages++;
+                _sentBytes += count;
+                Gathered();
+            }
+        }
+        finally
+        {
+            LeaveBatch();
         }
 
         if (rest == 0) return;
@@ -201,22 +357,37 @@ internal sealed partial class Strand
     private void LoseRoom()
     {
         if (!_isRoomLent) return;
+        EnterBatch();
+        try
+        {
+            LoseRoomHeld();
+        }
+        finally
+        {
+            LeaveBatch();
+        }
+    }
+
+    private void LoseRoomHeld()
+    {
+        if (!_isRoomLent) return;
         _isRoomLost = true;
         _isRoomLent = false;
         GiveBackReserved();
         StrandBlock lent = _batch!;
-        _batch = null;
-        if (lent.Length > 0)
-        {
-            _batch = lent.Bytes.Length > StrandBlock.Capacity ? _loop.StrandBlocks.TakeLarge() : _loop.StrandBlocks.Take();
-            lent.Written.CopyTo(_batch.Room);
-            _batch.Length = lent.Length;
-            _batch.Messages = lent.Messages;
-        }
-
+        _batch = lent.Written.IsEmpty ? null : CopyOf(lent);
         lent.Next = _lostRooms;
         _lostRooms = lent;
         _lostCount++;
+    }
+
+    private StrandBlock CopyOf(StrandBlock batch)
+    {
+        StrandBlock copy = batch.Bytes.Length > StrandBlock.Capacity ? _loop.StrandBlocks.TakeLarge() : _loop.StrandBlocks.Take();
+        batch.Written.CopyTo(copy.Room);
+        copy.Length = batch.Written.Length;
+        copy.Messages = batch.Messages;
+        return copy;
     }
 
     private void FreeLostRooms()

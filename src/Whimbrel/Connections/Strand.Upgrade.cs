@@ -28,13 +28,7 @@ internal sealed partial class Strand
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;
         Hold(Holds.Upgrade);
-        LoseRoom();
-        StrandBlock? batch = _batch;
-        _batch = null;
-        int length = batch?.Length ?? 0;
-        if (_loop.Mailbox.PostUpgrade(_connection, _generation, batch, length, upgrade) || batch is null) return;
-        _connection.GiveBackForeign(length, _generation);
-        batch.Dispose();
+        PostUpgrade(upgrade);
     }
 
     /// <summary>The session ends its half: what it sent goes first.</summary>

@@ -47,7 +47,10 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
 
     internal byte[] Bytes { get; }
 
-    /// <summary>How many bytes are written, from the start.</summary>
+    /// <summary>Of what is sent: so much has left, and the rest lies behind room that somebody may write into.</summary>
+    internal int Start { get; set; }
+
+    /// <summary>How many bytes are written, from the beginning of the memory.</summary>
     internal int Length { get; set; }
 
     /// <summary>How many sends lie in it.</summary>
@@ -55,7 +58,8 @@ internal sealed class StrandBlock : IMemoryOwner<byte>
 
     internal StrandBlock? Next { get; set; }
 
-    internal ReadOnlySpan<byte> Written => Bytes.AsSpan(0, Length);
+    /// <summary>Written, and not left yet.</summary>
+    internal ReadOnlySpan<byte> Written => Bytes.AsSpan(Start, Length - Start);
 
     internal Span<byte> Room => Bytes.AsSpan(Length);
 

@@ -386,12 +386,12 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     /// queued already: one wake for all of them instead of one for each. If they block, another thread of the pool does it. Not
     /// <paramref name="wakesByPool"/>: here and now, for callbacks that run on other threads.
     /// </summary>
-    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int length, bool wakesByPool)
+    internal bool PostOwnedFromPool(Connection connection, uint generation, IMemoryOwner<byte> owner, int offset, int length, bool wakesByPool)
     {
         lock (_gate)
         {
             if (_isClosed) return false;
-            AddOwned(connection, generation, owner, length);
+            AddOwned(connection, generation, owner, offset, length);
         }
 
         if (!wakesByPool)
@@ -409,12 +409,12 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
     /// An upgrade to TLS, and in front of it what the same callback has sent: nobody drains the one without the other, so no
     /// answer of the peer can come in between. False: neither was taken.
     /// </summary>
-    internal bool PostUpgrade(Connection connection, uint generation, IMemoryOwner<byte>? owner, int length, TlsUpgrade upgrade)
+    internal bool PostUpgrade(Connection connection, uint generation, IMemoryOwner<byte>? owner, int offset, int length, TlsUpgrade upgrade)
     {
         lock (_gate)
         {
             if (_isClosed) return false;
-            if (owner is not null) AddOwned(connection, generation, owner, length);
+            if (owner is not null) AddOwned(connection, generation, owner, offset, length);
             Add() = new DataItem { Kind = DataKind.Upgrade, Connection = connection, Generation = generation, Payload = upgrade };
         }
 
@@ -452,11 +452,11 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         WakeIfSleeping();
     }
 
-    private void AddOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int length)
+    private void AddOwned(Connection connection, uint generation, IMemoryOwner<byte> owner, int offset, int length)
     {
         Overdraw(length + ItemBytes);
         _sendBytes += length + ItemBytes;
-        Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length };
+        Add() = new DataItem { Kind = DataKind.SendOwned, Connection = connection, Generation = generation, Payload = owner, Length = length, Messages = offset };
     }
 
     // ------------------------------------------------------------------ broadcasts, any thread

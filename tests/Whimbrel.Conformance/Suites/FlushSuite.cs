@@ -46,6 +46,28 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(0, gaveUp);
     });
 
+    [Fact, Contract(6, 14)]
+    public void What_SendAsync_has_taken_leaves_while_the_callback_goes_on() => Run(rig =>
+    {
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "On a loop it leaves at the end of the turn; and one thread is everybody where time is virtual.");
+        using SemaphoreSlim read = new(0);
+        int gaveUp = 0;
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
+        {
+            x.Send("1"u8);
+            Assert.True(x.SendAsync("2"u8.ToArray()).IsCompleted);
+            if (!read.Wait(s_patience)) gaveUp++;
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        server.Connected();
+        peer.Write("x");
+        Assert.Equal("12", peer.ReadText(2));
+        read.Release();
+        peer.Close();
+        server.Session().End();
+        Assert.Equal(0, gaveUp);
+    });
+
     [Fact, Contract(14)]
     public void A_Flush_takes_all_that_the_system_takes_and_the_rest_follows_in_order() => Run(rig =>
     {
