@@ -263,7 +263,7 @@ public partial class HttpSession
         if (!hasBegun)
         {
             Send("HTTP/1.1 100 Continue\r\n\r\n"u8);
-            // On the pool it would leave when this callback returns, and an answer of another thread before it.
+            // On the pool it would leave when this callback returns, and the client waits for it.
             if (!Loop.IsCurrent) Flush();
         }
 
