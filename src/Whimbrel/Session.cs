@@ -553,7 +553,7 @@ public abstract partial class Session : IConnection
         }
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason.Cause, isAbort: false);
-        else connection.FlushStrand(_generation);
+        else connection.Strand?.PostGathered();
         // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.Close, connection, _generation, reason.Cause == CloseCause.LocalClose ? null : reason);
@@ -678,7 +678,7 @@ public abstract partial class Session : IConnection
         }
 
         if (Strand.CurrentOf(connection, _generation) is { } strand) strand.FinishHere();
-        else connection.FlushStrand(_generation);
+        else connection.Strand?.PostGathered();
         connection.CloseForeign(_generation);
         connection.Loop.Mailbox.PostItem(DataKind.FinishSending, connection, _generation);
     }

@@ -347,8 +347,7 @@ internal sealed partial class Connection
 
     /// <summary>
     /// This thread, the loop's, is about to send or to do what stands in the order of sends: what others have sent before goes first. Their memory may throw there, and end the
-    /// connection. It matters where an async function
-    /// has sent on the pool and is over before the loop has looked: its caller goes on here, at once, though its bytes are still in the mailbox.
+    /// connection. It matters where an async function has sent on the pool and is over before the loop has looked: its caller goes on here, at once, though its bytes are still in the mailbox.
     /// </summary>
     internal void SettleForeign()
     {

@@ -13,7 +13,7 @@ internal sealed class GatheringStrands
     private bool _wasEverUsed;
 
     /// <summary>How many are noted now. Zero when no callback runs.</summary>
-    internal int Count => _places.AsSpan().Length - _places.AsSpan().Count((Strand?)null);
+    internal int Count => Places - _places.AsSpan().Count((Strand?)null);
 
     /// <summary>Where it is noted, for <see cref="Leave"/>. Negative: so many callbacks run that there is no place, and what it sends leaves at once.</summary>
     internal int Enter(Strand strand)

@@ -8,7 +8,6 @@ internal sealed partial class Strand
 {
     private SpinLock _batchLock = new(enableThreadOwnerTracking: false);
     private StrandBlock? _batch;
-    private volatile bool _hasGathered; // something whole lies in _batch
     private int _place = -1; // among those of the loop that have gathered something; the running thread's
     private int _reserved;
     private bool _isRoomLent; // what Reserve gave, at the end of _batch, until Commit: somebody may write into it
@@ -48,7 +47,6 @@ internal sealed partial class Strand
         int length = head.Length + body.Length;
         if (length == 0) return true;
         _sentBytes += length;
-        LoseRoom();
         if (length >= Connection.ByReferenceBytes && MaySendHere)
         {
             // As on the loop: much at a time is not copied first.
@@ -62,36 +60,17 @@ internal sealed partial class Strand
             return false;
         }
 
-        EnterBatch();
-        try
-        {
-            StrandBlock batch = BatchFor(length);
-            head.CopyTo(batch.Room);
-            batch.Length += head.Length;
-            body.CopyTo(batch.Room);
-            batch.Length += body.Length;
-            batch.Messages++;
-            Gathered();
-        }
-        finally
-        {
-            LeaveBatch();
-        }
-
+        using HeldBatch held = new(this);
+        LoseRoom();
+        StrandBlock batch = BatchFor(length);
+        head.CopyTo(batch.Room);
+        batch.Length += head.Length;
+        body.CopyTo(batch.Room);
+        batch.Length += body.Length;
+        batch.Messages++;
+        Gathered();
         return true;
     }
-
-    /// <summary>
-    /// The batch belongs to the thread that runs the callback; another one may only post what is whole in it. Held for a copy, or for one system call that does not wait; nothing of
-    /// the user's runs inside, and of other locks only those of the mailbox and of the blocks are taken.
-    /// </summary>
-    private void EnterBatch()
-    {
-        bool isHeld = false;
-        _batchLock.Enter(ref isHeld);
-    }
-
-    private void LeaveBatch() => _batchLock.Exit(useMemoryBarrier: false);
 
     /// <summary>One send lies in one block: between two items those of other threads may come. The batch is held.</summary>
     private StrandBlock BatchFor(int length)
@@ -103,7 +82,6 @@ internal sealed partial class Strand
     /// <summary>The batch has a message more. Others are to find it before they send; where they would not, it leaves now. The batch is held.</summary>
     private void Gathered()
     {
-        _hasGathered = true;
         if (_place >= 0) return;
         _place = _loop.GatheringStrands.Enter(this);
         if (_place < 0) FlushHeld();
@@ -120,25 +98,17 @@ internal sealed partial class Strand
             return false;
         }
 
-        EnterBatch();
-        try
-        {
-            return FlushHeld(behind);
-        }
-        finally
-        {
-            LeaveBatch();
-        }
+        using HeldBatch held = new(this);
+        return FlushHeld(behind);
     }
 
     private bool FlushHeld(int behind = 0)
     {
-        LoseRoomHeld();
+        LoseRoom();
         bool isPosted = false;
         if (_batch is { } batch)
         {
-            int length = batch.Written.Length;
-            isPosted = length > 0 && (TrySendHere(batch.Written, default, batch, behind) || Post(batch, wakesByPool: _dispatcher is null));
+            isPosted = !batch.Written.IsEmpty && (TrySendHere(batch.Written, default, batch, behind) || Post(batch, wakesByPool: _dispatcher is null));
             if (!isPosted) Discard(batch);
         }
 
@@ -146,11 +116,10 @@ internal sealed partial class Strand
         return isPosted;
     }
 
-    /// <summary>It has left, or will not: who looks for it from outside finds nothing, and no earlier than now.</summary>
+    /// <summary>It has left, or will not: who looks for it without holding it finds nothing, and no earlier than now.</summary>
     private void EndBatch()
     {
-        _batch = null;
-        _hasGathered = false;
+        Volatile.Write(ref _batch, null);
         LeavePlace();
     }
 
@@ -162,7 +131,7 @@ internal sealed partial class Strand
     }
 
     private bool Post(StrandBlock batch, bool wakesByPool) =>
-        _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, batch.Start, batch.Length - batch.Start, wakesByPool);
+        _loop.Mailbox.PostOwnedFromPool(_connection, _generation, batch, batch.Start, batch.Written.Length, wakesByPool);
 
     private void Discard(StrandBlock batch)
     {
@@ -176,28 +145,21 @@ internal sealed partial class Strand
     /// </summary>
     internal void PostGathered()
     {
-        if (!_hasGathered || ReferenceEquals(t_current, this)) return;
-        EnterBatch();
-        try
+        if (Volatile.Read(ref _batch) is null || ReferenceEquals(t_current, this)) return;
+        using HeldBatch held = new(this);
+        if (_batch is not { } batch || batch.Written.IsEmpty) return;
+        StrandBlock sends = _isRoomLent ? CopyOf(batch) : batch;
+        if (!Post(sends, wakesByPool: false)) Discard(sends);
+        if (_isRoomLent)
         {
-            if (_batch is not { } batch || batch.Written.IsEmpty) return;
-            StrandBlock sends = batch;
-            if (_isRoomLent)
-            {
-                // The callback may be writing into it.
-                sends = CopyOf(batch);
-                batch.Start = batch.Length;
-                batch.Messages = 0;
-            }
-
-            if (!Post(sends, wakesByPool: false)) Discard(sends);
-            _hasGathered = false;
-            // Behind the post: the callback's thread looks here without the lock, and posts on when there is nothing. Its place stays until it sends again or returns.
-            if (ReferenceEquals(sends, batch)) Volatile.Write(ref _batch, null);
+            // The callback may be writing into it.
+            batch.Start = batch.Length;
+            batch.Messages = 0;
         }
-        finally
+        else
         {
-            LeaveBatch();
+            // Behind the post: the callback's thread looks without holding it, and posts on when there is nothing. Its place stays until it flushes.
+            Volatile.Write(ref _batch, null);
         }
     }
 
@@ -213,8 +175,8 @@ internal sealed partial class Strand
     /// <summary>The connection is being aborted: what was gathered does not leave.</summary>
     private void DropBatch()
     {
-        EnterBatch();
-        LoseRoomHeld();
+        using HeldBatch held = new(this);
+        LoseRoom();
         if (_batch is { } batch)
         {
             _gaveBack = true;
@@ -222,30 +184,23 @@ internal sealed partial class Strand
         }
 
         EndBatch();
-        LeaveBatch();
     }
 
     /// <summary>The connection takes cipher text from here on: in one with what was sent before.</summary>
     private void PostUpgrade(TlsUpgrade upgrade)
     {
-        EnterBatch();
-        try
-        {
-            LoseRoomHeld();
-            int start = _batch?.Start ?? 0;
-            if (!_loop.Mailbox.PostUpgrade(_connection, _generation, _batch, start, (_batch?.Length ?? 0) - start, upgrade) && _batch is { } batch) Discard(batch);
-            EndBatch();
-        }
-        finally
-        {
-            LeaveBatch();
-        }
+        using HeldBatch held = new(this);
+        LoseRoom();
+        if (!_loop.Mailbox.PostUpgrade(_connection, _generation, _batch, _batch?.Start ?? 0, _batch?.Written.Length ?? 0, upgrade) && _batch is { } batch) Discard(batch);
+        EndBatch();
     }
 
     /// <summary>The callback has returned: what was reserved and not committed is given back, and what was sent leaves.</summary>
     private void FlushAtEnd()
     {
-        if (_isRoomLent) EndLoan();
+        // Not held: nobody writes into it any more, and who sees it lent a moment longer copies once more.
+        _isRoomLost |= _isRoomLent;
+        _isRoomLent = false;
         GiveBackReserved();
         if (_lostRooms is not null) FreeLostRooms();
         if (!FlushBatch() && _gaveBack)
@@ -255,14 +210,6 @@ internal sealed partial class Strand
         }
 
         _gaveBack = false;
-    }
-
-    private void EndLoan()
-    {
-        EnterBatch();
-        _isRoomLost = true;
-        _isRoomLent = false;
-        LeaveBatch();
     }
 
     /// <summary>Memory of its own, or a part of a file, goes behind what was gathered.</summary>
@@ -299,19 +246,12 @@ internal sealed partial class Strand
         if (_connection.IsRefused(count, _generation)) return default;
         if (!_loop.Mailbox.HasRoomFor(_connection, _generation, mayWait: false)) return default;
         if (_connection.ReserveForeign(count, _generation) != SendResult.Queued) return default;
-        EnterBatch();
-        try
-        {
-            StrandBlock batch = BatchFor(count);
-            _reserved = count;
-            _isRoomLent = true;
-            _isRoomLost = false;
-            return batch.Room[..count];
-        }
-        finally
-        {
-            LeaveBatch();
-        }
+        using HeldBatch held = new(this);
+        StrandBlock batch = BatchFor(count);
+        _reserved = count;
+        _isRoomLent = true;
+        _isRoomLost = false;
+        return batch.Room[..count];
     }
 
     internal void Commit(int count)
@@ -327,48 +267,29 @@ internal sealed partial class Strand
         if (count < 0 || count > _reserved) SendQueue.CommitOutOfRange(count, _reserved);
         int rest = _reserved - count;
         _reserved = 0;
-        EnterBatch();
-        try
-        {
-            _isRoomLent = _isRoomLost = false;
-            if (count > 0)
-            {
-                StrandBlock batch = _batch!;
-                batch.Length += count;
-                batch.Messages++;
-                _sentBytes += count;
-                Gathered();
-            }
-        }
-        finally
-        {
-            LeaveBatch();
-        }
-
+        AddReserved(count);
         if (rest == 0) return;
         _gaveBack = true;
         _connection.GiveBackForeign(rest, _generation);
     }
 
-    /// <summary>
-    /// Something is sent behind the room that is lent: it cannot be committed any more. Its block stays here until the callback
-    /// returns, because somebody may still write into it; what was gathered in front of it goes on in another one.
-    /// </summary>
-    private void LoseRoom()
+    private void AddReserved(int count)
     {
-        if (!_isRoomLent) return;
-        EnterBatch();
-        try
-        {
-            LoseRoomHeld();
-        }
-        finally
-        {
-            LeaveBatch();
-        }
+        using HeldBatch held = new(this);
+        _isRoomLent = _isRoomLost = false;
+        if (count == 0) return;
+        StrandBlock batch = _batch!;
+        batch.Length += count;
+        batch.Messages++;
+        _sentBytes += count;
+        Gathered();
     }
 
-    private void LoseRoomHeld()
+    /// <summary>
+    /// Something is sent behind the room that is lent: it cannot be committed any more. Its block stays here until the callback
+    /// returns, because somebody may still write into it; what was gathered in front of it goes on in another one. The batch is held.
+    /// </summary>
+    private void LoseRoom()
     {
         if (!_isRoomLent) return;
         _isRoomLost = true;
@@ -425,4 +346,22 @@ internal sealed partial class Strand
 
     /// <summary>A callback has handed over, and the next session has not been told yet. Inside a callback.</summary>
     internal bool IsSwitching => _isSwitching;
+
+    /// <summary>
+    /// The batch belongs to the thread that runs the callback; another one may only post what is whole in it. Held for a copy, or for one system call that does not wait; nothing of
+    /// the user's runs inside, and of other locks only those of the mailbox and of the blocks are taken.
+    /// </summary>
+    private readonly ref struct HeldBatch : IDisposable
+    {
+        private readonly Strand _strand;
+
+        internal HeldBatch(Strand strand)
+        {
+            _strand = strand;
+            bool isHeld = false;
+            strand._batchLock.Enter(ref isHeld);
+        }
+
+        public void Dispose() => _strand._batchLock.Exit(useMemoryBarrier: false);
+    }
 }

@@ -111,7 +111,7 @@ public abstract partial class Loop
 
     internal StrandBlocks StrandBlocks { get; } = new();
 
-    /// <summary>Strands whose callbacks have sent something that is here not yet.</summary>
+    /// <summary>Strands whose callbacks have sent something that has not come here yet.</summary>
     internal GatheringStrands GatheringStrands { get; } = new();
 
     /// <summary>What the TLS layers of this loop share. Made when the first one is.</summary>

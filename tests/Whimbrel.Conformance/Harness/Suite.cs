@@ -1,4 +1,5 @@
 using System.Buffers.Binary;
+using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Conformance;
 
@@ -29,6 +30,26 @@ public abstract class Suite(Transport transport)
                 Assert.Fail($"{transport}, seed {seed}: {e}\n{story}");
             }
         }
+    }
+
+    /// <summary>A thread of its own does it, inside of a callback too, which goes on when that has ended; also in virtual time.</summary>
+    protected static void OnThread(Action action)
+    {
+        ExceptionDispatchInfo? thrown = null;
+        Thread thread = new(() =>
+        {
+            try
+            {
+                action();
+            }
+            catch (Exception e)
+            {
+                thrown = ExceptionDispatchInfo.Capture(e);
+            }
+        });
+        thread.Start();
+        Assert.True(thread.Join(TimeSpan.FromSeconds(15)), "the other thread did not end");
+        thrown?.Throw();
     }
 
     /// <summary>The cause that an abort of the other end is seen as: Unix sockets know no reset, only an end.</summary>

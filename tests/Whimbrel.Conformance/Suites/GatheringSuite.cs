@@ -72,24 +72,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
 
         if (kind == "send") rig.Until(() => server.ReadCounters().MessagesSent == 3 * 3 * (6 + 4), "each message to be counted once");
 
-        void Elsewhere(RecordingSession x)
-        {
-            Exception? thrown = null;
-            Thread thread = new(() =>
-            {
-                try
-                {
-                    SendThere(x);
-                }
-                catch (Exception e)
-                {
-                    thrown = e;
-                }
-            });
-            thread.Start();
-            thread.Join();
-            Assert.True(thrown is null, thrown?.ToString());
-        }
+        void Elsewhere(RecordingSession x) => OnThread(() => SendThere(x));
 
         void SendThere(RecordingSession x)
         {
@@ -244,14 +227,12 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
             Queued(x.Send("1"u8));
-            Thread thread = new(() =>
+            OnThread(() =>
             {
                 if (end == "close") x.Close();
                 else if (end == "finish") x.FinishSending();
                 else x.Abort();
             });
-            thread.Start();
-            thread.Join();
             late = x.Send("late"u8);
             // It does not wait for this callback.
             isSeen = rig.IsVirtual || seen.Wait(s_patience);
@@ -279,9 +260,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
         {
             Queued(x.Send("1"u8));
             Task<SendResult>? sending = null;
-            Thread thread = new(() => sending = x.SendAsync(Bytes("234567")).AsTask());
-            thread.Start();
-            thread.Join();
+            OnThread(() => sending = x.SendAsync(Bytes("234567")).AsTask());
             hasWaited = !sending!.IsCompleted;
             // It has room while this callback still runs.
             if (sending.Wait(s_patience)) result = sending.Result;
@@ -381,11 +360,4 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     }
 
     private static void Queued(SendResult result) => Assert.Equal(SendResult.Queued, result);
-
-    private sealed class Owned(byte[] bytes) : IMemoryOwner<byte>
-    {
-        public Memory<byte> Memory => bytes;
-
-        public void Dispose() => bytes.AsSpan().Fill(0xEE);
-    }
 }

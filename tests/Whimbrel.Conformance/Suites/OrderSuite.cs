@@ -289,9 +289,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             {
                 x.Send("mine"u8);
                 // On the loop it is in the mailbox when the callback goes on, and nothing of it is in the queue.
-                Thread other = new(() => foreign = x.Send(tail));
-                other.Start();
-                Assert.True(other.Join(TimeSpan.FromSeconds(15)));
+                OnThread(() => foreign = x.Send(tail));
                 if (end == "finish") x.FinishSending();
                 else x.Close();
             }
@@ -326,7 +324,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             session.Send("0"u8);
             expected.AddRange("0"u8);
             if (kind == "join") group.Join(other);
-            OnThread(rig, () =>
+            OnThread(() =>
             {
                 if (kind == "join") Assert.Equal(SendResult.Queued, group.Broadcast("b"u8));
                 // Each in another way, and a message that other sessions share.
@@ -388,13 +386,13 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 
             expected.AddRange(mine);
             // The list that the items share is the same, and the message must not join one that was looked at.
-            OnThread(rig, () =>
+            OnThread(() =>
             {
                 Assert.Equal(2, Session.SendToEach("6"u8, [other, session]));
                 Assert.Equal(2, Session.SendToEach("7"u8, [other, session]));
             });
             session.Send("8"u8);
-            OnThread(rig, () => Assert.Equal(2, Session.SendToEach("9"u8, [other, session])));
+            OnThread(() => Assert.Equal(2, Session.SendToEach("9"u8, [other, session])));
             session.Send("."u8);
             // Nothing passes the broadcast any more, which concerns it now.
             expected.AddRange(kind == "join" ? "8.b679"u8 : "6789."u8);
@@ -420,7 +418,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             {
                 Session[] sessions = [.. all.Select(static x => x.Session)];
                 // One of them twice, and a second list behind the first, without another.
-                OnThread(rig, () =>
+                OnThread(() =>
                 {
                     Assert.Equal(Many + 1, Session.SendToEach("1"u8, [.. sessions, sessions[0]]));
                     Assert.Equal(Many - 1, Session.SendToEach("2"u8, sessions.AsSpan(1)));
@@ -428,7 +426,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 // From the last to the first half; the others get theirs at its turn.
                 for (int i = Many - 1; i >= Many / 2; i--) sessions[i].Send("3"u8);
                 sessions[0].Send("3"u8);
-                OnThread(rig, () => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
+                OnThread(() => Assert.Equal(Many, Session.SendToEach("4"u8, sessions)));
             });
             for (int i = 0; i < Many; i++) Assert.Equal(i == 0 ? "1134" : i < Many / 2 ? "124" : "1234", all[i].Peer.ReadText(i == 0 || i >= Many / 2 ? 4 : 3));
         },
@@ -445,7 +443,7 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
         {
             SessionGroup group = new();
             if (what == "broadcast") group.Join(session);
-            OnThread(rig, () =>
+            OnThread(() =>
             {
                 session.Send("1"u8);
                 switch (what)
@@ -491,14 +489,14 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             Assert.True(runs.Wait(TimeSpan.FromSeconds(15)));
             session.Post(() =>
             {
-                OnThread(rig, () => session.Send("2"u8));
+                OnThread(() => session.Send("2"u8));
                 session.Send("1"u8); // though that was sent first
             });
             goOn.Set();
             Assert.Equal("12", peer.ReadText(2));
             ValueTask<bool> ran = session.PostAsync(() =>
             {
-                OnThread(rig, () => session.Send("3"u8));
+                OnThread(() => session.Send("3"u8));
                 session.Send("4"u8);
                 return Task.CompletedTask;
             });
@@ -545,13 +543,6 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     {
         Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
         Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
-    }
-
-    /// <summary>Inside a callback, which goes on when that has ended.</summary>
-    private static void OnThread(Rig rig, Action action)
-    {
-        rig.Elsewhere(action);
-        rig.Join();
     }
 
     /// <summary>In a callback on the loop, with another session of the same loop: what it gives is what the peer gets. Then what the other's gets.</summary>
@@ -611,13 +602,5 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
                 Assert.True(task.IsCompletedSuccessfully);
                 return task.Result == SendResult.Queued;
         }
-    }
-
-    private sealed class Owned(byte[] bytes) : IMemoryOwner<byte>
-    {
-        public Memory<byte> Memory => bytes;
-
-        // What is sent after this would be seen at the other end.
-        public void Dispose() => bytes.AsSpan().Fill(0xEE);
     }
 }

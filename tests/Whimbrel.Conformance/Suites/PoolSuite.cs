@@ -411,14 +411,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         }
 
         // The rest of a flow of control that has left the callback's thread: it runs before the callback returns.
-        static void SendElsewhere(Session session, string text)
-        {
-            SendResult result = SendResult.Closed;
-            Thread thread = new(() => result = session.Send(text));
-            thread.Start();
-            thread.Join();
-            Assert.Equal(SendResult.Queued, result);
-        }
+        static void SendElsewhere(Session session, string text) => OnThread(() => Assert.Equal(SendResult.Queued, session.Send(text)));
     });
 
     [Fact, Contract(6, 14)]
