@@ -1,5 +1,6 @@
 using System.Globalization;
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Diagnostics;
@@ -27,11 +28,17 @@ internal static class BindError
         if (endPoint is not IPEndPoint ip || !Directory.Exists("/proc/net")) return "";
         try
         {
-            HashSet<string> inodes = [.. InodesListeningOn(ip.Port, "/proc/net/tcp"), .. InodesListeningOn(ip.Port, "/proc/net/tcp6")];
-            foreach (string process in inodes.Count == 0 ? [] : Directory.EnumerateDirectories("/proc"))
+            // A table costs milliseconds, however little is in it. The other one matters when a listener of IPv6 takes IPv4 as well.
+            (string own, string other) = ip.AddressFamily == AddressFamily.InterNetworkV6 ? ("/proc/net/tcp6", "/proc/net/tcp") : ("/proc/net/tcp", "/proc/net/tcp6");
+            HashSet<string> inodes = [.. InodesListeningOn(ip.Port, own)];
+            if (inodes.Count == 0) inodes = [.. InodesListeningOn(ip.Port, other)];
+            if (inodes.Count == 0) return "";
+            // Most often it is this process itself, and a machine may have thousands of others.
+            string self = $"/proc/{Environment.ProcessId}";
+            if (Holds(self, inodes)) return NameOf(self);
+            foreach (string process in Directory.EnumerateDirectories("/proc"))
             {
-                if (!int.TryParse(Path.GetFileName(process), NumberStyles.None, CultureInfo.InvariantCulture, out int pid) || !Holds(process, inodes)) continue;
-                return $" by '{File.ReadAllText(process + "/comm").Trim()}' (pid {pid})";
+                if (IsProcess(process) && Holds(process, inodes)) return NameOf(process);
             }
         }
         catch (Exception e) when (e is IOException or UnauthorizedAccessException)
@@ -40,6 +47,9 @@ internal static class BindError
         }
 
         return "";
+
+        static bool IsProcess(string folder) => int.TryParse(Path.GetFileName(folder), NumberStyles.None, CultureInfo.InvariantCulture, out _);
+        static string NameOf(string process) => $" by '{File.ReadAllText(process + "/comm").Trim()}' (pid {Path.GetFileName(process)})";
     }
 
     private static IEnumerable<string> InodesListeningOn(int port, string table)
@@ -50,7 +60,10 @@ internal static class BindError
         foreach (string line in File.ReadLines(table).Skip(1))
         {
             string[] fields = line.Split(' ', StringSplitOptions.RemoveEmptyEntries);
-            if (fields.Length > 9 && fields[1].EndsWith(suffix, StringComparison.Ordinal) && fields[3] == listening) yield return $"socket:[{fields[9]}]";
+            if (fields.Length <= 9) continue;
+            // Listeners stand first; behind them are all connections, and those that have ended a minute ago.
+            if (fields[3] != listening) yield break;
+            if (fields[1].EndsWith(suffix, StringComparison.Ordinal)) yield return $"socket:[{fields[9]}]";
         }
     }
 

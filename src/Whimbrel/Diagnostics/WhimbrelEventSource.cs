@@ -13,6 +13,11 @@ internal sealed class WhimbrelEventSource : EventSource
 
     private PollingCounter? _loops;
 
+    private WhimbrelEventSource() => Made.IsMade = true;
+
+    /// <summary>False when there is one and nobody listens. Making it takes as long as starting an engine does, and this makes none.</summary>
+    internal static bool MayBeHeard => !Volatile.Read(ref Made.IsMade) || Log.IsEnabled();
+
     [Event(1, Level = EventLevel.Warning)]
     public void Notice(string kind, string message, string page) => WriteEvent(1, kind, message, page);
 
@@ -26,4 +31,11 @@ internal sealed class WhimbrelEventSource : EventSource
     /// <summary>The runtime tells the counters of a source of the commands that come once there is one, and calls this before it does: what is made later, for loops, joins them.</summary>
     protected override void OnEventCommand(EventCommandEventArgs command) =>
         _loops ??= new PollingCounter("loops", this, static () => s_countLoops()) { DisplayName = "loops" };
+
+    /// <summary>Of a type of its own: who reads a static field of the source makes the source.</summary>
+    private static class Made
+    {
+        // tidy: allowed because it is set once
+        internal static bool IsMade;
+    }
 }

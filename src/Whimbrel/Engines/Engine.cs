@@ -445,7 +445,8 @@ public class Engine : IAsyncDisposable
             }
 
             // Beside the start: making the event source takes the first engine as long as opening its queues.
-            ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
+            if (WhimbrelEventSource.MayBeHeard)
+                ThreadPool.UnsafeQueueUserWorkItem(static engine => WhimbrelEventSource.Log.EngineStarted(engine.KindName, engine.Reason, engine.LoopCount), this, preferLocal: false);
             if (endAtOnce)
             {
                 EndLoops();
