@@ -129,7 +129,7 @@ public sealed class CrowdedTests
 
     private static Process Start(string engine, string scheduling, int limit, int left, int high)
     {
-        string program = Path.Combine(AppContext.BaseDirectory, "CrowdedServer.dll");
+        string program = BuiltProgram.PathOf("CrowdedServer");
         string command = string.Create(CultureInfo.InvariantCulture, $"ulimit -n {limit} && exec dotnet '{program}' {engine} {scheduling} {left} {high}");
         return Process.Start(new ProcessStartInfo("sh", ["-c", command]) { RedirectStandardInput = true, RedirectStandardOutput = true, RedirectStandardError = true })!;
     }

@@ -250,7 +250,7 @@ public sealed class DoctorTests
     [Fact]
     public async Task The_command_looks_at_this_machine_and_its_exit_code_says_whether_there_is_advice()
     {
-        var (code, output, errors) = await RunningTool.Run(null, "doctor", "--loops", "1", "--app", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"));
+        var (code, output, errors) = await RunningTool.Run(null, "doctor", "--loops", "1", "--app", BuiltProgram.PathOf("Whimbrel.Tool"));
         Assert.Empty(errors);
         Assert.Contains(RuntimeInformation.OSDescription, output[0], StringComparison.Ordinal);
         Assert.Equal(output.Exists(static line => line.StartsWith("advice  ", StringComparison.Ordinal)) ? 1 : 0, code);

@@ -33,7 +33,7 @@ public sealed class ForbiddenUringTests
         Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "setting the filter needs python3");
         ProcessStartInfo start = new(
             "python3",
-            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments])
+            ["-c", Forbid, errno.ToString(CultureInfo.InvariantCulture), call.ToString(CultureInfo.InvariantCulture), "dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments])
         {
             RedirectStandardOutput = true,
             RedirectStandardError = true,

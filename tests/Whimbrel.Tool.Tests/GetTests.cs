@@ -165,7 +165,7 @@ public sealed class GetTests : IDisposable
     {
         OtherProgram.Needs("script");
         await using var server = await RunningTool.Serve("http");
-        string tool = Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), url = $"http://{server.Address}/bytes/1000000000000";
+        string tool = BuiltProgram.PathOf("Whimbrel.Tool"), url = $"http://{server.Address}/bytes/1000000000000";
         using Process terminal = OtherProgram.Start("script", "--quiet", "--return", "--command", $"dotnet {tool} get -o /dev/null {url}", "/dev/null");
         StringBuilder seen = new();
         await Deadline.Within(

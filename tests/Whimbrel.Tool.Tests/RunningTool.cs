@@ -13,7 +13,7 @@ internal sealed partial class RunningTool : IAsyncDisposable
 
     private RunningTool(string[] arguments, string? tlsLayer = null, string? hook = null, string? space = null)
     {
-        string[] command = ["dotnet", Path.Combine(AppContext.BaseDirectory, "Whimbrel.Tool.dll"), .. arguments];
+        string[] command = ["dotnet", BuiltProgram.PathOf("Whimbrel.Tool"), .. arguments];
         if (space is not null) command = ["ip", "netns", "exec", space, .. command]; // which becomes the tool: no process between
         var start = new ProcessStartInfo(command[0], command[1..])
         {

@@ -27,7 +27,7 @@ internal sealed class OldProgram : IDisposable
         _name = name;
         _process = new Process
         {
-            StartInfo = new ProcessStartInfo("dotnet", [Path.Combine(AppContext.BaseDirectory, "OldPrograms.dll"), name, .. arguments])
+            StartInfo = new ProcessStartInfo("dotnet", [BuiltProgram.PathOf("OldPrograms"), name, .. arguments])
             {
                 WorkingDirectory = folder,
                 RedirectStandardInput = true,
