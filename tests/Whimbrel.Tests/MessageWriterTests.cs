@@ -11,8 +11,12 @@ public sealed class MessageWriterTests
     [InlineData(Scheduling.ThreadPool)]
     public void Random_sequences_of_writes_and_sends_arrive_as_a_model_says(Scheduling scheduling)
     {
+        // Some MiB each: they are made once.
+        List<byte>[] models = [[], []];
+        List<byte>[] arrived = [[], []];
         foreach (int seed in Seeds.Some(100))
         {
+            foreach (List<byte> list in (List<byte>[])[.. models, .. arrived]) list.Clear();
             using TestNetwork network = new(seed);
             MessageWriter shared = new();
             List<Writing> sessions = [];
@@ -20,13 +24,12 @@ public sealed class MessageWriterTests
                 new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), SendLimitBytes = 64 * 1024 * 1024, Scheduling = scheduling },
                 () =>
                 {
-                    Writing session = new(new Random(seed + sessions.Count), shared);
+                    Writing session = new(new Random(seed + sessions.Count), shared, models[sessions.Count]);
                     sessions.Add(session);
                     return session;
                 });
             // Two sessions and one writer: blocks go from the one to the other.
             TestPeer[] peers = [network.Connect(server), network.Connect(server)];
-            List<byte>[] arrived = [[], []];
             for (int round = 0; round < 40; round++)
             {
                 peers[round % 2].Send("x");
@@ -113,11 +116,14 @@ public sealed class MessageWriterTests
 
     private sealed class Silent : Session;
 
-    private sealed class Writing(Random random, MessageWriter writer) : Session
+    private sealed class Writing(Random random, MessageWriter writer, List<byte> model) : Session
     {
+        // Each byte is one more than the byte before.
+        private static readonly byte[] s_ramp = [.. Enumerable.Range(0, 256 + 200_000).Select(static i => (byte)i)];
+
         private byte _next;
 
-        internal List<byte> Model { get; } = [];
+        internal List<byte> Model { get; } = model;
 
         protected override void OnReceived(ReadOnlySpan<byte> data)
         {
@@ -169,8 +175,8 @@ public sealed class MessageWriterTests
 
         private byte[] Bytes(int count)
         {
-            byte[] bytes = new byte[count];
-            for (int i = 0; i < count; i++) bytes[i] = _next++;
+            byte[] bytes = s_ramp.AsSpan(_next, count).ToArray();
+            _next += (byte)count;
             return bytes;
         }
     }

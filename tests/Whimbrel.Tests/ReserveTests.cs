@@ -14,8 +14,12 @@ public sealed class ReserveTests
     [InlineData(Scheduling.ThreadPool)]
     public void Random_sequences_of_sends_and_reserved_room_arrive_as_a_model_says(Scheduling scheduling)
     {
+        // Some MiB each: they are made once.
+        List<byte>[] models = [[], []];
+        List<byte>[] arrived = [[], []];
         foreach (int seed in Seeds.Some(200))
         {
+            foreach (List<byte> list in (List<byte>[])[.. models, .. arrived]) list.Clear();
             List<Sender> sessions = [];
             using TestNetwork network = new(seed);
             SessionGroup everyone = new("everyone");
@@ -23,13 +27,12 @@ public sealed class ReserveTests
                 new ServerOptions { Engine = network.Engine, EndPoint = network.NewEndPoint(), SendLimitBytes = 64 * 1024 * 1024, Scheduling = scheduling },
                 () =>
                 {
-                    Sender sender = new(new Random(seed + sessions.Count), everyone, sessions);
+                    Sender sender = new(new Random(seed + sessions.Count), everyone, sessions, models[sessions.Count]);
                     sessions.Add(sender);
                     return sender;
                 });
             // Two of them: blocks go from the one to the other.
             TestPeer[] peers = [network.Connect(server), network.Connect(server)];
-            List<byte>[] arrived = [[], []];
             for (int round = 0; round < Rounds; round++)
             {
                 peers[round % 2].Send("x");
@@ -44,14 +47,14 @@ public sealed class ReserveTests
         }
     }
 
-    private sealed class Sender(Random random, SessionGroup everyone, List<Sender> all) : Session
+    private sealed class Sender(Random random, SessionGroup everyone, List<Sender> all, List<byte> model) : Session
     {
         // Each byte is one more than the byte before.
         private static readonly byte[] s_ramp = [.. Enumerable.Range(0, 256 + 70_000).Select(static i => (byte)i)];
 
         private byte _next;
 
-        internal List<byte> Model { get; } = [];
+        internal List<byte> Model { get; } = model;
 
         protected override void OnConnected() => everyone.Join(this);
 

@@ -473,13 +473,18 @@ internal sealed class Link
     internal static void DisconnectAll(Link[] links, Action<int> disconnect)
     {
         bool waits = !t_onlyBegins;
+        // A link whose end is being told has no connection any more, and its end is waited for all the same.
+        Session?[] bridges = [.. links.Select(static l => l._bridge)];
         BeginAll(() =>
         {
             for (int i = 0; i < links.Length; i++) disconnect(i);
         });
         if (!waits) return;
         long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
-        foreach (Link link in links) link.AwaitEnd(TimeSpan.FromMilliseconds(Math.Max(deadline - Environment.TickCount64, 0)));
+        for (int i = 0; i < links.Length; i++)
+        {
+            if (bridges[i] is { } bridge) links[i].AwaitEnd(bridge, TimeSpan.FromMilliseconds(Math.Max(deadline - Environment.TickCount64, 0)));
+        }
     }
 
     internal bool Disconnect(bool waits = true)
@@ -513,11 +518,6 @@ internal sealed class Link
         // DialAsync looks at it before it dials and behind that: one of both sees the other.
         Interlocked.Exchange(ref _givenUp, Volatile.Read(ref _dials));
         _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
-    }
-
-    internal void AwaitEnd(TimeSpan timeout)
-    {
-        if (_bridge is { } bridge) AwaitEnd(bridge, timeout);
     }
 
     private void AwaitEnd(Session bridge, TimeSpan timeout)

@@ -227,6 +227,35 @@ public sealed class TcpTests
     }
 
     [Fact]
+    public async Task DisconnectAll_waits_for_each_OnDisconnected_also_for_those_that_have_begun()
+    {
+        const int Sessions = 3;
+        Log log = new();
+        using SemaphoreSlim goOn = new(0);
+        using RecordingServer server = new(log);
+        server.Make = s => new RecordingSession(s) { AtDisconnected = _ => goOn.Wait(Log.Patience) };
+        server.Start();
+        Socket[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => Cost.Connect(server.Chosen))];
+        log.Until("server: connected", Sessions);
+        Task<int> ending = Task.Factory.StartNew(
+            () =>
+            {
+                server.DisconnectAll();
+                return log.Count("server: disconnected");
+            },
+            CancellationToken.None, TaskCreationOptions.LongRunning, TaskScheduler.Default);
+        log.Until("session: disconnected False", Sessions);
+        for (int told = 1; told <= Sessions; told++)
+        {
+            goOn.Release();
+            log.Until("server: disconnected", told);
+        }
+
+        Assert.Equal(Sessions, await ending);
+        foreach (Socket peer in peers) peer.Dispose();
+    }
+
+    [Fact]
     public void A_class_with_its_own_SendAsync_gets_every_multicast_by_it()
     {
         Log log = new();

@@ -150,7 +150,7 @@ public sealed class EngineTests
         await site.Server.StartAsync();
         await using HttpPool pool = site.NewPool();
         byte[] body = new byte[Length];
-        new Random(7).NextBytes(body);
+        Noise.Fill(body, 7);
         HttpClientRequest fromMemory = new(HttpVerb.Post, site.Url + "/sum");
         fromMemory.SetBody(body);
         for (int i = 0; i < 2; i++)

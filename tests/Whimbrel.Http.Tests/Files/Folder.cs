@@ -33,7 +33,7 @@ internal sealed class Folder : IDisposable
     internal static byte[] Random(int length, int seed)
     {
         byte[] bytes = new byte[length];
-        new Random(seed).NextBytes(bytes);
+        Noise.Fill(bytes, seed);
         return bytes;
     }
 

@@ -19,7 +19,7 @@ public sealed class ModelTests
 
     private static readonly SearchValues<byte> _delimiters = SearchValues.Create("(),/:;<=>?@[\\]{}\""u8);
 
-    private static int Runs => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 5_000_000 : 250_000;
+    private static readonly int s_runs = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 5_000_000 : 250_000;
 
     [Fact]
     public void It_agrees_with_a_plain_reader_about_every_message()
@@ -28,7 +28,7 @@ public sealed class ModelTests
         {
             Random random = new(seed);
             int[] outcomes = new int[3];
-            for (int run = 0; run < Runs / 2; run++)
+            for (int run = 0; run < s_runs / 2; run++)
             {
                 string text = SomeMessages(random);
                 PlainReader plain = new(text, _limits);
@@ -44,12 +44,12 @@ public sealed class ModelTests
                 outcomes[outcome switch { "Ok" => 0, "Wait" => 1, _ => 2 }]++;
             }
 
-            Assert.All(outcomes, count => Assert.True(count > Runs / 100, $"one-sided: {string.Join(' ', outcomes)}"));
+            Assert.All(outcomes, count => Assert.True(count > s_runs / 100, $"one-sided: {string.Join(' ', outcomes)}"));
         }
     }
 
     /// <summary>Two readings of each message: five million in all.</summary>
-    private static int Samples => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 2_500_000;
+    private static readonly int s_samples = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 2_500_000;
 
     [Fact]
     public void Five_million_readings_end_the_same_wherever_they_are_cut_and_give_nothing_that_splits_a_message()
@@ -60,7 +60,7 @@ public sealed class ModelTests
             Random random = new(seed);
             ByteMessages messages = new(random, _lines, _fields, _chunks, _strange);
             int[] outcomes = new int[3];
-            for (int run = 0; run < Samples / 2; run++)
+            for (int run = 0; run < s_samples / 2; run++)
             {
                 ReadOnlySpan<byte> bytes = messages.Next();
                 int cut = random.Next(bytes.Length + 1);
@@ -76,7 +76,7 @@ public sealed class ModelTests
                     Assert.Fail($"seed {seed}, run {run}: {whole}, expected {expected} and {plain.Messages.Count} messages, of {Escape(Encoding.Latin1.GetString(bytes))}");
             }
 
-            Assert.All(outcomes, count => Assert.True(count > Samples / 200, $"one-sided: {string.Join(' ', outcomes)}"));
+            Assert.All(outcomes, count => Assert.True(count > s_samples / 200, $"one-sided: {string.Join(' ', outcomes)}"));
         }
     }
 

@@ -16,7 +16,7 @@ public sealed class LargeBodyTests
     private static readonly int _count = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 1024 : 64;
 
     /// <summary>Each mebibyte is another.</summary>
-    private static void Fill(byte[] mebibyte, int number) => new Random(number).NextBytes(mebibyte);
+    private static void Fill(byte[] mebibyte, int number) => Noise.Fill(mebibyte, number);
 
     private static HttpClient NewClient(HttpServer web, bool isTls)
     {

@@ -34,7 +34,7 @@ public sealed class ServerTests
     {
         int port = RealProgram.FreePort(), portWithTls = RealProgram.FreePort();
         byte[] large = new byte[LargeBytes];
-        new Random(11).NextBytes(large);
+        Noise.Fill(large, 11);
         // What nginx has no answer to of its own.
         HttpServer? behind = name == "nginx" ? await ServeBehindAsync() : null;
         Script? cutting = name == "nginx" ? new Script(static async line =>

@@ -57,7 +57,7 @@ public sealed class EngineTests
     {
         const int Length = 4_000_000;
         byte[] body = new byte[Length];
-        new Random(7).NextBytes(body);
+        Noise.Fill(body, 7);
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Post("/stream", static async (request, response, stop) =>
         {

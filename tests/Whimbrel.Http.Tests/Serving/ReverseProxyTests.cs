@@ -79,7 +79,7 @@ public sealed class ReverseProxyTests
             response.BodyLength = Length;
             for (int i = 0; i < Length / Block; i++)
             {
-                new Random(i).NextBytes(block);
+                Noise.Fill(block, i);
                 await response.WriteAsync(block, stop);
                 Interlocked.Add(ref given, Block);
             }
@@ -94,7 +94,7 @@ public sealed class ReverseProxyTests
             byte[] block = new byte[Block];
             for (int i = 0; i < Length / Block; i++)
             {
-                new Random(~i).NextBytes(block);
+                Noise.Fill(block, ~i);
                 sum.AppendData(block);
                 await stream.WriteAsync(block);
                 Interlocked.Add(ref sent, Block);
@@ -116,7 +116,7 @@ public sealed class ReverseProxyTests
         for (int i = 0; i < Length / Block; i++)
         {
             await stream.ReadExactlyAsync(got).AsTask().WaitAsync(_patience);
-            new Random(i).NextBytes(expected);
+            Noise.Fill(expected, i);
             Assert.True(got.AsSpan().SequenceEqual(expected), $"block {i}");
         }
 

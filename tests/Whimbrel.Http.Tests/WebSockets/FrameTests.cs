@@ -10,7 +10,7 @@ public sealed class FrameTests
     private const long Limit = 1000;
     private const int MostHeadBytes = 14;
 
-    private static int Runs => Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 5_000_000;
+    private static readonly int s_runs = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1" ? 50_000_000 : 5_000_000;
 
     /// <summary>Frames as a text: <c>FIN OPCODE payload</c>, see <see cref="Frames"/>; and what comes out.</summary>
     public static TheoryData<string, string> Cases() => new()
@@ -248,7 +248,7 @@ public sealed class FrameTests
         {
             Random random = new(seed);
             int broken = 0;
-            for (int run = 0; run < Runs / 2; run++)
+            for (int run = 0; run < s_runs / 2; run++)
             {
                 WebSocketRole role = (WebSocketRole)random.Next(2);
                 int length = 0;
@@ -272,7 +272,7 @@ public sealed class FrameTests
                 if (driver.Rule != WebSocketRule.None) broken++;
             }
 
-            Assert.InRange(broken, Runs / 20, Runs / 2 - Runs / 20);
+            Assert.InRange(broken, s_runs / 20, s_runs / 2 - s_runs / 20);
         }
     }
 

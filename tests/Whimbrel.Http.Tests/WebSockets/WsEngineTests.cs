@@ -85,7 +85,7 @@ public sealed class WsEngineTests
     private static byte[] Bytes(int length, int seed)
     {
         byte[] bytes = new byte[length];
-        new Random(seed).NextBytes(bytes);
+        Noise.Fill(bytes, seed);
         bytes.AsSpan(0, length / 2).Fill((byte)'x'); // some of it can be compressed
         return bytes;
     }
