@@ -59,13 +59,13 @@ public sealed class CrowdedTests
     [InlineData("portable")]
     public async Task Where_the_margin_cannot_be_kept_the_start_fails_with_the_limit_in_its_message(string engine)
     {
-        NeedsEngine(engine, 64);
-        using var process = Start(engine, "inline", 64, 0, 0);
+        NeedsEngine(engine, 58);
+        using var process = Start(engine, "inline", 58, 0, 0);
         var error = new Lines(process.StandardError, "stderr");
         string text = string.Join('\n', await error.ToEndAsync());
         await process.WaitForExitAsync(TestContext.Current.CancellationToken);
         Assert.Equal(1, process.ExitCode);
-        Assert.StartsWith($"Cannot start {engine} with 2 loops: of the 64 file descriptors", text, StringComparison.Ordinal);
+        Assert.StartsWith($"Cannot start {engine} with 2 loops: of the 58 file descriptors", text, StringComparison.Ordinal);
     }
 
     private static async Task CrowdAsync(string engine, string scheduling, int limit, int left, int high, bool isBurst = false)
