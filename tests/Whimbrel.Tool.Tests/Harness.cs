@@ -40,6 +40,7 @@ internal static class Harness
         }
 
         ProcessStartInfo start = new("python3", [Path.Combine(root, "bench", program), .. arguments]) { RedirectStandardOutput = true, RedirectStandardError = true };
+        if (arguments.Contains("--smoke")) start.Environment["WHIMBREL_BENCH_TOOL"] = BuiltProgram.PathOf("Whimbrel.Tool");
         using Process process = Process.Start(start)!;
         using CancellationTokenRegistration kill = TestContext.Current.CancellationToken.Register(() => process.Kill(entireProcessTree: true));
         Task<string> errors = process.StandardError.ReadToEndAsync(TestContext.Current.CancellationToken);
