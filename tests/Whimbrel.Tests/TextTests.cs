@@ -1,3 +1,5 @@
+using System.Diagnostics;
+using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
 using Whimbrel.Diagnostics;
@@ -184,6 +186,54 @@ public sealed class TextTests
         Assert.Contains($"Cannot listen on {holder.LocalEndPoint}: already in use by '", error.Message, StringComparison.Ordinal);
         Assert.Contains($"(pid {Environment.ProcessId})", error.Message, StringComparison.Ordinal);
         Assert.Contains("docs/symptoms/port-taken.md", error.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_taken_port_of_IPv4_names_a_holder_that_listens_at_IPv6_for_both()
+    {
+        Assert.SkipUnless(Directory.Exists("/proc/net") && Socket.OSSupportsIPv6, "needs /proc and IPv6");
+        using Socket holder = new(AddressFamily.InterNetworkV6, SocketType.Stream, ProtocolType.Tcp) { DualMode = true };
+        holder.Bind(new IPEndPoint(IPAddress.IPv6Any, 0));
+        holder.Listen(1);
+        int port = ((IPEndPoint)holder.LocalEndPoint!).Port;
+        foreach (IPAddress address in (IPAddress[])[IPAddress.Loopback, IPAddress.IPv6Loopback])
+            Assert.Contains($"(pid {Environment.ProcessId})", BindError.Describe(new IPEndPoint(address, port), Errno.EADDRINUSE).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_taken_port_names_another_process_that_has_it()
+    {
+        Assert.SkipUnless(Directory.Exists("/proc/net"), "needs /proc");
+        ProcessStartInfo start = new("python3", ["-c", "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"])
+        {
+            RedirectStandardInput = true,
+            RedirectStandardOutput = true,
+        };
+        Process? process = null;
+        try
+        {
+            process = Process.Start(start)!;
+        }
+        catch (System.ComponentModel.Win32Exception)
+        {
+            Assert.Skip("needs python3");
+        }
+
+        using (process)
+        {
+            try
+            {
+                int port = int.Parse(process.StandardOutput.ReadLine()!, CultureInfo.InvariantCulture);
+                string message = BindError.Describe(new IPEndPoint(IPAddress.Loopback, port), Errno.EADDRINUSE).Message;
+                Assert.Matches(@"already in use by 'python3[.\d]*' \(pid \d+\)\. ", message);
+                Assert.DoesNotContain($"(pid {Environment.ProcessId})", message, StringComparison.Ordinal);
+            }
+            finally
+            {
+                process.StandardInput.Close();
+                process.WaitForExit();
+            }
+        }
     }
 
     [Theory]
