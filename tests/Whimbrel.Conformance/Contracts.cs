@@ -37,19 +37,27 @@ internal static class Contracts
 
     internal static readonly string[] Engines = ["Uring", "Epoll", "Portable", "Memory"];
 
+    // The tests with a number: to look through all classes for them takes a while.
+    private static readonly Lazy<(Type Type, MethodInfo Method, ContractAttribute Contract)[]> s_tagged = new(static () =>
+    [
+        .. from type in typeof(Contracts).Assembly.GetTypes()
+           where type.IsClass && !type.IsAbstract
+           from method in type.GetMethods()
+           let contract = method.GetCustomAttribute<ContractAttribute>()
+           where contract is not null
+           select (type, method, contract),
+    ]);
+
     /// <summary>Test methods of one number, as Suite.Method, with the engines whose classes run them.</summary>
     internal static SortedDictionary<string, SortedSet<string>> TestsOf(int number)
     {
         SortedDictionary<string, SortedSet<string>> tests = new(StringComparer.Ordinal);
-        foreach (Type type in typeof(Contracts).Assembly.GetTypes().Where(static t => t.IsClass && !t.IsAbstract))
+        foreach ((Type type, MethodInfo method, ContractAttribute contract) in s_tagged.Value)
         {
-            foreach (MethodInfo method in type.GetMethods())
-            {
-                if (method.GetCustomAttribute<ContractAttribute>() is not { } contract || !contract.Numbers.Contains(number)) continue;
-                string name = $"{method.DeclaringType!.Name}.{method.Name}";
-                if (!tests.TryGetValue(name, out SortedSet<string>? engines)) tests.Add(name, engines = new SortedSet<string>(StringComparer.Ordinal));
-                foreach (string engine in Engines.Where(e => type.Name.StartsWith(e, StringComparison.Ordinal))) engines.Add(engine);
-            }
+            if (!contract.Numbers.Contains(number)) continue;
+            string name = $"{method.DeclaringType!.Name}.{method.Name}";
+            if (!tests.TryGetValue(name, out SortedSet<string>? engines)) tests.Add(name, engines = new SortedSet<string>(StringComparer.Ordinal));
+            foreach (string engine in Engines.Where(e => type.Name.StartsWith(e, StringComparison.Ordinal))) engines.Add(engine);
         }
 
         return tests;

@@ -64,7 +64,7 @@ public sealed class NamedGroupsTests : IDisposable
                 {
                     SessionGroup room = _server.Groups[Name(i)];
                     room.Join(_sessions[0]);
-                    if (onLoop) Assert.Equal(1, _server.Groups.Count);
+                    if (onLoop && _server.Groups.Count != 1) Assert.Fail($"{_server.Groups.Count} groups, and one has a member");
                     room.Leave(_sessions[0]);
                 }
             };

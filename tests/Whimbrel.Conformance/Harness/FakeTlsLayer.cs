@@ -1,5 +1,6 @@
 using System.Buffers.Binary;
 using System.Net.Security;
+using System.Numerics;
 using System.Security.Authentication;
 using Whimbrel.Tls;
 
@@ -74,13 +75,7 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
                 if (isServer) output.Write([Shake, 3, 3, 0, 1, ChangeOfKeys]);
                 return TlsStep.NeedInput;
             case Data when _isReady:
-                byte sum = 0;
-                for (int i = 0; i < body.Length - 1; i++)
-                {
-                    body[i] ^= 0x5A;
-                    sum += body[i];
-                }
-
+                byte sum = Turn(body[..^1], body, isPlain: false);
                 if (sum != body[^1]) return Refuse(TlsFailure.BadRecord, "a record was changed on its way");
                 Span<byte> plain = scratch.Plain.AsSpan(0, body.Length - 1);
                 body[..^1].CopyTo(plain);
@@ -94,6 +89,32 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
             default:
                 return Refuse(TlsFailure.BadRecord, "a record out of order");
         }
+    }
+
+    // Plaintext into ciphertext or back, perhaps in place. Returns the sum of the plaintext.
+    private static byte Turn(ReadOnlySpan<byte> from, Span<byte> to, bool isPlain)
+    {
+        const byte key = 0x5A;
+        Vector<byte> keys = new(key);
+        Vector<byte> sums = Vector<byte>.Zero;
+        int i = 0;
+        for (; i + Vector<byte>.Count <= from.Length; i += Vector<byte>.Count)
+        {
+            Vector<byte> before = new(from[i..]);
+            Vector<byte> after = before ^ keys;
+            sums += isPlain ? before : after;
+            after.CopyTo(to[i..]);
+        }
+
+        byte sum = Vector.Sum(sums);
+        for (; i < from.Length; i++)
+        {
+            byte before = from[i];
+            to[i] = (byte)(before ^ key);
+            sum += isPlain ? before : to[i];
+        }
+
+        return sum;
     }
 
     private TlsStep Refuse(TlsFailure cause, string message)
@@ -114,14 +135,7 @@ internal sealed class FakeTlsLayer(bool isServer, string? name, TlsScratch scrat
             record[1] = 3;
             record[2] = 3;
             BinaryPrimitives.WriteUInt16BigEndian(record[3..], (ushort)(part + 1));
-            byte sum = 0;
-            for (int i = 0; i < part; i++)
-            {
-                sum += plain[accepted + i];
-                record[Header + i] = (byte)(plain[accepted + i] ^ 0x5A);
-            }
-
-            record[Header + part] = sum;
+            record[Header + part] = Turn(plain.Slice(accepted, part), record[Header..], isPlain: true);
             output.Length += Header + part + 1;
             accepted += part;
         }

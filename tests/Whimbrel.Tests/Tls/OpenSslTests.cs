@@ -105,8 +105,8 @@ public sealed class OpenSslTests
             pair.Move();
             for (int i = 0; i < 5000 && (pair.Server.WaitingInput > 0 || pair.Server.Plain.Count < toServer.Count); i++) pair.Server.Receive();
             pair.Move();
-            Assert.Equal(toServer, pair.Server.Plain.ToArray());
-            Assert.Equal(toClient, pair.Client.Plain.ToArray());
+            Assert.Equal(toServer.ToArray(), pair.Server.Plain.ToArray());
+            Assert.Equal(toClient.ToArray(), pair.Client.Plain.ToArray());
             Assert.False(pair.Server.HasEnded || pair.Client.HasEnded, $"{pair.Server.Fault} {pair.Client.Fault}");
         }
     }
