@@ -69,7 +69,10 @@ public sealed class WsEngineTests
             Address.ToString(),
             new ClientOptions
             {
-                Engine = _engine, EndPoint = Server.EndPoint, Scheduling = scheduling, AllowLargeMessages = true,
+                Engine = _engine,
+                EndPoint = Server.EndPoint,
+                Scheduling = scheduling,
+                AllowLargeMessages = true,
                 Tls = _isTls ? new TlsOptions { ChecksHostName = false, Verify = static v => v.Certificate?.GetCertHashString() == TestCertificates.Server.GetCertHashString() } : null,
             },
             session,
