@@ -1,28 +1,22 @@
 using System.Buffers.Binary;
 
-namespace Whimbrel.Http.Tests;
+namespace Whimbrel;
 
-// Bytes that nothing compresses, the same for the same seed. Random with a seed makes one byte at a time, and tests want gigabytes.
+// Bytes that nothing compresses, the same for the same seed, and that tell where they stand. Random with a seed makes one byte at a time, and tests want gigabytes.
 internal static class Noise
 {
     internal static void Fill(Span<byte> bytes, int seed)
     {
-        ulong state = (ulong)seed * 0x9E3779B97F4A7C15;
-        while (bytes.Length >= sizeof(ulong))
+        // SplitMix64: eight bytes of each step.
+        Span<byte> step = stackalloc byte[sizeof(ulong)];
+        ulong state = (uint)seed;
+        for (int at = 0; at < bytes.Length; at += step.Length)
         {
-            BinaryPrimitives.WriteUInt64LittleEndian(bytes, Next(ref state));
-            bytes = bytes[sizeof(ulong)..];
+            state += 0x9E3779B97F4A7C15;
+            ulong mixed = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
+            mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
+            BinaryPrimitives.WriteUInt64LittleEndian(step, mixed ^ (mixed >> 31));
+            step[..Math.Min(step.Length, bytes.Length - at)].CopyTo(bytes[at..]);
         }
-
-        for (int i = 0; i < bytes.Length; i++) bytes[i] = (byte)Next(ref state);
-    }
-
-    // SplitMix64.
-    private static ulong Next(ref ulong state)
-    {
-        ulong x = state += 0x9E3779B97F4A7C15;
-        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
-        x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
-        return x ^ (x >> 31);
     }
 }

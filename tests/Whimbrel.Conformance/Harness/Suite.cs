@@ -1,4 +1,3 @@
-using System.Buffers.Binary;
 using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Conformance;
@@ -76,19 +75,8 @@ public abstract class Suite(Transport transport)
     /// <summary>Bytes that tell where they stand, so that a lost, doubled or moved one is seen.</summary>
     protected static byte[] Pattern(int length, int seed = 7)
     {
-        // SplitMix64: eight bytes of each step, as whole tests pass while megabytes are made byte by byte.
         byte[] bytes = new byte[length];
-        Span<byte> step = stackalloc byte[sizeof(ulong)];
-        ulong state = (uint)seed;
-        for (int at = 0; at < length; at += step.Length)
-        {
-            state += 0x9E3779B97F4A7C15;
-            ulong mixed = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9;
-            mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB;
-            BinaryPrimitives.WriteUInt64LittleEndian(step, mixed ^ (mixed >> 31));
-            step[..Math.Min(step.Length, length - at)].CopyTo(bytes.AsSpan(at));
-        }
-
+        Noise.Fill(bytes, seed);
         return bytes;
     }
 

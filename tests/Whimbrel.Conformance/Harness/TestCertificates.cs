@@ -7,7 +7,7 @@ namespace Whimbrel.Conformance;
 /// <summary>A small certificate authority in memory: made once per process, P-256, good for the tests' names only.</summary>
 public static class TestCertificates
 {
-    private static readonly Dictionary<(int Bits, bool IsAuthority), RSA> s_rsaKeys = [];
+    private static readonly Dictionary<(string Subject, int Bits), RSA> s_rsaKeys = [];
     private static readonly Lazy<X509Certificate2> s_root = new(() => MakeRoot("CN=Whimbrel test root"));
     private static readonly Lazy<X509Certificate2> s_otherRoot = new(() => MakeRoot("CN=Another test root"));
     private static readonly Lazy<X509Certificate2> s_rsaRoot = new(static () => MakeRsaRoot("Whimbrel test root of RSA", 2048));
@@ -50,7 +50,7 @@ public static class TestCertificates
         int fromDays = -1, int toDays = 30, X509Certificate2? issuer = null, int rsaBits = 0, bool selfSigned = false)
     {
         using ECDsa curve = ECDsa.Create(ECCurve.NamedCurves.nistP256);
-        RSA? rsa = rsaBits > 0 ? RsaKey(rsaBits, isAuthority: false) : null;
+        RSA? rsa = rsaBits > 0 ? RsaKey(subject, rsaBits) : null;
         X500DistinguishedName distinguished = new("CN=" + subject);
         CertificateRequest request = rsa is not null ? new(distinguished, rsa, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1) : new(distinguished, curve, HashAlgorithmName.SHA256);
         SubjectAlternativeNameBuilder names = new();
@@ -70,7 +70,7 @@ public static class TestCertificates
     /// <summary>For chat.test, with an RSA key of so many bits, signed by the RSA root with a hash of a day long gone or of this one.</summary>
     public static X509Certificate2 MakeRsa(string subject, int bits, HashAlgorithmName hash, bool forServers = true, X509Certificate2? issuer = null, bool isAuthority = false, bool isPss = false)
     {
-        RSA key = RsaKey(bits, isAuthority);
+        RSA key = RsaKey(subject, bits);
         CertificateRequest request = new("CN=" + subject, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
         SubjectAlternativeNameBuilder names = new();
         names.AddDnsName("chat.test");
@@ -83,12 +83,12 @@ public static class TestCertificates
         return Usable(bare.CopyWithPrivateKey(key));
     }
 
-    // One for all certificates of that length: to find one takes up to a second.
-    private static RSA RsaKey(int bits, bool isAuthority)
+    // One for all certificates of a name: to find one takes up to a second.
+    private static RSA RsaKey(string subject, int bits)
     {
         lock (s_rsaKeys)
         {
-            if (!s_rsaKeys.TryGetValue((bits, isAuthority), out RSA? key)) s_rsaKeys.Add((bits, isAuthority), key = RSA.Create(bits));
+            if (!s_rsaKeys.TryGetValue((subject, bits), out RSA? key)) s_rsaKeys.Add((subject, bits), key = RSA.Create(bits));
             return key;
         }
     }
@@ -96,7 +96,7 @@ public static class TestCertificates
     /// <summary>Signed by itself, with SHA-1.</summary>
     public static X509Certificate2 MakeRsaRoot(string subject, int bits)
     {
-        RSA key = RsaKey(bits, isAuthority: true);
+        RSA key = RsaKey(subject, bits);
         X500DistinguishedName name = new("CN=" + subject);
         CertificateRequest request = new(name, key, HashAlgorithmName.SHA256, RSASignaturePadding.Pkcs1);
         request.CertificateExtensions.Add(new X509BasicConstraintsExtension(true, false, 0, true));
