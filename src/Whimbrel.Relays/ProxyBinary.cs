@@ -77,7 +77,9 @@ internal static class ProxyBinary
         if (bytes[12] is not (LocalCommand or ProxyCommand)) return ProxyFault.Command;
         if (bytes.Length <= 13) return ProxyFault.None;
         int family = bytes[12] == LocalCommand ? Unspecified : bytes[13] >> 4;
-        if (bytes[12] == ProxyCommand && bytes[13] != 0 && (family is 0 or > OverUnix || (bytes[13] & 15) is not (Stream or Datagram))) return ProxyFault.Family;
+        int transport = bytes[13] & 15;
+        // Without a family the addresses are unspecified, whatever the transport.
+        if (bytes[12] == ProxyCommand && (family > OverUnix || transport > Datagram || (transport == Unspecified && family != Unspecified))) return ProxyFault.Family;
         if (bytes.Length < HeadLength) return ProxyFault.None;
         int length = BinaryPrimitives.ReadUInt16BigEndian(bytes[14..]);
         if (length < AddressLength(family)) return ProxyFault.TooShort;
@@ -99,7 +101,14 @@ internal static class ProxyBinary
         int family = all[13] >> 4;
         int at = HeadLength + AddressLength(family);
         ReadOnlySpan<byte> rest = all[at..];
-        if (!Extensions.AreValid(rest, out int checksumAt)) return ProxyFault.Extension;
+        if (!Extensions.AreValid(rest, out int checksumAt))
+        {
+            if (family != Unspecified) return ProxyFault.Extension;
+            // Addresses of a family that only the sender knows: the specification has them skipped, and nobody can say where extensions begin.
+            rest = default;
+            checksumAt = 0;
+        }
+
         if (checksumAt > 0 && BinaryPrimitives.ReadUInt32BigEndian(rest[checksumAt..]) != ChecksumOf(all, at + checksumAt + sizeof(uint))) return ProxyFault.Checksum;
         (EndPoint? source, EndPoint? destination) = ReadAddresses(family, all[HeadLength..at]);
         List<ProxyExtension> extensions = [];

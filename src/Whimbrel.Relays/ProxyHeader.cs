@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Buffers.Binary;
 using System.Net;
 using System.Text;
 
@@ -15,6 +16,8 @@ public sealed class ProxyHeader
 
     /// <summary>How many bytes of version 2 are taken by default. The specification's own extensions fit; client certificates do not.</summary>
     public const int DefaultLimit = 4096;
+
+    private const byte Subtype = 1; // of the fields of AWS and Azure: an identity
 
     /// <summary>A header for the connection of a client.</summary>
     /// <param name="source">The client. An <see cref="IPEndPoint"/>, or a Unix path.</param>
@@ -69,8 +72,24 @@ public sealed class ProxyHeader
     /// <summary>The protocol that client and proxy chose by ALPN, or null.</summary>
     public string? ApplicationProtocol => Value(ProxyExtension.Alpn) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
 
+    /// <summary>Identity that the proxy gave the connection, up to 128 bytes, or null.</summary>
+    public ReadOnlyMemory<byte>? UniqueId => Value(ProxyExtension.UniqueId);
+
+    /// <summary>Name of the network namespace that the client's connection is in, or null.</summary>
+    public string? NetworkNamespace => Value(ProxyExtension.NetworkNamespace) is { } value ? Encoding.UTF8.GetString(value.Span) : null;
+
+    /// <summary>Identity of the VPC endpoint that the client came by (<c>vpce-08d2bf15fac5001c9</c>), from a load balancer of AWS; null without such a field.</summary>
+    public string? AwsEndpointId => Value(ProxyExtension.Aws) is { Length: > 1 } value && value.Span[0] == Subtype ? Encoding.ASCII.GetString(value.Span[1..]) : null;
+
+    /// <summary>Link identifier of the private endpoint that the client came by, from Azure's Private Link; null without such a field.</summary>
+    public uint? AzureLinkId =>
+        Value(ProxyExtension.Azure) is { Length: 1 + sizeof(uint) } value && value.Span[0] == Subtype ? BinaryPrimitives.ReadUInt32LittleEndian(value.Span[1..]) : null;
+
+    /// <summary>Identity of the connection in Google's Private Service Connect; null without such a field.</summary>
+    public ulong? GcpConnectionId => Value(ProxyExtension.Gcp) is { Length: sizeof(ulong) } value ? BinaryPrimitives.ReadUInt64BigEndian(value.Span) : null;
+
     /// <summary>What the client's TLS was, or null when the proxy does not say.</summary>
-    public ProxyTls? Tls => Value(ProxyExtension.Tls) is { Length: >= ProxyTls.HeadLength } value ? ProxyTls.Read(value.Span) : null;
+    public ProxyTls? Tls => Value(ProxyExtension.Tls) is { Length: >= ProxyTls.HeadLength } value ? ProxyTls.Read(value) : null;
 
     /// <summary>
     /// Reads a header from the first bytes of a connection. Says as soon as it can be said that they are none; the answer does not depend on how
@@ -108,6 +127,8 @@ public sealed class ProxyHeader
 
     /// <summary>For the log.</summary>
     public override string ToString() => IsLocal ? "local" : Source is null ? "unknown" : $"{Source} to {Destination}";
+
+    internal ProxyHeader With(IReadOnlyList<ProxyExtension> extensions) => extensions.Count == 0 ? this : new(Version, IsLocal, Source, Destination, extensions);
 
     private ReadOnlyMemory<byte>? Value(byte type)
     {

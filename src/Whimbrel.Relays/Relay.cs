@@ -1,13 +1,18 @@
+using System.Diagnostics;
+
 namespace Whimbrel.Relays;
 
 /// <summary>
 /// A server that passes each connection on to one of its targets, both ways, as a TCP proxy does: the end of one direction is passed on alone, what one
 /// side does not take the other is not read for, and an end in a mess on one side is one on the other. Of the targets that answer, the one with the fewest
-/// connections is next; a target that cannot be reached is asked last for a while, or until a check reaches it (<see cref="RelayOptions.CheckEvery"/>), and the client waits meanwhile with what it has sent.
+/// connections is next; the client waits meanwhile with what it has sent. A target that cannot be reached, or ends a connection at once without a byte, rests: it is asked last until one connection at a time
+/// (<see cref="RelayOptions.RetryAfter"/>) or a check (<see cref="RelayOptions.CheckEvery"/>) has shown that it serves.
 /// </summary>
 /// <remarks>When it stops, no new connections come, and those that are open go on until the deadline of <see cref="StopAsync"/>.</remarks>
 public sealed class Relay : IAsyncDisposable
 {
+    private const int OwnPart = 256; // two Unix paths and a checksum, at most
+
     private readonly RelayOptions _options;
     private readonly RelayTarget[] _targets;
     private RelayChecks? _checks;
@@ -25,9 +30,15 @@ public sealed class Relay : IAsyncDisposable
         if (options.Targets is not { Count: > 0 }) throw new ArgumentException("A relay needs a target.", nameof(options));
         string[] mistakes = [.. options.Targets.Select(static t => NetworkAddress.TryParse(t, out _, out string? mistake) ? null : mistake ?? $"'{t}' is no address").OfType<string>()];
         if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes)}.", nameof(options));
+        if (options is { TargetHeader: ProxyHeaderForm.Binary, Clients.HeaderLimitBytes: > ProxyHeader.MaxLength - OwnPart })
+        {
+            throw new ArgumentException(
+                $"Clients.HeaderLimitBytes is {options.Clients.HeaderLimitBytes}: the header for the targets has addresses of its own beside the extensions that came, so at most {ProxyHeader.MaxLength - OwnPart} can be passed on.", nameof(options));
+        }
+
         _options = options;
         Server = new Server(listen, Accept);
-        _targets = [.. options.Targets.Select(address => new RelayTarget(address, DiallerFor(address), options))];
+        _targets = [.. options.Targets.Select(address => new RelayTarget(address, DiallerFor(address), options, options.OnTargetChanged ?? Note))];
     }
 
     /// <summary>The server in front.</summary>
@@ -69,21 +80,31 @@ public sealed class Relay : IAsyncDisposable
 
     internal void CountUnserved() => Interlocked.Increment(ref _unserved);
 
-    /// <summary>The next target to ask: of those that do not rest, else of all, one with the fewest connections; not one of these.</summary>
-    internal RelayTarget? Next(HashSet<RelayTarget> asked)
+    /// <summary>The next target to ask: one whose rest is over, which this connection tries; or of those that are up, else of all, one with the fewest connections. Not one of these.</summary>
+    internal RelayTarget? Next(List<RelayTarget> asked)
     {
         RelayTarget? best = null;
-        bool isBestResting = false;
+        bool isBestUp = false;
+        long now = Stopwatch.GetTimestamp();
         int from = Interlocked.Increment(ref _turn) & int.MaxValue;
         for (int i = 0; i < _targets.Length; i++)
         {
             RelayTarget target = _targets[(int)(((long)from + i) % _targets.Length)];
             if (asked.Contains(target)) continue;
-            bool isResting = target.IsResting;
-            if (best is null || (isBestResting && !isResting) || (isBestResting == isResting && target.OpenConnections < best.OpenConnections)) (best, isBestResting) = (target, isResting);
+            if (target.TryTurn(now)) return target;
+            bool isUp = target.IsUp;
+            if (best is null || (isUp && !isBestUp) || (isBestUp == isUp && target.OpenConnections < best.OpenConnections)) (best, isBestUp) = (target, isUp);
         }
 
         return best;
+    }
+
+    private void Note(RelayTarget target)
+    {
+        string others = _targets.Length > 1 ? "Other targets get the clients" : "There is no other target: clients are reset until it serves";
+        string tries = _options.CheckEvery != Timeout.InfiniteTimeSpan ? "; it rests until a check passes" : _targets.Length > 1 ? "; from time to time one client tries it" : "";
+        string text = target.IsUp ? "serves again" : $"has failed: {target.LastFailure?.TrimEnd('.')}. {others}{tries}";
+        Server.Note(new Notice(NoticeKind.RelayTarget, $"Relay at {Server.EndPoint}: target {target.Address} {text}.", "relay-target.md"));
     }
 
     private Session Accept() => _options.Clients is { } clients ? new ProxySession(clients, header => new RelayFront(this, header)) : new RelayFront(this, null);

@@ -1,6 +1,6 @@
 namespace Whimbrel.Relays;
 
-// Asks each target again and again whether it can be reached, TLS and header included. Begun with the relay; ends, with what is under way, when it is disposed.
+// Asks each target again and again whether it can be reached, TLS and header included, and whether it keeps the connection. Begun with the relay; ends, with what is pending, when it is disposed.
 internal sealed class RelayChecks : IAsyncDisposable
 {
     private readonly CancellationTokenSource _ending = new();
@@ -26,8 +26,7 @@ internal sealed class RelayChecks : IAsyncDisposable
         {
             while (true)
             {
-                if (await IsReachedAsync(target).ConfigureAwait(false)) target.Passed();
-                else target.NotPassed();
+                await LookAsync(target).ConfigureAwait(false);
                 await Task.Delay(_options.CheckEvery, _ending.Token).ConfigureAwait(false);
             }
         }
@@ -37,22 +36,35 @@ internal sealed class RelayChecks : IAsyncDisposable
         }
     }
 
-    private async Task<bool> IsReachedAsync(RelayTarget target)
+    private async Task LookAsync(RelayTarget target)
     {
         RelayBack check = new(null, target, _options);
         try
         {
             await target.Dialler.ConnectAsync(() => check, null, _ending.Token).ConfigureAwait(false);
-            // An upgrade to TLS comes behind the dial, and has the time of one.
-            return await check.Stands.WaitAsync(_options.ConnectTimeout, _ending.Token).ConfigureAwait(false);
+            // An upgrade to TLS comes after the dial, and has the time of one.
+            if (await check.Stands.WaitAsync(_options.ConnectTimeout, _ending.Token).ConfigureAwait(false) && await LastsAsync(check).ConfigureAwait(false)) target.Passed(check.StoodAt);
+            else target.NotPassed(check.WhyNot);
         }
         catch (Exception e) when (e is NetworkException or TimeoutException)
         {
-            return false;
+            target.NotPassed(e is TimeoutException ? $"no TLS within {_options.ConnectTimeout.TotalSeconds} s" : check.WhyNot);
         }
         finally
         {
-            if (!check.Stands.IsCompleted) check.Abort();
+            if (check.Stands.IsCompleted) check.Close();
+            else check.Abort();
         }
+    }
+
+    // A target that accepts and ends at once serves nobody.
+    private async Task<bool> LastsAsync(RelayBack check)
+    {
+        using CancellationTokenSource watch = CancellationTokenSource.CreateLinkedTokenSource(_ending.Token);
+        Task lasted = Task.Delay(_options.EarlyEnd, watch.Token);
+        await Task.WhenAny(check.Verdict, lasted).ConfigureAwait(false);
+        await watch.CancelAsync().ConfigureAwait(false);
+        _ending.Token.ThrowIfCancellationRequested();
+        return _options.EarlyEnd == TimeSpan.Zero || !check.Verdict.IsCompleted || await check.Verdict.ConfigureAwait(false);
     }
 }

@@ -1,80 +1,113 @@
 namespace Whimbrel.Relays;
 
-// The client's side of a relayed connection: waits, unread, until a target has answered.
+// The client's side of a relayed connection: waits, unread, until a target has answered. All but the properties is on its own thread.
 internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
 {
-    private RelayBack? _dialled;
-    private bool _hasEnded;
+    private readonly List<RelayTarget> _asked = [];
+    private readonly List<RelayBack> _waiting = []; // dials that have not been answered
+    private LoopTimer? _patience;
+    private RelayBack? _back; // the first that stands
+    private volatile bool _hasEnded, _hasFinished;
 
-    internal ProxyHeader HeaderForTarget => header is { IsLocal: true } ? ProxyHeader.Local : ProxyHeader.Of(RemoteEndPoint, LocalEndPoint);
+    /// <summary>A target has answered.</summary>
+    internal bool IsServed => Volatile.Read(ref _back) is not null;
+
+    internal bool HasEnded => _hasEnded;
+
+    /// <summary>The client has said all: the target may end without having sent a byte.</summary>
+    internal bool HasFinished => _hasFinished;
+
+    internal ProxyHeader HeaderForTarget
+    {
+        get
+        {
+            if (header is { IsLocal: true }) return ProxyHeader.Local;
+            ProxyHeader own = ProxyHeader.Of(RemoteEndPoint, LocalEndPoint);
+            // The checksum is that of the header that came, and padding says nothing; a line has no room for any.
+            return header is null || relay.Options.TargetHeader == ProxyHeaderForm.Line ? own
+                : own.With([.. header.Extensions.Where(static e => e.Type is not (ProxyExtension.Checksum or ProxyExtension.Padding))]);
+        }
+    }
+
+    /// <summary>True for one target, once. Any thread.</summary>
+    internal bool TryTake(RelayBack back) => !_hasEnded && Interlocked.CompareExchange(ref _back, back, null) is null;
 
     protected override void OnConnected()
     {
         PauseReceiving();
-        _ = GuardAsync();
+        AskNext();
     }
 
-    // Connections go on until the deadline: a proxy does not know where a message of theirs ends.
+    // Connections last until the deadline: a proxy does not know where a message of theirs ends.
     protected override void OnServerStopping()
     {
+    }
+
+    // Those that were asked take their time: one more is asked beside them.
+    protected override void OnTimer(LoopTimer timer)
+    {
+        if (!IsServed) AskNext();
     }
 
     protected override void OnDisconnected(CloseReason reason)
     {
         _hasEnded = true;
-        if (_dialled is { Stands.IsCompleted: false } dialled) dialled.Abort(); // nobody waits for it any more
+        foreach (RelayBack back in _waiting)
+        {
+            if (back != _back) back.Abort(); // its client has gone
+        }
     }
 
-    // On the front's own thread, when the target's side stands.
+    /// <summary>A target's side stands.</summary>
     internal void Begin(RelayBack back)
     {
+        _patience?.Cancel();
+        foreach (RelayBack other in _waiting)
+        {
+            if (other != back) other.Lose();
+        }
+
+        _waiting.Clear();
         _ = PipeToTargetAsync(back);
         ResumeReceiving();
+    }
+
+    /// <summary>A target could not be reached.</summary>
+    internal void NotReached(RelayBack back)
+    {
+        _waiting.Remove(back);
+        if (!IsServed) AskNext();
+    }
+
+    /// <summary>Otherwise the client would wait for ever.</summary>
+    internal void DialThrew(Exception exception)
+    {
+        NoteException(exception, "A relay that dialled a target");
+        Abort();
+    }
+
+    private void AskNext()
+    {
+        if (relay.Next(_asked) is not { } target)
+        {
+            if (_waiting.Count > 0) return;
+            relay.CountUnserved();
+            Abort();
+            return;
+        }
+
+        _asked.Add(target);
+        RelayBack back = new(this, target, relay.Options);
+        _waiting.Add(back);
+        _patience?.Cancel();
+        if (_asked.Count < relay.Targets.Count) _patience = StartTimer(relay.Options.NextAfter);
+        _ = back.DialAsync(Loop);
     }
 
     private async Task PipeToTargetAsync(RelayBack back)
     {
         PipeResult result = await PipeTo(back);
         back.Target.AddToTarget(result.Bytes);
-    }
-
-    private async Task GuardAsync()
-    {
-        try
-        {
-            await FindTargetAsync();
-        }
-        catch (Exception e)
-        {
-            // Nobody awaits it: without this the client would wait for ever.
-            NoteException(e, "A relay that looked for a target");
-            Abort();
-        }
-    }
-
-    private async Task FindTargetAsync()
-    {
-        HashSet<RelayTarget> asked = [];
-        while (!_hasEnded && relay.Next(asked) is { } target)
-        {
-            asked.Add(target);
-            RelayBack back = new(this, target, relay.Options);
-            _dialled = back;
-            try
-            {
-                await target.Dialler.ConnectAsync(() => back, Loop);
-                if (await back.Stands) return;
-            }
-            catch (Exception e) when (e is NetworkException or ObjectDisposedException)
-            {
-                // The next one.
-            }
-
-            back.GiveUp(isTargets: !_hasEnded);
-        }
-
-        if (_hasEnded) return;
-        relay.CountUnserved();
-        Abort();
+        if (result.End == PipeEnd.Finished) _hasFinished = true;
     }
 }

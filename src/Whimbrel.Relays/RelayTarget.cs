@@ -6,24 +6,31 @@ namespace Whimbrel.Relays;
 public sealed class RelayTarget
 {
     private readonly Action<RelayTarget>? _onChanged;
-    private readonly long _retryTicks;
+    private readonly long _firstRest, _longestRest; // ticks of the stopwatch
     private readonly bool _isChecked;
-    private long _downAt;
     private bool _isDown;
+    private long _failedAt; // the last failure; a connection that stood before it says nothing about now
+    private long _dueAt; // while it is down: when one connection may try it
+    private long _rest; // from one try to the next
+    private string? _lastFailure;
     private int _open;
     private long _connections, _failures, _bytesIn, _bytesOut;
 
-    internal RelayTarget(string address, Dialler dialler, RelayOptions options)
+    internal RelayTarget(string address, Dialler dialler, RelayOptions options, Action<RelayTarget>? onChanged)
     {
-        (Address, Dialler, _onChanged) = (address, dialler, options.OnTargetChanged);
+        (Address, Dialler, _onChanged) = (address, dialler, onChanged);
         _isChecked = options.CheckEvery != Timeout.InfiniteTimeSpan;
-        _retryTicks = (long)(options.RetryAfter.TotalSeconds * Stopwatch.Frequency);
+        _firstRest = TicksOf(options.RetryAfter);
+        _longestRest = Math.Max(_firstRest, TicksOf(options.RetryAtMost));
     }
 
     /// <summary>As it was given.</summary>
     public string Address { get; }
 
-    /// <summary>The last dial reached it, a client's or a check's; true before the first one.</summary>
+    /// <summary>
+    /// False from a failure (<see cref="Failures"/>) or a failed check on, until a later connection of a client has brought a byte or has lasted for <see cref="RelayOptions.EarlyEnd"/>,
+    /// or a check has passed. True before the first of them.
+    /// </summary>
     public bool IsUp => !Volatile.Read(ref _isDown);
 
     /// <summary>Connections to it now, with those that are being dialled.</summary>
@@ -32,8 +39,11 @@ public sealed class RelayTarget
     /// <summary>Dials that reached it.</summary>
     public long Connections => Volatile.Read(ref _connections);
 
-    /// <summary>Dials that did not.</summary>
+    /// <summary>Dials that did not reach it or were too slow, and connections that it ended within <see cref="RelayOptions.EarlyEnd"/> without a byte.</summary>
     public long Failures => Volatile.Read(ref _failures);
+
+    /// <summary>Why the last dial, connection or check failed; null before the first that did.</summary>
+    public string? LastFailure => Volatile.Read(ref _lastFailure);
 
     /// <summary>Bytes that it was sent for clients, of connections that have ended.</summary>
     public long BytesToTarget => Volatile.Read(ref _bytesOut);
@@ -43,9 +53,6 @@ public sealed class RelayTarget
 
     internal Dialler Dialler { get; }
 
-    /// <summary>It failed, and not so long ago that it is to be asked like the others again. With checks it has to pass one first.</summary>
-    internal bool IsResting => Volatile.Read(ref _isDown) && (_isChecked || Stopwatch.GetTimestamp() - Volatile.Read(ref _downAt) < _retryTicks);
-
     /// <summary>Address, state and connections.</summary>
     public override string ToString() => $"{Address} ({(IsUp ? "up" : "down")}, {OpenConnections} open)";
 
@@ -53,32 +60,50 @@ public sealed class RelayTarget
 
     internal void GiveBack() => Interlocked.Decrement(ref _open);
 
-    internal void Reached()
-    {
-        Interlocked.Increment(ref _connections);
-        Passed();
-    }
+    internal void CountConnection() => Interlocked.Increment(ref _connections);
 
-    internal void Failed()
+    internal void CountFailure(string why)
     {
         Interlocked.Increment(ref _failures);
-        NotPassed();
+        NotPassed(why);
     }
 
-    internal void Passed()
+    /// <summary>
+    /// It is down, its rest is over, and the caller is the one connection that tries it; the next one may after a rest of twice the length. Checks try it themselves: then false for clients.
+    /// </summary>
+    internal bool TryTurn(long now)
     {
+        long due = Volatile.Read(ref _dueAt);
+        if (IsUp || _isChecked || now < due) return false;
+        long rest = Math.Min(Volatile.Read(ref _rest) * 2, _longestRest);
+        if (Interlocked.CompareExchange(ref _dueAt, now + rest, due) != due) return false;
+        Volatile.Write(ref _rest, rest);
+        return true;
+    }
+
+    /// <summary>It serves, as a connection or check shows that stood at this time.</summary>
+    internal void Passed(long since)
+    {
+        if (IsUp || since < Volatile.Read(ref _failedAt)) return;
         if (Interlocked.Exchange(ref _isDown, false)) Tell();
     }
 
-    internal void NotPassed()
+    internal void NotPassed(string why)
     {
-        Volatile.Write(ref _downAt, Stopwatch.GetTimestamp());
+        long now = Stopwatch.GetTimestamp();
+        Volatile.Write(ref _lastFailure, why);
+        Volatile.Write(ref _failedAt, now);
+        if (!IsUp) return; // its rest has begun, and lasts as long as its tries said
+        Volatile.Write(ref _rest, _firstRest);
+        Volatile.Write(ref _dueAt, now + _firstRest);
         if (!Interlocked.Exchange(ref _isDown, true)) Tell();
     }
 
     internal void AddToTarget(long bytes) => Interlocked.Add(ref _bytesOut, bytes);
 
     internal void AddFromTarget(long bytes) => Interlocked.Add(ref _bytesIn, bytes);
+
+    private static long TicksOf(TimeSpan time) => (long)(time.TotalSeconds * Stopwatch.Frequency);
 
     private void Tell()
     {
@@ -88,7 +113,7 @@ public sealed class RelayTarget
         }
         catch (Exception)
         {
-            // It is told, not asked: a log that fails is no reason to serve nobody.
+            // A log that fails is no reason to serve no clients.
         }
     }
 }

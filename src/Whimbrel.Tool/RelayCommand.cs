@@ -48,7 +48,7 @@ internal static class RelayCommand
             CheckEvery = settings.CheckEvery,
             TargetHeader = settings.Header,
             Clients = proxies,
-            OnTargetChanged = target => notices.Tell($"{target.Address} is {(target.IsUp ? "up again" : "down")}"),
+            OnTargetChanged = target => notices.Tell($"{target.Address} is {(target.IsUp ? "up again" : $"down: {target.LastFailure?.TrimEnd('.')}")}"),
         };
         // Behind a header TLS begins later: the listener itself has none.
         string address = proxies is not null ? PlainOf(settings.Address) : settings.Address;

@@ -20,7 +20,7 @@ internal static class RelayCommandLine
     private static readonly Option<string?> s_targetCa = CommandLine.AuthorityOption("--target-ca", "target");
     private static readonly Option<string?> s_targetPin = CommandLine.PinOption("--target-pin", "target");
     private static readonly Option<string?> s_targetName = CommandLine.NameOption("--target-name", "target");
-    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Ask each target so often whether it can be reached, also when no client comes.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
+    private static readonly Option<double?> s_check = CommandLine.Value<double?>("--check", "SECONDS", "Ask each target so often whether it can be reached and keeps the connection, also when no client comes.", "seconds from 0.1 to 3600, or a time such as 500ms", static text => CommandLine.Seconds(text, 0.1, 3600));
 
     internal static string Usage => $"whimbrel relay LISTEN TARGET... [--check SECONDS] [--target-ca FILE | --target-pin HASH] [--target-name NAME] [--proxy-protocol 1|2] [--from-proxies NETWORK,...] [--tls [--cert FILE --key FILE | --pfx FILE] [--client-ca FILE]] [--engine {CommandLine.Engines}] [--loops N] [--stats] [--status PATH] [--for SECONDS]";
 

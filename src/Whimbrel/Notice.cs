@@ -29,6 +29,9 @@ public enum NoticeKind
 
     /// <summary>Sends of other threads were refused because of <see cref="EngineOptions.MailboxLimitBytes"/>.</summary>
     MailboxFull,
+
+    /// <summary>A target of a relay has failed, or serves again.</summary>
+    RelayTarget,
 }
 
 /// <summary>

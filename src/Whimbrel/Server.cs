@@ -135,6 +135,13 @@ public partial class Server : IAsyncDisposable
     /// <summary>Groups of this server by name. They may have members of elsewhere, too, and outlive a stop.</summary>
     public NamedGroups Groups { get; } = new();
 
+    /// <summary>
+    /// For protocols on top of servers: gives a notice to <see cref="ConnectionOptions.OnNotice"/>, else to <see cref="EngineOptions.OnNotice"/>, else to the standard error stream. Any
+    /// thread. The caller limits how often.
+    /// </summary>
+    /// <param name="notice">What an operator should know.</param>
+    public void Note(Notice notice) => Engine.Note(notice, Options.OnNotice);
+
     /// <summary>Sessions that are connected or ending.</summary>
     public int SessionCount => _host?.Live ?? 0;
 

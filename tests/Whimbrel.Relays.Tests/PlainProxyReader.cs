@@ -69,7 +69,7 @@ internal static partial class PlainProxyReader
         int command = bytes[12] % 16;
         if (command > 1) return "Command";
         if (bytes.Length < 14) return "more";
-        int[] known = [0, 0x11, 0x12, 0x21, 0x22, 0x31, 0x32];
+        int[] known = [0, 1, 2, 0x11, 0x12, 0x21, 0x22, 0x31, 0x32];
         int family = command == 0 ? 0 : bytes[13];
         if (!known.Contains(family)) return "Family";
         if (bytes.Length < 16) return "more";
@@ -86,6 +86,7 @@ internal static partial class PlainProxyReader
         }
 
         string? fault = Extensions([.. all.Skip(16 + addresses)], all, 16 + addresses);
+        if (fault == "Extension" && family < 16) fault = null; // addresses that nobody but the sender can read
         if (fault is not null) return fault;
         length = all.Length;
         byte[] block = all[16..(16 + addresses)];

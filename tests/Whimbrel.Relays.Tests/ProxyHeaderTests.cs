@@ -109,6 +109,46 @@ public sealed class ProxyHeaderTests
         Assert.Throws<InvalidOperationException>(() => header.WriteLine(new ArrayBufferWriter<byte>()));
     }
 
+    // Values as the makers' pages show them.
+    [Fact]
+    public void Fields_of_the_clouds_are_read_by_name_and_a_field_of_another_shape_is_not_taken_for_one()
+    {
+        static ProxyHeader With(params ProxyExtension[] extensions)
+        {
+            ArrayBufferWriter<byte> written = new();
+            new ProxyHeader(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2")) { Extensions = extensions }.Write(written);
+            Assert.Equal(OperationStatus.Done, ProxyHeader.Read(written.WrittenSpan, out ProxyHeader? read, out _, out _));
+            return read!;
+        }
+
+        ProxyHeader header = With(
+            new(ProxyExtension.Aws, (byte[])[1, .. "vpce-08d2bf15fac5001c9"u8]), new(ProxyExtension.Azure, new byte[] { 1, 0x55, 0x02, 0x00, 0x24 }),
+            new(ProxyExtension.Gcp, new byte[] { 0, 2, 0, 0, 0, 0, 0, 9 }), new(ProxyExtension.UniqueId, new byte[] { 7, 8 }),
+            new(ProxyExtension.NetworkNamespace, "blue"u8.ToArray()));
+        Assert.Equal(("vpce-08d2bf15fac5001c9", 0x24000255u, 0x0002000000000009ul), (header.AwsEndpointId, header.AzureLinkId!.Value, header.GcpConnectionId!.Value));
+        Assert.Equal(new byte[] { 7, 8 }, header.UniqueId!.Value.ToArray());
+        Assert.Equal("blue", header.NetworkNamespace);
+
+        // Types from 0xE0 on are everybody's own: another shape is another maker's field, and no mistake.
+        ProxyHeader other = With(new(ProxyExtension.Aws, new byte[] { 2, 65 }), new(ProxyExtension.Azure, new byte[] { 1, 2, 3 }), new(ProxyExtension.Gcp, new byte[7]));
+        Assert.Equal((null, null, null, null), (other.AwsEndpointId, other.AzureLinkId, other.GcpConnectionId, other.NetworkNamespace));
+        Assert.Null(other.UniqueId);
+        Assert.Equal(3, other.Extensions.Count);
+    }
+
+    [Fact]
+    public void The_clients_TLS_comes_with_its_keys_and_its_certificate()
+    {
+        string inner = ProxyVectors.Part(0x24, Convert.ToHexString("SHA256"u8)) + ProxyVectors.Part(0x25, Convert.ToHexString("RSA2048"u8)) + ProxyVectors.Part(0x28, "30820A") + ProxyVectors.Part(0x2F, "00");
+        ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
+        {
+            Extensions = [new(ProxyExtension.Tls, Convert.FromHexString("0300000000" + inner))],
+        };
+        ProxyTls tls = header.Tls!;
+        Assert.Equal(("SHA256", "RSA2048", null), (tls.SignatureAlgorithm, tls.KeyAlgorithm, tls.Version));
+        Assert.Equal(Convert.FromHexString("30820A"), tls.Certificate.ToArray());
+    }
+
     [Theory]
     [InlineData("01", "00000000", true, false, false)]
     [InlineData("01", "00000001", true, false, false)]

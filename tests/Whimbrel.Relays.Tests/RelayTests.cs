@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Diagnostics;
 using System.Net;
 using System.Net.Security;
 using System.Net.Sockets;
@@ -203,6 +204,227 @@ public sealed class RelayTests
         Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
     }
 
+    // Accepts and ends the connection at once, as a forwarder does whose own target is gone; the first few or all. Gives the time of each.
+    private static async Task EndEachAsync(TcpListener listener, bool isReset, List<TimeSpan> ended, int count = int.MaxValue)
+    {
+        Stopwatch clock = Stopwatch.StartNew();
+        try
+        {
+            while (ended.Count < count)
+            {
+                using Socket socket = await listener.AcceptSocketAsync(Stop);
+                lock (ended) ended.Add(clock.Elapsed);
+                if (isReset) socket.LingerState = new LingerOption(true, 0);
+                else socket.Shutdown(SocketShutdown.Send);
+            }
+        }
+        catch (Exception e) when (e is SocketException or ObjectDisposedException or OperationCanceledException)
+        {
+            // The end of the test.
+        }
+    }
+
+    // True when a client gets a line from a server that greets.
+    private static async Task<bool> IsServedAsync(Relay relay)
+    {
+        try
+        {
+            using Socket client = await DialAsync(relay);
+            return await client.ReceiveAsync(new byte[100], Stop).AsTask().WaitAsync(s_patience, Stop) > 0;
+        }
+        catch (SocketException)
+        {
+            return false;
+        }
+    }
+
+    private static async Task<Server> ServeAsync()
+    {
+        Server server = new(Anywhere(), static () => new Who());
+        await server.StartAsync();
+        return server;
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public async Task A_target_that_accepts_and_ends_at_once_costs_one_client_and_the_others_are_served(bool isReset)
+    {
+        using TcpListener ends = Listen();
+        List<TimeSpan> ended = [];
+        Task ending = EndEachAsync(ends, isReset, ended);
+        await using Server healthy = await ServeAsync();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(ends), $"tcp://{healthy.EndPoint}"], RetryAfter = TimeSpan.FromHours(1), EarlyEnd = TimeSpan.FromMinutes(1) });
+        await relay.StartAsync();
+        int served = 0;
+        for (int i = 0; i < 60; i++)
+        {
+            if (await IsServedAsync(relay)) served++;
+            // The failure is known a moment after the client's end.
+            else await UntilAsync(() => !relay.Targets[0].IsUp, "the failure");
+        }
+
+        Assert.Equal((59, 1), (served, ended.Count));
+        Assert.Equal((1L, false, true), (relay.Targets[0].Failures, relay.Targets[0].IsUp, relay.Targets[1].IsUp));
+        Assert.Contains("without a byte", relay.Targets[0].LastFailure, StringComparison.Ordinal);
+        Assert.Equal(0, relay.Targets[1].Failures);
+        ends.Stop();
+        await ending;
+    }
+
+    [Fact]
+    public async Task A_target_that_fails_is_tried_by_one_connection_after_a_rest_that_doubles_and_comes_back_when_it_serves()
+    {
+        TimeSpan rest = TimeSpan.FromMilliseconds(100);
+        using TcpListener ends = Listen();
+        List<TimeSpan> ended = [];
+        Task ending = EndEachAsync(ends, isReset: false, ended, count: 4);
+        await using Server healthy = await ServeAsync();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(ends), $"tcp://{healthy.EndPoint}"], RetryAfter = rest, EarlyEnd = TimeSpan.FromMinutes(1) });
+        await relay.StartAsync();
+        int clients = 0, unserved = 0;
+        while (!ending.IsCompleted)
+        {
+            clients++;
+            if (await IsServedAsync(relay)) continue;
+            unserved++;
+            await UntilAsync(() => relay.Targets[0].Failures == unserved, "the failure");
+        }
+
+        // One client for each try, and each rest as long as it should be at least.
+        Assert.Equal((4, 4L), (unserved, relay.Targets[0].Failures));
+        for (int i = 1; i < ended.Count; i++) Assert.True(ended[i] - ended[i - 1] >= rest * (1 << (i - 1)) * 0.9, $"try {i} came {ended[i] - ended[i - 1]} after the one before");
+
+        // From now on it answers. A byte makes it one like the other again.
+        Task<Socket> accepted = ends.AcceptSocketAsync(Stop).AsTask();
+        while (!accepted.IsCompleted)
+        {
+            using Socket client = await DialAsync(relay);
+            Task<int> heard = client.ReceiveAsync(new byte[100], Stop).AsTask();
+            await Task.WhenAny(heard, accepted).WaitAsync(s_patience, Stop);
+            if (heard.IsCompleted) continue;
+            using Socket served = await accepted;
+            await served.SendAsync("x"u8.ToArray(), Stop);
+            served.Shutdown(SocketShutdown.Send);
+            Assert.Equal(1, await heard.WaitAsync(s_patience, Stop));
+        }
+
+        await UntilAsync(() => relay.Targets[0].IsUp, "the target to be up");
+    }
+
+    [Fact]
+    public async Task A_target_that_answers_no_dial_costs_a_client_a_second_and_not_the_whole_time_of_a_dial()
+    {
+        using Socket full = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        full.Bind(new IPEndPoint(IPAddress.Loopback, 0));
+        full.Listen(0);
+        List<Socket> fill = [];
+        for (int i = 0; i < 3; i++)
+        {
+            fill.Add(new Socket(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp));
+            _ = fill[^1].ConnectAsync(full.LocalEndPoint!, Stop).AsTask().ContinueWith(static t => t.Exception, TaskScheduler.Default);
+        }
+
+        await using Server healthy = await ServeAsync();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{full.LocalEndPoint}", $"tcp://{healthy.EndPoint}"], ConnectTimeout = TimeSpan.FromHours(1), RetryAfter = TimeSpan.FromHours(1) });
+        await relay.StartAsync();
+
+        // One of the two has the silent one first.
+        Assert.True(await IsServedAsync(relay));
+        Assert.True(await IsServedAsync(relay));
+        await UntilAsync(() => relay.Targets[0] is { OpenConnections: 0, IsUp: false, Failures: 1 }, "the failure");
+        Assert.Contains("has not answered within 1 s", relay.Targets[0].LastFailure, StringComparison.Ordinal);
+        Assert.Equal((0L, 2L, 0L), (relay.Unserved, relay.Targets[1].Connections, relay.Targets[1].Failures));
+        foreach (Socket each in fill) each.Dispose();
+    }
+
+    [Fact]
+    public async Task A_client_that_ends_first_is_no_failure_of_its_target()
+    {
+        using TcpListener target = Listen();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [NameOf(target)], EarlyEnd = TimeSpan.FromMinutes(1) });
+        await relay.StartAsync();
+        for (int i = 0; i < 3; i++)
+        {
+            Socket client = await DialAsync(relay);
+            using Socket served = await target.AcceptSocketAsync(Stop).AsTask().WaitAsync(s_patience, Stop);
+            switch (i)
+            {
+                case 0: // all said, and the target has nothing to say
+                    client.Shutdown(SocketShutdown.Send);
+                    Assert.Equal(0, await served.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
+                    served.Shutdown(SocketShutdown.Send);
+                    Assert.Equal(0, await client.ReceiveAsync(new byte[1], Stop).AsTask().WaitAsync(s_patience, Stop));
+                    break;
+                case 1:
+                    client.LingerState = new LingerOption(true, 0);
+                    break;
+                default: // the target answers before its end
+                    await served.SendAsync("x"u8.ToArray(), Stop);
+                    served.Shutdown(SocketShutdown.Send);
+                    Assert.Single(await ReadAllAsync(client));
+                    break;
+            }
+
+            client.Dispose();
+            await UntilAsync(() => relay.Targets[0].OpenConnections == 0, "the connection to end");
+        }
+
+        Assert.Equal((3L, 0L, true), (relay.Targets[0].Connections, relay.Targets[0].Failures, relay.Targets[0].IsUp));
+    }
+
+    [Fact]
+    public async Task A_check_sees_a_target_that_accepts_and_ends_at_once_and_a_notice_says_so()
+    {
+        using TcpListener ends = Listen();
+        Task ending = EndEachAsync(ends, isReset: false, []);
+        TaskCompletionSource<Notice> noticed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        ServerOptions listen = new() { EndPoint = new IPEndPoint(IPAddress.Loopback, 0), OnNotice = notice => noticed.TrySetResult(notice) };
+        await using Relay relay = new(listen, new RelayOptions { Targets = [NameOf(ends)], CheckEvery = TimeSpan.FromMilliseconds(100) });
+        await relay.StartAsync();
+        Notice notice = await noticed.Task.WaitAsync(s_patience, Stop);
+        Assert.Equal((NoticeKind.RelayTarget, "relay-target.md"), (notice.Kind, notice.Page));
+        Assert.Contains($"target {NameOf(ends)} has failed", notice.Message, StringComparison.Ordinal);
+        Assert.False(relay.Targets[0].IsUp);
+        ends.Stop();
+        await ending;
+    }
+
+    [Theory]
+    [InlineData(ProxyHeaderForm.Binary)]
+    [InlineData(ProxyHeaderForm.Line)]
+    public async Task Extensions_of_the_proxy_in_front_are_passed_on(ProxyHeaderForm form)
+    {
+        TaskCompletionSource<ProxyHeader> said = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("127.0.0.1") };
+        await using Server server = new(Anywhere(), () => new ProxySession(proxies, header =>
+        {
+            said.TrySetResult(header!);
+            return new Who();
+        }));
+        await server.StartAsync();
+        await using Relay relay = new(Anywhere(), new RelayOptions { Targets = [$"tcp://{server.EndPoint}"], Clients = new ProxyOptions { Trusted = TrustedNetworks.Parse("127.0.0.1") }, TargetHeader = form });
+        await relay.StartAsync();
+        ProxyHeader header = new(IPEndPoint.Parse("192.0.2.7:1"), IPEndPoint.Parse("203.0.113.1:2"))
+        {
+            Extensions =
+            [
+                new(ProxyExtension.Aws, (byte[])[1, .. "vpce-1"u8]), new(ProxyExtension.Padding, new byte[5]), new(ProxyExtension.Authority, "chat.example"u8.ToArray()), new(0xE5, new byte[] { 9 }),
+                new(ProxyExtension.UniqueId, new byte[] { 7 }), new(ProxyExtension.Tls, new byte[] { 1, 0, 0, 0, 0 }),
+            ],
+        };
+        ArrayBufferWriter<byte> written = new();
+        header.Write(written, hasChecksum: true);
+        using Socket client = await DialAsync(relay);
+        await client.SendAsync(written.WrittenMemory, Stop);
+        ProxyHeader read = await said.Task.WaitAsync(s_patience, Stop);
+        Assert.Equal((header.Source, header.Destination), (read.Source, read.Destination));
+        byte[] passed = form == ProxyHeaderForm.Line ? [] : [ProxyExtension.Aws, ProxyExtension.Authority, 0xE5, ProxyExtension.UniqueId, ProxyExtension.Tls, ProxyExtension.Checksum];
+        Assert.Equal(passed, read.Extensions.Select(static e => e.Type));
+        if (form == ProxyHeaderForm.Line) return;
+        Assert.Equal(("vpce-1", "chat.example", true), (read.AwsEndpointId, read.Authority, read.Tls!.IsEncrypted));
+    }
+
     [Theory]
     [InlineData(true)]
     [InlineData(false)]
@@ -324,5 +546,11 @@ public sealed class RelayTests
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], ConnectTimeout = TimeSpan.Zero });
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAfter = TimeSpan.FromDays(1) });
         Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], CheckEvery = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], NextAfter = TimeSpan.Zero });
+        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], EarlyEnd = TimeSpan.FromMinutes(2) });
+        Assert.Throws<ArgumentOutOfRangeException>(static () => new RelayOptions { Targets = ["tcp://a:1"], RetryAtMost = TimeSpan.FromDays(1) });
+        ProxyOptions large = new() { Trusted = TrustedNetworks.Everybody, HeaderLimitBytes = ProxyHeader.MaxLength };
+        Assert.Contains("65295", Assert.Throws<ArgumentException>(() => new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://a:1"], Clients = large, TargetHeader = ProxyHeaderForm.Binary })).Message);
+        _ = new Relay(Anywhere(), new RelayOptions { Targets = ["tcp://a:1"], Clients = large, TargetHeader = ProxyHeaderForm.Line });
     }
 }

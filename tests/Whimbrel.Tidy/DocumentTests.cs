@@ -45,6 +45,17 @@ public class DocumentTests
     }
 
     [Fact]
+    public void Tables_of_documents_are_whole() => Judge.None(Repository.PathsEnding(".md").SelectMany(static p => Documents.Tables(p, Repository.Read(p))));
+
+    [Fact]
+    public void A_broken_table_is_found()
+    {
+        Judge.Finds("without a head", Documents.Tables("a.md", "| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |"));
+        Judge.Finds("without a head", Documents.Tables("a.md", "| a | b |\n| 1 | 2 |"));
+        Judge.None(Documents.Tables("a.md", "| a | b |\n|---|---|\n| 1 | 2 |\n\ntext\n```\n| 3 | 4 |\n```"));
+    }
+
+    [Fact]
     public void Coverage_lists_every_feature_and_real_tests() => Judge.None(Documents.Coverage(CoveragePath, Repository.Read(CoveragePath), TestNames(), Exists));
 
     [Theory]

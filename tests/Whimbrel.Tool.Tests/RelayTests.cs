@@ -73,6 +73,24 @@ public sealed class RelayTests
     }
 
     [Fact]
+    public async Task A_check_names_a_target_that_accepts_and_ends_at_once()
+    {
+        using TcpListener ends = new(IPAddress.Loopback, 0);
+        ends.Start();
+        await using var relay = await RunningTool.Relay($"{ends.LocalEndpoint}", "--check", "0.2");
+        Task<string> said = relay.Error.ThatContains($"{ends.LocalEndpoint} is down");
+        while (!said.IsCompleted)
+        {
+            Task<Socket> accepted = ends.AcceptSocketAsync(Stop).AsTask();
+            await Task.WhenAny(accepted, said);
+            if (accepted.IsCompleted) (await accepted).Dispose();
+        }
+
+        Assert.Contains("is down: ", await said, StringComparison.Ordinal);
+        await relay.StopAsync();
+    }
+
+    [Fact]
     public async Task Wrong_arguments_are_refused_with_what_would_be_right()
     {
         await RunningTool.AssertRefused("Where to listen is missing", "whimbrel relay LISTEN TARGET", "relay");

@@ -32,6 +32,20 @@ internal static partial class Documents
         }
     }
 
+    /// A table begins with a head and a line of dashes: rows behind an empty line are shown as text with bars.
+    public static IEnumerable<Finding> Tables(string path, string text)
+    {
+        string before = "";
+        var lines = WithoutFences(text).ToList();
+        foreach (var (index, (number, line)) in lines.Index())
+        {
+            bool isFirst = line.StartsWith('|') && !before.StartsWith('|');
+            if (isFirst && (index + 1 == lines.Count || !TableDashes().IsMatch(lines[index + 1].Text)))
+                yield return new Finding(path, number, "a row of a table without a head: there is an empty line before it, or no line of dashes after it");
+            before = line;
+        }
+    }
+
     /// The rows of docs/coverage.md: number, state and the tests named as proof.
     public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests, Func<string, bool> fileExists)
     {
@@ -151,5 +165,6 @@ internal static partial class Documents
     [GeneratedRegex(@"^\|\s*\d")] private static partial Regex LooksLikeRow();
     [GeneratedRegex(@"`([^`]+)`")] private static partial Regex Quoted();
     [GeneratedRegex(@"^[A-Za-z_]\w*\.[A-Za-z_]\w*$")] private static partial Regex TestName();
+    [GeneratedRegex(@"^\|[ :|-]*-[ :|-]*$")] private static partial Regex TableDashes();
     [GeneratedRegex(@"(?:docs/symptoms/|"")([\w-]+\.md)\b")] private static partial Regex SymptomPage();
 }
