@@ -1,6 +1,6 @@
 namespace Whimbrel.Http;
 
-/// <summary>How <see cref="HttpServer.Files"/> serves a folder. Plain data, checked there.</summary>
+/// <summary>How <see cref="HttpRoutes.Files"/> serves a folder. Plain data, checked there.</summary>
 public sealed class HttpFileOptions
 {
     private const int MostFiles = 1_000_000;
@@ -9,6 +9,9 @@ public sealed class HttpFileOptions
 
     /// <summary>Names that stand for a folder, the first that exists. Default <c>index.html</c>; empty for none. Folders are never listed.</summary>
     public IReadOnlyList<string> IndexPages { get; init; } = ["index.html"];
+
+    /// <summary>Whether the folder may be missing when it is added, because it is made later: its files are 404 until then. Default false: a missing folder throws.</summary>
+    public bool MayBeMissing { get; init; }
 
     /// <summary>Whether names that begin with a dot are served. Default false.</summary>
     public bool ServesDotFiles { get; init; }

@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Runtime.InteropServices;
 using System.Text;
 using Whimbrel.Http.Parsing;
 
@@ -107,26 +108,38 @@ public sealed partial class HttpRequest
         _ => 0,
     };
 
-    /// <summary>The body that was kept (<see cref="HttpBodyMode.Buffer"/>): handlers that are not awaited have it so.</summary>
-    public ReadOnlySpan<byte> BodyBytes => Exchange.Kept.AsSpan(0, Exchange.KeptBytes);
+    /// <summary>The body in memory (<see cref="HttpBodyMode.Buffer"/>): handlers that are not awaited have it so, awaited ones after <see cref="ReadBodyAsync"/>. Empty when there is none.</summary>
+    /// <exception cref="InvalidOperationException">The body is a stream, as in an awaited handler, and was not read by <see cref="ReadBodyAsync"/>.</exception>
+    public ReadOnlySpan<byte> BodyBytes
+    {
+        get
+        {
+            ServerExchange exchange = Exchange;
+            if (exchange.Stream is null) return exchange.Kept.AsSpan(0, exchange.KeptBytes);
+            return exchange.Whole is { } whole ? whole.Span : throw new InvalidOperationException("The body of this request is a stream, because its handler is awaited: await ReadBodyAsync (or ReadFormAsync, or read Body).");
+        }
+    }
 
     /// <summary>The body as a stream: awaited handlers read it so. One read at a time, any thread.</summary>
     public Stream Body
     {
         get
         {
-            _ = Exchange;
+            if (Exchange.Whole is { } whole) return MemoryMarshal.TryGetArray(whole, out ArraySegment<byte> read) ? new MemoryStream(read.Array!, read.Offset, read.Count, writable: false) : System.IO.Stream.Null;
             if (Stream is { } stream) return stream;
             return Exchange.Kept is null ? System.IO.Stream.Null : new MemoryStream(Exchange.Kept, 0, Exchange.KeptBytes, writable: false);
         }
     }
 
-    /// <summary>Reads the whole body of an awaited handler into memory.</summary>
+    /// <summary>Reads the whole body of an awaited handler into memory. Again, as behind a filter that has read it, it gives the same bytes.</summary>
     /// <param name="cancellationToken">Gives up.</param>
     /// <exception cref="HttpProtocolException">It is larger than <see cref="HttpOptions.BufferedBodyLimitBytes"/>, or broken.</exception>
+    /// <exception cref="InvalidOperationException">A part of <see cref="Body"/> was read before.</exception>
     public async ValueTask<ReadOnlyMemory<byte>> ReadBodyAsync(CancellationToken cancellationToken = default)
     {
+        if (Exchange.Whole is { } known) return known;
         if (Stream is not { } stream) return Exchange.Kept.AsMemory(0, Exchange.KeptBytes);
+        if (stream.WasRead) throw new InvalidOperationException("A part of the body was read already, from Body: what is left is not the whole. Read it in one way.");
         int limit = _session.Options.BufferedBodyLimitBytes;
         if (BodyLength > limit) throw _session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
         byte[] bytes = new byte[BodyLength >= 0 ? (int)Math.Min(BodyLength, FirstBodyBytes) : FirstBodyBytes];
@@ -145,7 +158,9 @@ public sealed partial class HttpRequest
         }
 
         if (length > limit) throw _session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
-        return bytes.AsMemory(0, length);
+        ReadOnlyMemory<byte> body = bytes.AsMemory(0, length);
+        if (_exchange is { } exchange && exchange.Stream == stream) exchange.Whole = body;
+        return body;
     }
 
     /// <summary>The value of a field behind a chunked body, when the body was read to its end.</summary>
@@ -162,8 +177,8 @@ public sealed partial class HttpRequest
     /// <summary>It has not been answered yet.</summary>
     internal bool IsThere => _exchange is not null;
 
-    /// <summary>What a route that ends in <c>{*name}</c>, and has no other name, has taken.</summary>
-    internal ReadOnlySpan<byte> RouteRest => Path.Slice(Places.Starts[0], Places.Lengths[0]);
+    /// <summary>What the last name of a pattern has taken.</summary>
+    internal ReadOnlySpan<byte> RouteRest => Path.Slice(Places.Starts[Places.Names!.Length - 1], Places.Lengths[Places.Names.Length - 1]);
 
     /// <summary>It is GET, and asks for parts by the one Range that it has.</summary>
     internal bool IsPartial => Reader.Verb == HttpVerb.Get && Reader.IndexOf(HttpField.Range) is >= 0 and int index && Reader.IndexOf(HttpField.Range, index + 1) < 0;
@@ -229,5 +244,6 @@ public sealed partial class HttpRequest
         exchange.Kept = exchange.Trailers = null;
         exchange.KeptBytes = 0;
         exchange.Stream = null;
+        exchange.Whole = null;
     }
 }

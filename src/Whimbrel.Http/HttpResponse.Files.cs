@@ -26,7 +26,7 @@ public sealed partial class HttpResponse
 
     /// <summary>
     /// Answers with a file, or with 404 when there is none: as a whole, in parts, or not at all, as the request asks. It is opened on the thread
-    /// pool and sent by the system. The path is taken as it is: where it comes from a request, use <see cref="HttpServer.Files"/>.
+    /// pool and sent by the system. The path is taken as it is: where it comes from a request, use <see cref="HttpRoutes.Files"/>.
     /// </summary>
     /// <param name="path">The file.</param>
     /// <param name="contentType">Content-Type, unless one was added; null for that of its ending.</param>

@@ -1,13 +1,11 @@
 using System.Buffers;
 using System.Text;
-using System.Text.Json;
-using System.Text.Json.Serialization.Metadata;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
 /// <summary>
-/// The answer to a request: whole, from memory (<see cref="Text"/>, <see cref="Bytes"/>, <see cref="Json"/>, <see cref="Empty"/>), or piece by
+/// The answer to a request: whole, from memory (<see cref="Text"/>, <see cref="Bytes"/>, <see cref="Json{T}"/>, <see cref="Empty"/>), or piece by
 /// piece (<see cref="WriteAsync"/>, <see cref="Body"/>, <see cref="SendEventAsync"/>). Each request gets one. One thread at a time; any thread.
 /// </summary>
 public sealed partial class HttpResponse
@@ -17,12 +15,6 @@ public sealed partial class HttpResponse
     private const int SmallHead = 512;
     private const int HeadRoom = 192; // status line, Date, Connection, framing
     private const int FirstFieldBytes = 256;
-
-    [ThreadStatic]
-    private static Utf8JsonWriter? t_json;
-
-    [ThreadStatic]
-    private static ArrayBufferWriter<byte>? t_jsonBytes;
 
     private readonly HttpSession _session;
     private ServerExchange? _exchange; // until it is complete
@@ -152,23 +144,6 @@ public sealed partial class HttpResponse
         {
             if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
         }
-    }
-
-    /// <summary>Answers with JSON, as <c>application/json</c>.</summary>
-    /// <param name="value">What to write.</param>
-    /// <param name="type">How: from a context that the compiler makes, so that nothing is looked up at run time.</param>
-    public void Json<T>(T value, JsonTypeInfo<T> type)
-    {
-        ArgumentNullException.ThrowIfNull(type);
-        MustBeOpen();
-        ArrayBufferWriter<byte> bytes = t_jsonBytes ??= new ArrayBufferWriter<byte>();
-        bytes.ResetWrittenCount();
-        Utf8JsonWriter writer = t_json ??= new Utf8JsonWriter(bytes);
-        writer.Reset(bytes);
-        JsonSerializer.Serialize(writer, value, type);
-        writer.Flush();
-        Bytes(bytes.WrittenSpan, "application/json"u8);
-        if (bytes.Capacity > WholeBytes) t_jsonBytes = null; // one large answer does not keep its memory for good
     }
 
     /// <summary>Answers without a body.</summary>

@@ -1,3 +1,5 @@
+using System.ComponentModel;
+using System.Runtime.CompilerServices;
 using System.Text;
 using Whimbrel.Http.Files;
 
@@ -10,14 +12,13 @@ namespace Whimbrel.Http;
 /// <remarks>
 /// A pattern is a path of segments: text, <c>{name}</c> for one segment, and as the last <c>{*name}</c> for all that is left. HEAD is served by
 /// the handler of GET, OPTIONS by the list of methods; a path without a handler is answered with 404, a method without one with 405.
-/// Each connection is a <see cref="HttpSession"/>; all else is what <see cref="Server"/> has.
+/// Each connection is a <see cref="HttpSession"/>; all else is what <see cref="Server"/> has. Routes, filters, groups and files are added by the methods of <see cref="HttpRoutes"/>.
 /// </remarks>
-public sealed partial class HttpServer : Server
+public sealed class HttpServer : Server, IHttpRoutes
 {
     internal const string ApplicationProtocol = "http/1.1";
 
     private readonly RouteTable _routes;
-    private readonly List<FileSite> _sites = [];
 
     /// <summary>A server for one address.</summary>
     /// <param name="address"><c>http://127.0.0.1:8080</c>, <c>http://*:80</c>, <c>https://...</c> with TLS options, or <c>unix:/path</c>. Port 0 takes a free one.</param>
@@ -32,7 +33,7 @@ public sealed partial class HttpServer : Server
     /// <param name="server">Addresses, engine, TLS and the limits of connections.</param>
     /// <param name="options">Limits of HTTP; null for the defaults.</param>
     public HttpServer(ServerOptions server, HttpOptions? options = null)
-        : this(server, options ?? new HttpOptions(), new RouteTable())
+        : this(server, options ??= new HttpOptions(), new RouteTable { ServesTrace = options.AllowTrace, Compression = options.Compression })
     {
     }
 
@@ -54,81 +55,59 @@ public sealed partial class HttpServer : Server
     {
         if (port is < 1 or > 65535) throw new ArgumentOutOfRangeException(nameof(port), port, "1 up to 65,535 is possible.");
         HttpServer server = new(address, options);
-        for (HttpVerb verb = HttpVerb.Get; verb <= HttpVerb.Patch; verb++)
-        {
-            // Awaited, so that a body is not kept.
-            if (verb is not (HttpVerb.Head or HttpVerb.Connect or HttpVerb.Trace)) server.Map(verb, "/{*path}", (request, response, _) => Redirect(request, response, port));
-        }
-
+        server.Use((request, response) => Redirect(request, response, port)); // tidy: allowed because it is made once; without a route no body is kept
         return server;
     }
 
     /// <summary>The limits of HTTP, and its counters.</summary>
     public HttpOptions Http { get; }
 
-    /// <summary>A handler on the loop for GET and HEAD.</summary>
-    /// <param name="pattern">See the remarks of this class.</param>
-    /// <param name="handler">Answers at once. Must not block.</param>
-    public void Get(string pattern, Action<HttpRequest, HttpResponse> handler) => Map(HttpVerb.Get, pattern, handler);
-
-    /// <summary>An awaited handler for GET and HEAD.</summary>
-    /// <param name="pattern">See the remarks of this class.</param>
-    /// <param name="handler">Its answer is complete when it has ended.</param>
-    public void Get(string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Map(HttpVerb.Get, pattern, handler);
-
-    /// <summary>A handler on the loop for POST.</summary>
-    /// <param name="pattern">See the remarks of this class.</param>
-    /// <param name="handler">Answers at once. Must not block.</param>
-    public void Post(string pattern, Action<HttpRequest, HttpResponse> handler) => Map(HttpVerb.Post, pattern, handler);
-
-    /// <summary>An awaited handler for POST.</summary>
-    /// <param name="pattern">See the remarks of this class.</param>
-    /// <param name="handler">Its answer is complete when it has ended.</param>
-    public void Post(string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler) => Map(HttpVerb.Post, pattern, handler);
-
-    /// <summary>A handler on the loop for any method with a number.</summary>
-    /// <param name="verb">The method.</param>
-    /// <param name="pattern">See the remarks of this class.</param>
-    /// <param name="handler">Answers at once. Must not block.</param>
-    /// <exception cref="ArgumentException">The pattern is none, or has a handler already.</exception>
-    /// <exception cref="InvalidOperationException">There was a connection.</exception>
-    public void Map(HttpVerb verb, string pattern, Action<HttpRequest, HttpResponse> handler)
-    {
-        ArgumentNullException.ThrowIfNull(handler);
-        _routes.Add(verb, pattern, handler, null);
-    }
-
-    /// <summary>An awaited handler for any method with a number.</summary>
-    /// <param name="verb">The method.</param>
-    /// <param name="pattern">See the remarks of this class.</param>
-    /// <param name="handler">Its answer is complete when it has ended.</param>
-    /// <exception cref="ArgumentException">The pattern is none, or has a handler already.</exception>
-    /// <exception cref="InvalidOperationException">There was a connection.</exception>
-    public void Map(HttpVerb verb, string pattern, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask> handler)
-    {
-        ArgumentNullException.ThrowIfNull(handler);
-        _routes.Add(verb, pattern, null, handler);
-    }
+    RouteScope IHttpRoutes.Scope => _routes.Scope;
 
     /// <summary>
-    /// Serves the files of a folder, and never one outside of it, to GET and HEAD. Routes with a longer pattern go before. Small files are kept
-    /// in memory and large ones open, within limits; what changes on disk is seen after <see cref="HttpFileOptions.Freshness"/>.
+    /// The error hook: answers for handlers and filters that throw, and is told of every such exception. Without an answer of its own the request is answered with 500 and a notice
+    /// names the handler, as without a hook; with one there is no notice, and the connection goes on. Fields and status that the handler had set are gone.
     /// </summary>
-    /// <param name="prefix">Where in the paths of requests the folder begins: <c>/</c>, or <c>/static</c>.</param>
-    /// <param name="folder">The folder. It need not exist yet, and may be replaced while it is served.</param>
-    /// <param name="options">What is served, and how much is kept; null for the defaults.</param>
-    /// <exception cref="ArgumentException">The prefix is none or has a handler already, or the options have mistakes.</exception>
-    /// <exception cref="InvalidOperationException">There was a connection.</exception>
-    public void Files(string prefix, string folder, HttpFileOptions? options = null)
+    /// <param name="hook">
+    /// On the loop; must not block. When the handler had begun its answer (<see cref="HttpResponse.HasBegun"/>), nothing can be answered any more: the connection is aborted afterwards. What it
+    /// throws itself is noted, and the request answered with 500. Mistakes of the client (<see cref="HttpProtocolException"/>) and clients that went away do not come here.
+    /// </param>
+    /// <exception cref="InvalidOperationException">There is a hook already, or there was a connection.</exception>
+    public void OnError(Action<HttpRequest, HttpResponse, Exception> hook)
     {
-        ArgumentNullException.ThrowIfNull(prefix);
-        if (!prefix.StartsWith('/') || prefix.Contains('{', StringComparison.Ordinal)) throw new ArgumentException($"A prefix begins with a slash and has no names: {prefix}", nameof(prefix));
-        FileSite site = new(folder, options ?? new HttpFileOptions(), Http.Compression);
-        prefix = prefix.TrimEnd('/');
-        _routes.Add(HttpVerb.Get, prefix + "/{*file}", null, null, site);
-        if (prefix.Length > 0) Get(prefix, static (request, response) => FileSite.Redirect(request, response));
-        _sites.Add(site);
+        ArgumentNullException.ThrowIfNull(hook);
+        RouteHandler.RefuseAsyncVoid(hook, nameof(hook));
+        _routes.AddErrorHook((request, response, exception) => // tidy: allowed because it is made once
+        {
+            hook(request, response, exception);
+            return default;
+        });
     }
+
+    /// <summary>The error hook, awaited: see <see cref="OnError(Action{HttpRequest, HttpResponse, Exception})"/>.</summary>
+    /// <param name="hook">Its answer is complete when it has ended.</param>
+    /// <exception cref="InvalidOperationException">There is a hook already, or there was a connection.</exception>
+    [OverloadResolutionPriority(2)]
+    public void OnError(Func<HttpRequest, HttpResponse, Exception, ValueTask> hook)
+    {
+        ArgumentNullException.ThrowIfNull(hook);
+        _routes.AddErrorHook(hook);
+    }
+
+    /// <summary>The error hook, awaited: see <see cref="OnError(Action{HttpRequest, HttpResponse, Exception})"/>.</summary>
+    /// <param name="hook">Its answer is complete when it has ended.</param>
+    /// <exception cref="InvalidOperationException">There is a hook already, or there was a connection.</exception>
+    [OverloadResolutionPriority(1)]
+    public void OnError(Func<HttpRequest, HttpResponse, Exception, Task> hook)
+    {
+        ArgumentNullException.ThrowIfNull(hook);
+        _routes.AddErrorHook((request, response, exception) => RouteHandler.Running(hook(request, response, exception))); // tidy: allowed because it is made once
+    }
+
+    /// <summary>Not for use: the compiler reports a hook whose result would be dropped.</summary>
+    /// <param name="hook">A hook that returns something.</param>
+    [Obsolete(RouteHandler.DroppedResult, error: true), EditorBrowsable(EditorBrowsableState.Never)]
+    public void OnError<T>(Func<HttpRequest, HttpResponse, Exception, T> hook) => throw new NotSupportedException(RouteHandler.DroppedResult);
 
     /// <summary>
     /// Makes a session that serves the routes of this server on a connection which another session hands over (<see cref="Session.HandOver"/>), unread bytes and all: for a port on
@@ -139,13 +118,13 @@ public sealed partial class HttpServer : Server
     /// <inheritdoc/>
     protected override void OnStarting()
     {
-        foreach (FileSite site in _sites) site.Cache.Open();
+        foreach (FileSite site in _routes.Sites) site.Cache.Open();
     }
 
     /// <inheritdoc/>
     protected override void OnStopped(StopReport report)
     {
-        foreach (FileSite site in _sites) site.Cache.Clear();
+        foreach (FileSite site in _routes.Sites) site.Cache.Clear();
     }
 
     /// <summary>The address of the core for one of HTTP, for <see cref="ServerOptions.Address"/>: <c>http://*</c> is <c>tcp://*:80</c>, <c>https://*</c> is <c>tls://*:443</c>; others stay as they are.</summary>
@@ -171,7 +150,7 @@ public sealed partial class HttpServer : Server
         return options;
     }
 
-    private static ValueTask Redirect(HttpRequest request, HttpResponse response, int port)
+    private static void Redirect(HttpRequest request, HttpResponse response, int port)
     {
         ReadOnlySpan<byte> host = request.Authority;
         int colon = host.LastIndexOf((byte)':');
@@ -179,12 +158,10 @@ public sealed partial class HttpServer : Server
         if (host.IsEmpty)
         {
             response.Fail(400, "Host is missing, so there is nowhere to go on");
-            return default;
+            return;
         }
 
         string query = request.Query.IsEmpty ? "" : $"?{request.Query}";
-        response.Add("Location", $"https://{Encoding.ASCII.GetString(host)}{(port == 443 ? "" : $":{port}")}{Encoding.ASCII.GetString(request.Path)}{query}");
-        response.Empty(308);
-        return default;
+        response.Redirect($"https://{Encoding.ASCII.GetString(host)}{(port == 443 ? "" : $":{port}")}{Encoding.ASCII.GetString(request.Path)}{query}", 308);
     }
 }

@@ -17,31 +17,78 @@ public partial class HttpSession
     private bool Dispatch()
     {
         _phase = Phase.Answer;
-        _isDoneHere = false;
-        _requestThread = Environment.CurrentManagedThreadId;
-        Activity? traced = Exchange.Activity, outer = traced is null ? null : HttpTraces.Enter(traced);
-        try
-        {
-            if (Exchange.IsPreflight) _response!.Empty(204);
-            else OnRequest(_request!);
-        }
-        catch (Exception e)
-        {
-            HandlerThrew(e);
-            return false;
-        }
-        finally
-        {
-            _requestThread = 0;
-            if (traced is not null) HttpTraces.Enter(outer);
-        }
-
+        Run(Exchange.IsPreflight ? Stage.Preflight : Stage.Request);
         if (_phase != Phase.Answer) return false;
         if (_isHandlerRunning) return Exchange.Stream is not null;
         // A large answer is given in pieces, as the peer takes them.
         if (_response!.IsEnding) FinishLater(default);
         // What another thread has answered already is still on its way to the queue: it goes on when its Advance is here.
         return !_isHandlerRunning && _isDoneHere && _response.IsDone ? FinishExchange() : Exchange.Stream is not null;
+    }
+
+    /// <summary>What the session does for the request that is being answered.</summary>
+    private enum Stage : byte
+    {
+        /// <summary>A browser asks before its request.</summary>
+        Preflight,
+
+        /// <summary>The request is there.</summary>
+        Request,
+
+        /// <summary>A filter that was waited for let it pass.</summary>
+        AfterFilter,
+
+        /// <summary>The handler has thrown, or a filter.</summary>
+        Failed,
+
+        /// <summary>The error hook that was waited for gave no answer.</summary>
+        Unhandled,
+    }
+
+    /// <summary>Runs overrides and handlers. An answer that one of them gives here is seen by the caller, which finishes the exchange. On the session's thread.</summary>
+    private void Run(Stage stage, Exception? error = null)
+    {
+        _isDoneHere = false;
+        _requestThread = Environment.CurrentManagedThreadId;
+        Activity? traced = Exchange.Activity, outer = traced is null ? null : HttpTraces.Enter(traced);
+        try
+        {
+            switch (stage)
+            {
+                case Stage.Preflight:
+                    _response!.Empty(204);
+                    break;
+                case Stage.Request:
+                    OnRequest(_request!);
+                    break;
+                case Stage.AfterFilter:
+                    RunFilters(FiltersOf(Exchange)!, Exchange.NextFilter);
+                    break;
+                case Stage.Failed:
+                    HandlerThrew(error!);
+                    break;
+                default:
+                    Fail(Exchange.Failure!);
+                    break;
+            }
+        }
+        catch (Exception e)
+        {
+            HandlerThrew(e);
+        }
+        finally
+        {
+            _requestThread = 0;
+            if (traced is not null) HttpTraces.Enter(outer);
+        }
+    }
+
+    /// <summary>The same, posted: nothing was waited for when it began, and the session goes on behind it.</summary>
+    private void RunPosted(Stage stage, Exception? error = null)
+    {
+        Run(stage, error);
+        // What another thread has answered meanwhile brings an Advance of its own.
+        if (_phase == Phase.Answer && !_isHandlerRunning && (_isDoneHere || _response!.IsEnding)) Advance();
     }
 
     private bool FinishExchange()
@@ -91,10 +138,48 @@ public partial class HttpSession
 
     private void RunRoute()
     {
+        if (FiltersOf(Exchange) is { } filters) RunFilters(filters, 0);
+        else RunHandler();
+    }
+
+    private RouteHandler[]? FiltersOf(ServerExchange exchange) => _routes!.FiltersOf(exchange.Found);
+
+    /// <summary>Runs filters, then the handler, unless one of them answers or has to be waited for.</summary>
+    private void RunFilters(RouteHandler[] filters, int first)
+    {
+        HttpResponse response = _response!;
+        ServerExchange exchange = Exchange;
+        for (int i = first; i < filters.Length; i++)
+        {
+            if (filters[i].OnLoop is { } filter) filter(_request!, response);
+            else
+            {
+                ValueTask running = filters[i].Awaitable!(_request!, response, Stop);
+                if (!running.IsCompleted)
+                {
+                    exchange.NextFilter = i + 1;
+                    exchange.Waits = ExchangeWait.Filter;
+                    Await(AwaiterOf(running), exchange.HandlerEnded);
+                    return;
+                }
+
+                running.GetAwaiter().GetResult();
+            }
+
+            if (!response.HasBegun) continue;
+            if (!response.IsDone) FinishLater(default);
+            return;
+        }
+
+        RunHandler();
+    }
+
+    private void RunHandler()
+    {
         HttpResponse response = _response!;
         if (Exchange.Found.Route is not { } route)
         {
-            Exchange.Found.Refuse(response);
+            _routes!.Refuse(Exchange.Found, response);
             return;
         }
 
@@ -104,7 +189,7 @@ public partial class HttpSession
             return;
         }
 
-        if (route.OnLoop is { } handler)
+        if (route.Handler.OnLoop is { } handler)
         {
             handler(_request!, response);
             if (!response.HasBegun) response.Empty();
@@ -112,7 +197,7 @@ public partial class HttpSession
             return;
         }
 
-        FinishLater(route.Awaitable!(_request!, response, Stop));
+        FinishLater(route.Handler.Awaitable!(_request!, response, Stop));
     }
 
     /// <summary>Waits for the handler, then for the end of its answer: at once when both are there, else the session goes on when they are.</summary>
@@ -124,6 +209,7 @@ public partial class HttpSession
     {
         if (!handler.IsCompleted)
         {
+            Exchange.Waits = ExchangeWait.Handler;
             Await(AwaiterOf(handler), Exchange.HandlerEnded);
             return;
         }
@@ -168,6 +254,14 @@ public partial class HttpSession
             return;
         }
 
+        if (exchange.Waits != ExchangeWait.Handler && (exchange.IsBroken || !_response!.HasBegun))
+        {
+            // A filter lets the request pass, or the error hook has no answer: the session's thread goes on.
+            LeaveHandler(exchange, null);
+            return;
+        }
+
+        exchange.Waits = ExchangeWait.Handler;
         Awaiter ending = exchange.Awaited = AwaiterOf(_response!.EndAsync());
         if (ending.IsCompleted) AnswerEnded(exchange);
         else ending.UnsafeOnCompleted(exchange.AnswerEnded);
@@ -200,38 +294,90 @@ public partial class HttpSession
     private void HandlerDone()
     {
         _isHandlerRunning = false;
-        if (_exchange is { HandlerError: { } error } exchange)
+        if (_exchange is not { } exchange || (exchange.HandlerError is null && exchange.Waits == ExchangeWait.Handler))
         {
-            exchange.HandlerError = null;
-            if (_phase == Phase.Answer) HandlerThrew(error);
+            Advance();
             return;
         }
 
-        Advance();
+        Exception? error = exchange.HandlerError;
+        exchange.HandlerError = null;
+        if (_phase != Phase.Answer) return;
+        if (error is not null) RunPosted(Stage.Failed, error);
+        else RunPosted(exchange.Waits == ExchangeWait.Filter ? Stage.AfterFilter : Stage.Unhandled);
     }
 
     // ------------------------------------------------------------------ what goes wrong
 
     private void HandlerThrew(Exception exception)
     {
-        bool isPeers = exception is HttpProtocolException || (exception is OperationCanceledException && _stop is { IsCancellationRequested: true }) || (exception is IOException && !IsConnected);
-        if (!isPeers)
+        ServerExchange? exchange = _exchange;
+        if (exchange?.Failure is { } first)
         {
-            Count(HttpCount.HandlerErrors);
-            NoteException(exception, _exchange?.Found.Route is { } route ? $"The handler of {route.Text}" : nameof(OnRequest));
-        }
-
-        if (_response!.HasBegun || (isPeers && exception is not HttpProtocolException))
-        {
-            NoteAnswer(wentAway: isPeers, ErrorOf(exception, isPeers));
-            ReleaseExchange();
-            _phase = Phase.Over;
-            Abort();
+            // The error hook has thrown, and so has nothing to say.
+            NoteException(exception, "The error hook of an HttpServer");
+            Fail(first);
             return;
         }
 
-        int status = exception is HttpProtocolException peers ? peers.Status : 500;
-        Answer(status, exception is HttpProtocolException ? exception.Message.TrimEnd('.') : "The handler failed", isPeers ? null : ErrorOf(exception, isPeers: false));
+        bool isPeers = exception is HttpProtocolException || (exception is OperationCanceledException && _stop is { IsCancellationRequested: true }) || (exception is IOException && !IsConnected);
+        if (isPeers)
+        {
+            if (exception is not HttpProtocolException mistake || _response!.HasBegun) AbortAnswer(exception, isPeers);
+            else Answer(mistake.Status, mistake.Message.TrimEnd('.'));
+            return;
+        }
+
+        Count(HttpCount.HandlerErrors);
+        if (exchange is not null && _phase == Phase.Answer && _routes?.ErrorHook is { } hook) RunErrorHook(exchange, hook, exception);
+        else Fail(exception);
+    }
+
+    private void RunErrorHook(ServerExchange exchange, Func<HttpRequest, HttpResponse, Exception, ValueTask> hook, Exception exception)
+    {
+        HttpResponse response = _response!;
+        exchange.Failure = exception;
+        exchange.IsBroken = response.HasBegun;
+        if (!exchange.IsBroken)
+        {
+            response.Release();
+            BeginResponse(exchange);
+        }
+
+        try
+        {
+            ValueTask running = hook(_request!, response, exception);
+            if (!running.IsCompleted)
+            {
+                exchange.Waits = ExchangeWait.ErrorHook;
+                Await(AwaiterOf(running), exchange.HandlerEnded);
+                return;
+            }
+
+            running.GetAwaiter().GetResult();
+            if (exchange.IsBroken || !response.HasBegun) Fail(exception);
+            else if (!response.IsDone) FinishLater(default);
+        }
+        catch (Exception e)
+        {
+            HandlerThrew(e);
+        }
+    }
+
+    /// <summary>Nobody has answered for an exception: a notice, and 500, or an abort when there is a part of an answer.</summary>
+    private void Fail(Exception exception)
+    {
+        NoteException(exception, _exchange?.Found.Route is { } route ? $"The handler of {route.Text}" : nameof(OnRequest));
+        if (_response!.HasBegun) AbortAnswer(exception, isPeers: false);
+        else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
+    }
+
+    private void AbortAnswer(Exception exception, bool isPeers)
+    {
+        NoteAnswer(wentAway: isPeers, ErrorOf(exception, isPeers));
+        ReleaseExchange();
+        _phase = Phase.Over;
+        Abort();
     }
 
     /// <summary>For the meter: a handler that was told that its peer is gone says so by an exception of any kind.</summary>
@@ -312,7 +458,7 @@ public partial class HttpSession
     {
         NoteAnswer();
         // An awaited handler goes on for as long as it likes, and its end is waited for with the exchange.
-        Exchange.IsLeft = Exchange.Found.Route is { Awaitable: not null };
+        Exchange.IsLeft = Exchange.Found.Route is { IsAwaitable: true };
         ReleaseMessages();
         _phase = Phase.Over;
     }

@@ -81,7 +81,7 @@ public partial class HttpSession
         HttpReader reader = exchange.Head.Reader;
         Count(HttpCount.Requests);
         HttpRequest request = _request ??= new HttpRequest(this);
-        HttpResponse response = _response ??= new HttpResponse(this);
+        _response ??= new HttpResponse(this);
         request.Begin(exchange);
         if (HttpMetrics.Current is { IsServerHeard: true } metrics) BeginTime(metrics, reader.Verb);
         bool isLastOne = ++_requests >= _options.RequestLimit || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
@@ -91,8 +91,7 @@ public partial class HttpSession
             _isLast = true;
         }
 
-        response.Begin(exchange, reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
-        exchange.IsPreflight = DressAnswer(hasRequest: true);
+        exchange.IsPreflight = BeginResponse(exchange);
         exchange.Continuing = Unsaid;
         exchange.BodySinceMs = Loop.TimeMs;
         exchange.BodyWaitedMs = 0;
@@ -111,6 +110,14 @@ public partial class HttpSession
         SayContinue(hasMore);
         _phase = Phase.Body;
         return true;
+    }
+
+    /// <summary>An answer with nothing but what all have. True: a browser asks beforehand.</summary>
+    private bool BeginResponse(ServerExchange exchange)
+    {
+        HttpReader reader = exchange.Head.Reader;
+        _response!.Begin(exchange, reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
+        return DressAnswer(hasRequest: true);
     }
 
     private bool IsAllowed(HttpVerb verb) => verb == HttpVerb.Trace && _options.AllowTrace;

@@ -1,5 +1,6 @@
 using System.Text;
 using Whimbrel.Http.Files;
+using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
@@ -11,74 +12,148 @@ namespace Whimbrel.Http;
 internal sealed class RouteTable
 {
     private const int LongestText = 256;
+    private const int FirstOwn = (int)HttpVerb.Patch + 1; // methods without a number get theirs from here on
+    private const int MostOwn = 64 - FirstOwn;
+    private const ulong All = (1UL << (int)HttpVerb.Get) | (1UL << (int)HttpVerb.Head) | (1UL << (int)HttpVerb.Options);
 
     private readonly Node _root = new();
+    private readonly List<Route> _routes = [];
+    private readonly List<string> _ownMethods = [];
+    private readonly Lock _gate = new();
+    private RouteHandler[]? _filters;
     private volatile bool _isFrozen;
 
-    /// <summary>A handler, either of the two kinds, or a folder of files; with its pattern, and with method and pattern for messages.</summary>
-    internal sealed record Route(Action<HttpRequest, HttpResponse>? OnLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? Awaitable, FileSite? Site, string[] Names, string Pattern, string Text);
+    internal RouteTable() => Scope = new RouteScope(this);
+
+    /// <summary>A handler or a folder of files; with its pattern, and with method and pattern for messages.</summary>
+    internal sealed record Route(RouteScope Scope, RouteHandler Handler, FileSite? Site, string[] Names, string Pattern, string Text)
+    {
+        /// <summary>What runs before it; null when nothing does. Known from the first request on.</summary>
+        internal RouteHandler[]? Filters { get; set; }
+
+        internal bool IsAwaitable => Handler.Awaitable is not null;
+    }
 
     /// <summary>What was found for a request.</summary>
-    internal readonly record struct Found(Route? Route, HttpVerb Verb, int Allowed)
+    /// <param name="Route">Null: there is no handler.</param>
+    /// <param name="Method">Its number here; 0 when no route has this method.</param>
+    /// <param name="Allowed">Methods that have a handler at this path, a bit for each.</param>
+    internal readonly record struct Found(Route? Route, int Method, ulong Allowed)
     {
         internal HttpBodyMode Mode => Route switch
         {
             null or { Site: not null } => HttpBodyMode.Skip,
-            { OnLoop: null } => HttpBodyMode.Stream,
+            { IsAwaitable: true } => HttpBodyMode.Stream,
             _ => HttpBodyMode.Buffer,
         };
-
-        /// <summary>There is no handler: says so, and what there is.</summary>
-        internal void Refuse(HttpResponse response)
-        {
-            if (Verb == HttpVerb.Other)
-            {
-                response.Fail(501);
-                return;
-            }
-
-            if (Allowed == 0)
-            {
-                response.Fail(404);
-                return;
-            }
-
-            response.Add("Allow", AllowOf(Allowed));
-            if (Verb == HttpVerb.Options) response.Empty(204);
-            else response.Fail(405);
-        }
     }
+
+    /// <summary>The server's own.</summary>
+    internal RouteScope Scope { get; }
+
+    /// <summary>All of them.</summary>
+    internal IReadOnlyList<Route> Routes => _routes;
+
+    /// <summary>Folders that are served.</summary>
+    internal List<FileSite> Sites { get; } = [];
+
+    /// <summary>Whether TRACE reaches routes.</summary>
+    internal bool ServesTrace { get; init; }
+
+    /// <summary>Compression of files.</summary>
+    internal HttpCompression? Compression { get; init; }
+
+    /// <summary>Answers for a handler that threw; null when nobody does.</summary>
+    internal Func<HttpRequest, HttpResponse, Exception, ValueTask>? ErrorHook { get; private set; }
+
+    /// <summary>There is no handler: says so, and what there is.</summary>
+    internal void Refuse(in Found found, HttpResponse response)
+    {
+        if (found.Method == 0)
+        {
+            response.Fail(501);
+            return;
+        }
+
+        if (found.Allowed == 0)
+        {
+            response.Fail(404);
+            return;
+        }
+
+        response.Add("Allow", AllowOf(found.Allowed));
+        if (found.Method == (int)HttpVerb.Options) response.Empty(204);
+        else response.Fail(405);
+    }
+
+    /// <summary>The filters of a request.</summary>
+    internal RouteHandler[]? FiltersOf(in Found found) => found.Route is { } route ? route.Filters : _filters;
 
     // ------------------------------------------------------------------ building
 
-    internal void Add(HttpVerb verb, string pattern, Action<HttpRequest, HttpResponse>? onLoop, Func<HttpRequest, HttpResponse, CancellationToken, ValueTask>? awaitable, FileSite? site = null)
+    internal void Add(int method, RouteScope scope, string pattern, RouteHandler handler, FileSite? site = null)
     {
-        ArgumentNullException.ThrowIfNull(pattern);
-        if (_isFrozen) throw new InvalidOperationException("Routes are added before the first connection.");
-        if (verb == HttpVerb.Other || !Enum.IsDefined(verb)) throw new ArgumentOutOfRangeException(nameof(verb), verb, "A route has a method with a number.");
-        if (!pattern.StartsWith('/')) throw new ArgumentException($"A pattern begins with a slash: {pattern}", nameof(pattern));
+        MustBeOpen();
         List<string> names = [];
         Node node = _root;
         string[] segments = pattern[1..].Split('/');
         for (int i = 0; i < segments.Length; i++) node = ChildFor(node, segments[i], i == segments.Length - 1, names, pattern);
         if (names.Count > EightNumbers.Length) throw new ArgumentException($"A pattern has up to {EightNumbers.Length} names: {pattern}", nameof(pattern));
         if (names.Distinct().Count() < names.Count) throw new ArgumentException($"A name stands twice in a pattern: {pattern}", nameof(pattern));
-        node.Routes ??= new Route?[(int)HttpVerb.Patch + 1];
-        if (node.Routes[(int)verb] is not null) throw new ArgumentException($"There is a route for {verb} {pattern} already.", nameof(pattern));
-        node.Routes[(int)verb] = new Route(onLoop, awaitable, site, [.. names], pattern, $"{verb.ToString().ToUpperInvariant()} {pattern}");
+        string text = $"{NameOf(method)} {pattern}";
+        Route route = new(scope, handler, site, [.. names], pattern, text);
+        if (!node.TryAdd(method, route)) throw new ArgumentException($"There is a route for {text} already.", nameof(pattern));
+        _routes.Add(route);
     }
+
+    internal void AddErrorHook(Func<HttpRequest, HttpResponse, Exception, ValueTask> hook)
+    {
+        MustBeOpen();
+        if (ErrorHook is not null) throw new InvalidOperationException("There is an error hook already: a server has one.");
+        ErrorHook = hook;
+    }
+
+    internal void MustBeOpen()
+    {
+        if (_isFrozen) throw new InvalidOperationException("Routes, filters and the error hook are added before the first connection.");
+    }
+
+    internal void CheckVerb(HttpVerb verb)
+    {
+        if (verb == HttpVerb.Other || !Enum.IsDefined(verb)) throw new ArgumentOutOfRangeException(nameof(verb), verb, "A method without a number is given by its name: Map(\"PURGE\", ...).");
+        if (verb == HttpVerb.Connect) throw new ArgumentOutOfRangeException(nameof(verb), verb, "CONNECT is for proxies: it reaches no route.");
+        if (verb == HttpVerb.Trace && !ServesTrace) throw new ArgumentOutOfRangeException(nameof(verb), verb, "TRACE reaches no route unless HttpOptions.AllowTrace is set.");
+    }
+
+    /// <summary>The number of a method, which is a new one for a new name.</summary>
+    internal int NumberFor(string method)
+    {
+        ArgumentNullException.ThrowIfNull(method);
+        if (!HttpBytes.IsToken(method)) throw new ArgumentException($"A method is a token (letters, digits and some signs): \"{method}\"", nameof(method));
+        for (HttpVerb verb = HttpVerb.Get; verb <= HttpVerb.Patch; verb++)
+        {
+            string name = NameOf((int)verb);
+            if (!name.Equals(method, StringComparison.OrdinalIgnoreCase)) continue;
+            if (name != method) throw new ArgumentException($"The case of a method counts, and no client sends \"{method}\": write \"{name}\".", nameof(method));
+            CheckVerb(verb);
+            return (int)verb;
+        }
+
+        MustBeOpen();
+        int index = _ownMethods.IndexOf(method);
+        if (index >= 0) return FirstOwn + index;
+        if (_ownMethods.Count == MostOwn) throw new ArgumentException($"A server has up to {MostOwn} methods without a number: {method}", nameof(method));
+        _ownMethods.Add(method);
+        return FirstOwn + _ownMethods.Count - 1;
+    }
+
+    private string NameOf(int method) => method < FirstOwn ? ((HttpVerb)method).ToString().ToUpperInvariant() : _ownMethods[method - FirstOwn];
 
     private static Node ChildFor(Node node, string segment, bool isLast, List<string> names, string pattern)
     {
-        if (!segment.StartsWith('{') || !segment.EndsWith('}'))
-        {
-            if (segment.AsSpan().IndexOfAny('{', '}') >= 0) throw new ArgumentException($"A name fills its segment: {pattern}", nameof(pattern));
-            return node.Text(Encoding.UTF8.GetBytes(segment));
-        }
-
+        if (!segment.StartsWith('{')) return node.Text(Encoding.UTF8.GetBytes(segment));
         bool isRest = segment.StartsWith("{*", StringComparison.Ordinal);
         string name = segment[(isRest ? 2 : 1)..^1];
-        if (name.Length == 0) throw new ArgumentException($"A name is empty: {pattern}", nameof(pattern));
         if (isRest && !isLast) throw new ArgumentException($"{{*name}} is the last segment: {pattern}", nameof(pattern));
         names.Add(name);
         return isRest ? node.Rest ??= new Node() : node.Any ??= new Node();
@@ -89,28 +164,50 @@ internal sealed class RouteTable
     /// <summary>Looks for the handler, and notes in the request where the names of its pattern are.</summary>
     internal Found Find(HttpVerb verb, HttpRequest request)
     {
-        _isFrozen = true;
+        if (!_isFrozen) Freeze();
+        int method = verb != HttpVerb.Other ? (int)verb : _ownMethods.Count == 0 ? 0 : FindOwn(request.Method);
         ReadOnlySpan<byte> path = request.Path;
-        if (path.IsEmpty) return new Found(null, verb, All);
-        int allowed = 0;
-        Route? route = Walk(_root, path, 1, 0, verb, ref allowed, ref request.Places);
+        if (path.IsEmpty) return new Found(null, method, All);
+        ulong allowed = 0;
+        Route? route = Walk(_root, path, 1, 0, method, ref allowed, ref request.Places);
         if (route is not null) request.Places.Names = route.Names;
-        return new Found(route, verb, allowed);
+        return new Found(route, method, allowed);
     }
 
-    private const int All = (1 << (int)HttpVerb.Get) | (1 << (int)HttpVerb.Head) | (1 << (int)HttpVerb.Options);
-
-    private static Route? Walk(Node node, ReadOnlySpan<byte> path, int start, int names, HttpVerb verb, ref int allowed, ref RoutePlaces places)
+    private int FindOwn(ReadOnlySpan<byte> name)
     {
-        if (start > path.Length) return node.RouteFor(verb, ref allowed);
+        for (int i = 0; i < _ownMethods.Count; i++)
+        {
+            if (Ascii.Equals(name, _ownMethods[i])) return FirstOwn + i;
+        }
+
+        return 0;
+    }
+
+    /// <summary>The first request is here: what runs before each route is known now, whatever the order was in which filters and routes came.</summary>
+    private void Freeze()
+    {
+        // tidy: allowed because only the first requests of a server come here
+        lock (_gate)
+        {
+            if (_isFrozen) return;
+            foreach (Route route in _routes) route.Filters = route.Scope.AllFilters();
+            _filters = Scope.AllFilters();
+            _isFrozen = true;
+        }
+    }
+
+    private static Route? Walk(Node node, ReadOnlySpan<byte> path, int start, int names, int method, ref ulong allowed, ref RoutePlaces places)
+    {
+        if (start > path.Length) return node.RouteFor(method, ref allowed);
         int length = path[start..].IndexOf((byte)'/');
         int end = length < 0 ? path.Length : start + length;
         ReadOnlySpan<byte> segment = path[start..end];
-        if (node.Find(segment) is { } text && Walk(text, path, end + 1, names, verb, ref allowed, ref places) is { } byText) return byText;
+        if (node.Find(segment) is { } text && Walk(text, path, end + 1, names, method, ref allowed, ref places) is { } byText) return byText;
         // An empty segment is not a value.
-        if (node.Any is { } any && end > start)
+        if (node.Any is { } any && RouteText.IsValue(segment))
         {
-            Route? byName = Walk(any, path, end + 1, names + 1, verb, ref allowed, ref places);
+            Route? byName = Walk(any, path, end + 1, names + 1, method, ref allowed, ref places);
             if (byName is not null)
             {
                 places.Starts[names] = start;
@@ -119,33 +216,40 @@ internal sealed class RouteTable
             }
         }
 
-        if (node.Rest?.RouteFor(verb, ref allowed) is not { } rest) return null;
+        if (node.Rest is not { } all || !RouteText.IsRest(path[start..]) || all.RouteFor(method, ref allowed) is not { } rest) return null;
         places.Starts[names] = start;
         places.Lengths[names] = path.Length - start;
         return rest;
     }
 
-    private static string AllowOf(int allowed)
+    private string AllowOf(ulong allowed)
     {
-        List<string> verbs = [];
-        for (HttpVerb verb = HttpVerb.Get; verb <= HttpVerb.Patch; verb++)
+        List<string> methods = [];
+        for (int method = 1; method < FirstOwn + _ownMethods.Count; method++)
         {
-            if ((allowed & (1 << (int)verb)) != 0) verbs.Add(verb.ToString().ToUpperInvariant());
+            if ((allowed & (1UL << method)) != 0) methods.Add(NameOf(method));
         }
 
-        return string.Join(", ", verbs);
+        return string.Join(", ", methods);
     }
 
     /// <summary>A place in the tree.</summary>
     private sealed class Node
     {
         private readonly List<(byte[] Segment, Node Node)> _texts = [];
+        private Route?[] _routes = []; // by number of the method
 
         internal Node? Any { get; set; }
 
         internal Node? Rest { get; set; }
 
-        internal Route?[]? Routes { get; set; }
+        internal bool TryAdd(int method, Route route)
+        {
+            if (_routes.Length <= method) Array.Resize(ref _routes, Math.Max(method, (int)HttpVerb.Patch) + 1);
+            if (_routes[method] is not null) return false;
+            _routes[method] = route;
+            return true;
+        }
 
         internal Node Text(byte[] segment)
         {
@@ -170,19 +274,21 @@ internal sealed class RouteTable
         }
 
         /// <summary>The handler for a method; HEAD has that of GET. Notes which methods there are.</summary>
-        internal Route? RouteFor(HttpVerb verb, ref int allowed)
+        internal Route? RouteFor(int method, ref ulong allowed)
         {
-            if (Routes is not { } routes) return null;
-            Route? route = routes[(int)verb] ?? (verb == HttpVerb.Head ? routes[(int)HttpVerb.Get] : null);
-            if (route is not null) return route;
+            Route?[] routes = _routes;
+            Route? route = RouteAt(method) ?? (method == (int)HttpVerb.Head ? RouteAt((int)HttpVerb.Get) : null);
+            if (route is not null || routes.Length == 0) return route;
             for (int i = 1; i < routes.Length; i++)
             {
-                if (routes[i] is not null) allowed |= 1 << i;
+                if (routes[i] is not null) allowed |= 1UL << i;
             }
 
-            allowed |= 1 << (int)HttpVerb.Options;
-            if ((allowed & (1 << (int)HttpVerb.Get)) != 0) allowed |= 1 << (int)HttpVerb.Head;
+            allowed |= 1UL << (int)HttpVerb.Options;
+            if ((allowed & (1UL << (int)HttpVerb.Get)) != 0) allowed |= 1UL << (int)HttpVerb.Head;
             return null;
         }
+
+        private Route? RouteAt(int method) => method < _routes.Length ? _routes[method] : null;
     }
 }

@@ -1,6 +1,4 @@
 using System.Runtime.CompilerServices;
-using System.Text;
-using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
 
@@ -11,12 +9,16 @@ public readonly struct RouteValues
 
     internal RouteValues(HttpRequest request) => _request = request;
 
-    /// <summary>The part of the path that stands for a name, without percent signs, as UTF-8 text.</summary>
+    /// <summary>
+    /// The part of the path that stands for a name, as UTF-8 text without percent signs. <c>%2F</c> alone stays as it is, so that a slash in the text always was one in
+    /// the path. The text does not lead out of a folder: it begins with no slash and no backslash, and has no segment <c>.</c> or <c>..</c>, because such a path
+    /// matches no name, however it is written; on Windows it begins with no drive (<c>c:</c>), either.
+    /// </summary>
     /// <param name="name">As in the pattern.</param>
     /// <exception cref="KeyNotFoundException">The pattern has no such name.</exception>
-    public string this[string name] => Encoding.UTF8.GetString(HttpText.Decode(GetBytes(name)));
+    public string this[string name] => RouteText.TextOf(GetBytes(name));
 
-    /// <summary>The same as it was sent, with percent signs.</summary>
+    /// <summary>The same as it was sent, with all percent signs: for an application that takes <c>%2F</c> for a slash, and to pass a path on.</summary>
     /// <param name="name">As in the pattern.</param>
     /// <exception cref="KeyNotFoundException">The pattern has no such name.</exception>
     public ReadOnlySpan<byte> GetBytes(string name)

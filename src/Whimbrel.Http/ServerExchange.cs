@@ -33,6 +33,7 @@ internal sealed class ServerExchange
     internal HttpBody? Stream;
     internal byte[]? Kept; // the body of who has it whole
     internal byte[]? Trailers;
+    internal ReadOnlyMemory<byte>? Whole; // a stream that was read into memory
     internal int KeptBytes;
     internal int Continuing;
     internal bool IsPreflight;
@@ -46,7 +47,11 @@ internal sealed class ServerExchange
 
     internal AnswerPieces Pieces;
     internal Awaiter Awaited; // the handler, then the end of its answer
+    internal ExchangeWait Waits; // for what, while Awaited is there
+    internal int NextFilter; // behind the one that is waited for
     internal Exception? HandlerError;
+    internal Exception? Failure; // the error hook was told of it
+    internal bool IsBroken; // a part of the answer had left before
 
     // ------------------------------------------------------------------ the meter
 
@@ -83,7 +88,9 @@ internal sealed class ServerExchange
         exchange.Found = default; // a request that is refused has none
         exchange.TimedFrom = 0;
         exchange.Activity = null;
-        exchange.HandlerError = null;
+        exchange.HandlerError = exchange.Failure = null;
+        exchange.Waits = ExchangeWait.Handler;
+        exchange.IsBroken = false;
         if (Loop.Current is not null)
         {
             Stack<ServerExchange> free = t_free ??= new Stack<ServerExchange>();
@@ -96,4 +103,17 @@ internal sealed class ServerExchange
             if (s_free.Count < MostShared) s_free.Push(exchange);
         }
     }
+}
+
+/// <summary>Whose task is waited for.</summary>
+internal enum ExchangeWait : byte
+{
+    /// <summary>The handler's, then the end of its answer.</summary>
+    Handler,
+
+    /// <summary>A filter's.</summary>
+    Filter,
+
+    /// <summary>The error hook's.</summary>
+    ErrorHook,
 }

@@ -330,7 +330,7 @@ public sealed class ServedFilesTests
         await using EngineSite site = new(kind, isTls, Scheduling.Inline);
         using FileSite files = new(folder.Root, _always);
         RouteTable routes = new();
-        routes.Add(HttpVerb.Get, "/{*file}", null, null, files);
+        routes.Add((int)HttpVerb.Get, routes.Scope, "/{*file}", default, files);
         Noting session = new(new HttpOptions(), routes);
         await using Server server = new(new ServerOptions { Engine = site.Server.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Tls = isTls ? TestCertificates.ServerOptions : null }, () => session);
         await server.StartAsync();
@@ -502,7 +502,8 @@ public sealed class ServedFilesTests
             new() { CacheLimitFiles = 0 }, new() { CacheLimitBytes = -1 }, new() { SmallFileBytes = (16 << 20) + 1 }, new() { Freshness = TimeSpan.FromSeconds(-1) }, new() { IndexPages = ["../x"] }, new() { IndexPages = [""] },
             new() { ContentTypes = new Dictionary<string, string> { ["html"] = "x/y" } }, new() { ContentTypes = new Dictionary<string, string> { [".x"] = "x/y\r\nA: b" } }, new() { CacheControl = "a\nb" }, new() { Links = (HttpFileLinks)9 },
         ]) Assert.Throws<ArgumentException>(() => server.Files("/", "x", wrong));
-        server.Files("/", "x");
-        Assert.Throws<ArgumentException>(() => server.Files("/", "y"));
+        HttpFileOptions later = new() { MayBeMissing = true };
+        server.Files("/", "x", later);
+        Assert.Throws<ArgumentException>(() => server.Files("/", "y", later));
     }
 }

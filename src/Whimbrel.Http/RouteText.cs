@@ -1,0 +1,78 @@
+using System.Text;
+using Whimbrel.Http.Parsing;
+
+namespace Whimbrel.Http;
+
+/// <summary>
+/// What a name of a pattern takes from a path, and how that becomes text. No value leads out of a folder: <c>Path.Combine(root, value)</c> stays below the root,
+/// because a path with a segment <c>..</c> (also written <c>%2e%2e</c>, also with backslashes) matches no name, and a slash written <c>%2F</c> stays <c>%2F</c>.
+/// </summary>
+internal static class RouteText
+{
+    private const int OnStack = 256;
+    private static readonly bool s_isWindows = OperatingSystem.IsWindows();
+
+    /// <summary>Whether one segment of a path, as it was sent, can be the value of a name.</summary>
+    internal static bool IsValue(ReadOnlySpan<byte> segment) => !segment.IsEmpty && IsRest(segment);
+
+    /// <summary>Whether the end of a path, as it was sent, can be the value of <c>{*name}</c>.</summary>
+    internal static bool IsRest(ReadOnlySpan<byte> rest) => IsRest(rest, s_isWindows);
+
+    /// <summary>The same, for a system.</summary>
+    internal static bool IsRest(ReadOnlySpan<byte> rest, bool isWindows)
+    {
+        // Most have nothing of which anything below could be made.
+        if (rest.IndexOfAny((byte)'%', (byte)'\\') < 0 && !isWindows) return IsRestPlain(rest, isWindows);
+        if (rest.Length > OnStack) return IsRestPlain(Decode(rest, new byte[rest.Length]), isWindows);
+        Span<byte> room = stackalloc byte[OnStack];
+        return IsRestPlain(Decode(rest, room), isWindows);
+    }
+
+    private static bool IsRestPlain(ReadOnlySpan<byte> rest, bool isWindows)
+    {
+        if (rest.IsEmpty) return true;
+        // Path.Combine forgets the root for these.
+        if (rest[0] is (byte)'/' or (byte)'\\') return false;
+        if (isWindows && rest.Length > 1 && rest[1] == ':' && char.IsAsciiLetter((char)rest[0])) return false;
+        while (true)
+        {
+            int end = rest.IndexOfAny((byte)'/', (byte)'\\');
+            ReadOnlySpan<byte> segment = end < 0 ? rest : rest[..end];
+            if (segment.SequenceEqual("."u8) || segment.SequenceEqual(".."u8) || (isWindows && IsDotsOfWindows(segment))) return false;
+            if (end < 0) return true;
+            rest = rest[(end + 1)..];
+        }
+    }
+
+    // Windows takes dots and spaces at the end of a name away.
+    private static bool IsDotsOfWindows(ReadOnlySpan<byte> segment) => !segment.IsEmpty && !segment.ContainsAnyExcept((byte)'.', (byte)' ');
+
+    /// <summary>As text: percent signs are taken away but for <c>%2F</c>, so that a slash always divides.</summary>
+    internal static string TextOf(ReadOnlySpan<byte> value)
+    {
+        if (!value.Contains((byte)'%')) return Encoding.UTF8.GetString(value);
+        return Encoding.UTF8.GetString(value.Length <= OnStack ? Decode(value, stackalloc byte[OnStack]) : Decode(value, new byte[value.Length]));
+    }
+
+    private static ReadOnlySpan<byte> Decode(ReadOnlySpan<byte> text, Span<byte> plain)
+    {
+        int length = 0;
+        for (int at = 0; at < text.Length; at++)
+        {
+            byte b = text[at];
+            if (b == '%')
+            {
+                byte meant = (byte)((HttpBytes.HexOf(text[at + 1]) << 4) | HttpBytes.HexOf(text[at + 2]));
+                if (meant != '/')
+                {
+                    b = meant;
+                    at += 2;
+                }
+            }
+
+            plain[length++] = b;
+        }
+
+        return plain[..length];
+    }
+}
