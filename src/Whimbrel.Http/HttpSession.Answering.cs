@@ -451,7 +451,7 @@ public partial class HttpSession
     internal void SwitchTo(Session next)
     {
         if (!IsInRequest) throw new InvalidOperationException("A protocol is switched inside OnRequest, or in a handler on the loop, before it awaits anything.");
-        HandOver(next);
+        HandOver(next, holdsSends: true);
     }
 
     internal void LeaveForNext()

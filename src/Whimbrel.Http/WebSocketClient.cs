@@ -1,3 +1,4 @@
+using System.Net;
 using System.Text;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.WebSockets;
@@ -18,23 +19,35 @@ public sealed class WebSocketClient : Client
     /// <param name="session">Makes the session of each connection, on its loop, when the server has agreed.</param>
     /// <param name="options">Limits and wishes; null for the defaults.</param>
     /// <param name="tls">Rules for <c>wss://</c>; null for the defaults.</param>
+    /// <exception cref="ArgumentException">The address is malformed, TLS rules are given for <c>ws://</c>, or an option has a value that cannot be.</exception>
     public WebSocketClient(string address, Func<WebSocketSession> session, WebSocketOptions? options = null, TlsOptions? tls = null)
-        : this(Parse(address), new ClientOptions { Address = AddressOf(address), Tls = tls }, session, options)
+        : this(Parse(address), new ClientOptions { Tls = tls }, session, options)
     {
     }
 
-    /// <summary>A client with all options of the core.</summary>
-    /// <param name="address">As in the other constructor: host and path for the request.</param>
-    /// <param name="client">Where to connect, engine, TLS, reconnecting and the limits of connections.</param>
+    /// <summary>
+    /// A client with all options of the core. Host, port, path and TLS follow from the address; options that contradict it
+    /// throw here.
+    /// </summary>
+    /// <param name="address">As in the other constructor.</param>
+    /// <param name="client">
+    /// Engine, rules for TLS, reconnecting and the limits of connections. <see cref="ClientOptions.EndPoint"/>,
+    /// <see cref="ClientOptions.EndPoints"/> and <see cref="ClientOptions.Address"/> are left out, or say by which way
+    /// that host is reached: one of its IP addresses, with the port of the address, or a Unix path.
+    /// </param>
     /// <param name="session">Makes the session of each connection, on its loop, when the server has agreed.</param>
     /// <param name="options">Limits and wishes; null for the defaults.</param>
+    /// <exception cref="ArgumentException">
+    /// The address is malformed, <paramref name="client"/> contradicts it (another host or port, TLS for <c>ws://</c>), or
+    /// an option has a value that cannot be.
+    /// </exception>
     public WebSocketClient(string address, ClientOptions client, Func<WebSocketSession> session, WebSocketOptions? options = null)
         : this(Parse(address), client, session, options)
     {
     }
 
     private WebSocketClient(Uri address, ClientOptions client, Func<WebSocketSession> session, WebSocketOptions? options)
-        : base(client, static context => new WebSocketDial((WebSocketClient)context.Client!))
+        : base(OptionsFor(address, client), static context => new WebSocketDial((WebSocketClient)context.Client!))
     {
         ArgumentNullException.ThrowIfNull(session);
         _session = session;
@@ -104,11 +117,46 @@ public sealed class WebSocketClient : Client
         return uri;
     }
 
-    private static string AddressOf(string address)
+    private static ClientOptions OptionsFor(Uri address, ClientOptions client)
     {
-        Uri uri = Parse(address);
-        return $"{(uri.Scheme == "wss" ? "tls" : "tcp")}://{HostOf(uri)}:{uri.Port}";
+        ArgumentNullException.ThrowIfNull(client);
+        bool isSecure = address.Scheme == "wss";
+        if (!isSecure && client.Tls is not null) throw Contradiction(address, "is without TLS, and Tls is given: write wss://, or leave Tls out");
+        if (client.EndPoint is null && client.Address is null && client.EndPoints.Count == 0) return client.With($"{(isSecure ? "tls" : "tcp")}://{HostOf(address)}:{address.Port}");
+        bool isByName = true;
+        if (client.EndPoint is { } endPoint) isByName &= IsByName(address, endPoint);
+        foreach (EndPoint each in client.EndPoints) isByName &= IsByName(address, each);
+        if (client.Address is { } text) isByName &= IsByName(address, text, isSecure);
+        if (!isSecure || isByName) return isSecure && client.Tls is null ? client.With(tls: new TlsOptions()) : client;
+        if (client.Tls is { HostName: null, ChecksHostName: true, Verify: null, PinnedKeys.Count: 0 })
+            throw Contradiction(address, $"is reached by an address without its name, which the certificate must cover: set Tls.HostName to {address.IdnHost}, or leave the end point out");
+        return client.Tls is null ? client.With(tls: new TlsOptions { HostName = address.IdnHost }) : client;
     }
+
+    /// <summary>Throws unless the end point may be the host and port of the address. True: TLS finds the host's name in it.</summary>
+    private static bool IsByName(Uri address, EndPoint endPoint)
+    {
+        bool isLiteral = IPAddress.TryParse(address.IdnHost, out IPAddress? literal);
+        (bool fits, bool isByName) = endPoint switch
+        {
+            IPEndPoint ip => (ip.Port == address.Port && (!isLiteral || ip.Address.MapToIPv6().Equals(literal!.MapToIPv6())), isLiteral),
+            DnsEndPoint dns => (dns.Port == address.Port && dns.Host.Equals(address.IdnHost, StringComparison.OrdinalIgnoreCase), true),
+            _ => (true, false), // a path has neither: it is the way to the host
+        };
+        if (!fits) throw Contradiction(address, $"says where to connect, and {endPoint} is another place: leave the end point out, or change the address");
+        return isByName;
+    }
+
+    private static bool IsByName(Uri address, string text, bool isSecure)
+    {
+        if (!NetworkAddress.TryParse(text, out NetworkAddress? parsed, out string? mistake)) throw new ArgumentException($"{nameof(ClientOptions)}.Address: {mistake}", nameof(address));
+        if (parsed.Scheme is not ("tcp" or "tls")) return false;
+        if (parsed.Scheme == "tls" && !isSecure) throw Contradiction(address, $"is without TLS, and Address is {text}: write wss://, or leave Address out");
+        if (parsed.Service is not null) throw Contradiction(address, $"has a port, and Address is {text}: leave Address out");
+        return IsByName(address, IPAddress.TryParse(parsed.Host, out IPAddress? ip) ? new IPEndPoint(ip, parsed.Port) : new DnsEndPoint(parsed.Host, parsed.Port));
+    }
+
+    private static ArgumentException Contradiction(Uri address, string what) => new($"{address.OriginalString} {what}.", nameof(address));
 
     private static string HostOf(Uri address) => address.HostNameType == UriHostNameType.IPv6 ? $"[{address.IdnHost}]" : address.IdnHost;
 }

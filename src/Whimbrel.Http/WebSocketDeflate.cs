@@ -26,13 +26,6 @@ public sealed class WebSocketDeflate
     /// <summary>What zlib has for a message besides the window: 1 to 9, twice as much with each step; default 5.</summary>
     public int MemoryLevel { get; init; } = 5;
 
-    /// <summary>
-    /// A message of the peer that inflates to more than 64 KiB may become so many times as long as it was sent, the rest of a frame under way included: the connection is closed with 1009 above
-    /// it, before more is inflated. JSON becomes
-    /// 5 to 50 times as long, what is all zeros 1,000 times. 10 to 2,000; from 1,033 on, which DEFLATE cannot reach, there is only <see cref="WebSocketOptions.MessageLimitBytes"/>. Default 250.
-    /// </summary>
-    public int RatioLimit { get; init; } = 250;
-
     internal DeflateTerms AsServer() => new() { ServerForgets = Forgets, ClientForgets = PeerForgets, ServerBits = WindowBits, ClientBits = PeerWindowBits };
 
     // What the server sends may have any window up to what was asked for; its own the client can always make smaller.
@@ -44,7 +37,6 @@ public sealed class WebSocketDeflate
         if (LeastBytes < 0) mistakes.Add($"Deflate.{nameof(LeastBytes)} is {LeastBytes}: 0 and more.");
         if (WindowBits is < DeflateTerms.LeastWrittenBits or > DeflateTerms.MostBits) mistakes.Add($"Deflate.{nameof(WindowBits)} is {WindowBits}: 9 to 15.");
         if (PeerWindowBits is < DeflateTerms.LeastWrittenBits or > DeflateTerms.MostBits) mistakes.Add($"Deflate.{nameof(PeerWindowBits)} is {PeerWindowBits}: 9 to 15.");
-        if (RatioLimit is < 10 or > 2000) mistakes.Add($"Deflate.{nameof(RatioLimit)} is {RatioLimit}: 10 to 2,000.");
         if (MemoryLevel is < 1 or > 9) mistakes.Add($"Deflate.{nameof(MemoryLevel)} is {MemoryLevel}: 1 to 9.");
     }
 }

@@ -9,10 +9,6 @@ public partial class WebSocketSession
     private const int DeadAfter = 2; // pings that were answered by nothing
     private const int MostSendLimitBytes = 1 << 30;
 
-    // Bits of _closing.
-    private const int SendsNothing = 1; // but the close frame
-    private const int Ends = 2; // what comes is dropped
-
     internal HeartBeats.Place HeartPlace; // the loop's thread
     private LoopTimer? _closeTimer;
     private long _sentThen;
@@ -22,7 +18,6 @@ public partial class WebSocketSession
     private bool _wasPending;
     private bool _peerHasClosed;
     private bool _saidClose;
-    private int _closing;
     private int _isShaken; // the closing handshake is over, or will never be: a close is the connection's
 
     /// <summary>Why it was closed: what the first of both ends has said. <see cref="WebSocketStatus.Abnormal"/> before anybody has.</summary>
@@ -73,7 +68,7 @@ public partial class WebSocketSession
         }
 
         Close(WebSocketStatus.Normal);
-        if (isBlocking && IsOnSessionThread) EndConnection(peerFinished: false);
+        if (isBlocking && IsOnSessionThread) EndAfterFrame(peerFinished: false);
     }
 
     /// <summary>
@@ -104,12 +99,12 @@ public partial class WebSocketSession
     public void FinishSending(WebSocketStatus status, string reason = "")
     {
         Check(status, reason);
-        if ((Interlocked.Or(ref _closing, SendsNothing) & SendsNothing) != 0) return;
+        if ((Interlocked.Or(ref _order, SendsNothing) & SendsNothing) != 0) return;
         Post(static s =>
         {
             (WebSocketSession session, WebSocketStatus status, string reason) = ((WebSocketSession, WebSocketStatus, string))s!;
             session.SayClose(status, reason);
-            if (session._peerHasClosed) session.EndConnection(peerFinished: true);
+            if (session._peerHasClosed) session.EndAfterFrame(peerFinished: true);
         }, (this, status, reason));
     }
 
@@ -118,7 +113,12 @@ public partial class WebSocketSession
     {
         FinishSending(status, reason);
         // Behind the action that queues the frame; on the pool what was queued waits for the end of a batch.
-        if (await PostAsync(static s => ((WebSocketSession)s!).Flush(), this).ConfigureAwait(false)) await SentAsync().ConfigureAwait(false);
+        do
+        {
+            if (!await PostAsync(static s => ((WebSocketSession)s!).Flush(), this).ConfigureAwait(false)) return;
+        }
+        while (!Volatile.Read(ref _isFrameQueued)); // other threads are in the middle of a send
+        await SentAsync().ConfigureAwait(false);
     }
 
     internal static void Check(WebSocketStatus status, string reason)
@@ -150,7 +150,7 @@ public partial class WebSocketSession
     {
         EndHeart();
         _closeTimer?.Cancel();
-        Interlocked.Or(ref _closing, SendsNothing | Ends);
+        Interlocked.Or(ref _order, SendsNothing | Ends);
         _message.Release();
         _deflate?.Release();
         _inbox?.Disconnected(_peerHasClosed ? null : new WebSocketException($"The WebSocket ended without a close frame of its peer: {reason}."));
@@ -161,23 +161,18 @@ public partial class WebSocketSession
     /// <summary>Whom to tell that the end was the server's: it may dial again.</summary>
     internal WebSocketClient? DialledBy { get; set; }
 
-    private bool IsClosing => Volatile.Read(ref _closing) != 0;
-
-    private bool IsEnding => (Volatile.Read(ref _closing) & Ends) != 0;
-
-    /// <summary>What comes is dropped from here on. False: it was so before.</summary>
-    private bool EndsNow() => (Interlocked.Or(ref _closing, SendsNothing | Ends) & Ends) == 0;
-
     // The session's thread.
     private void SayGoodbye(WebSocketStatus status, string reason)
     {
         SayClose(status, reason);
         // The peer's frame ends it, or this timer. Behind messages that nobody will read it must be seen.
         _inbox?.StopHolding();
-        if (_peerHasClosed) EndConnection(peerFinished: true);
+        if (_peerHasClosed) EndAfterFrame(peerFinished: true);
         // On the loop and not on the session's thread: a callback that blocks on the end is in its way there.
-        else _closeTimer ??= Loop.StartTimer(_options!.CloseTimeout, static s => ((WebSocketSession)s!).EndConnection(peerFinished: false), this);
+        else WaitAtMost();
     }
+
+    private void WaitAtMost() => _closeTimer ??= Loop.StartTimer(_options!.CloseTimeout, static s => ((WebSocketSession)s!).EndConnection(peerFinished: false), this);
 
     /// <summary>The handshake is over, or will never be. Any thread.</summary>
     /// <param name="peerFinished">Both have said that they end.</param>
@@ -187,17 +182,15 @@ public partial class WebSocketSession
         Close(peerFinished);
     }
 
-    /// <summary>One close frame, and nothing behind it. False: there was one.</summary>
+    /// <summary>One close frame, and nothing behind it (<c>WebSocketSession.Order.cs</c>). False: there was one. The session's thread.</summary>
     private bool SayClose(WebSocketStatus status, string reason)
     {
-        Interlocked.Or(ref _closing, SendsNothing);
+        Interlocked.Or(ref _order, SendsNothing);
         if (_saidClose) return false;
         _saidClose = true;
         if (!_peerHasClosed) SetStatus(status, reason);
-        Span<byte> payload = stackalloc byte[WebSocketReader.MostControlBytes];
-        // Behind a full queue, or one large message, it would be refused, and what waits there lost. Nothing is sent after it.
-        SendLimitBytes = MostSendLimitBytes;
-        SendSmall(WebSocketOpcode.Close, payload[..WebSocketClose.Write(payload, status, reason)]);
+        _frame = (status, reason);
+        QueueFrame();
         return true;
     }
 
@@ -220,7 +213,7 @@ public partial class WebSocketSession
         {
             // Who pulls may still send: the answer waits for his own end.
             inbox.PeerCloses(status, reason);
-            if (_saidClose) EndConnection(peerFinished: true);
+            if (_saidClose) EndAfterFrame(peerFinished: true);
             return;
         }
 
@@ -231,7 +224,7 @@ public partial class WebSocketSession
         }
         finally
         {
-            EndConnection(peerFinished: true);
+            EndAfterFrame(peerFinished: true);
         }
     }
 
@@ -240,10 +233,25 @@ public partial class WebSocketSession
         if (DialledBy is { } client) client.EndWasTheirs = true;
     }
 
+    /// <summary>Says why, and waits for no answer. The session's thread.</summary>
+    private void EndWith(WebSocketStatus status, string reason)
+    {
+        Interlocked.Or(ref _order, SendsNothing | Ends);
+        SayClose(status, reason);
+        EndAfterFrame(peerFinished: false);
+    }
+
+    /// <summary>An exception of an override, or of a posted action: the peer is told 1011, behind what was sent before it.</summary>
+    /// <param name="exception">What was thrown.</param>
+    protected sealed override void EndAfterException(Exception exception)
+    {
+        if (_options is null) base.EndAfterException(exception);
+        else EndWith(WebSocketStatus.InternalError, "");
+    }
+
     private void Fail(WebSocketRule rule)
     {
-        SayClose(WebSocketRules.StatusOf(rule), WebSocketRules.TextOf(rule));
-        EndConnection(peerFinished: false);
+        EndWith(WebSocketRules.StatusOf(rule), WebSocketRules.TextOf(rule));
         _inbox?.End(new WebSocketException($"The peer broke a rule, and the WebSocket was closed: {WebSocketRules.TextOf(rule)}."));
     }
 

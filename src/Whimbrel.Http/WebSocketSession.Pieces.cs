@@ -20,7 +20,6 @@ public partial class WebSocketSession
     private const int HoldSteps = 3; // before the first piece
 
     private int _piece;
-    private int _sendsElsewhere; // whole messages that other threads are about to send
     private volatile bool _isInPieces;
     private BroadcastGate _gateThen;
 
@@ -114,8 +113,19 @@ public partial class WebSocketSession
         }
     }
 
-    private ValueTask<SendResult> SendFrameOfPieceAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> piece, CancellationToken cancellationToken) =>
-        IsClosing ? new(SendResult.Closed) : SendFrameAsync(opcode, isFinal, piece, cancellationToken);
+    private ValueTask<SendResult> SendFrameOfPieceAsync(WebSocketOpcode opcode, bool isFinal, ReadOnlyMemory<byte> piece, CancellationToken cancellationToken)
+    {
+        if (IsOnLoop) return IsClosing ? new(SendResult.Closed) : SendFrameAsync(opcode, isFinal, piece, cancellationToken);
+        if (!TryEnterSend()) return new(SendResult.Closed);
+        try
+        {
+            return SendFrameAsync(opcode, isFinal, piece, cancellationToken);
+        }
+        finally
+        {
+            LeaveSend();
+        }
+    }
 
     private static WebSocketOpcode OpcodeOf(bool isText) => isText ? WebSocketOpcode.Text : WebSocketOpcode.Binary;
 
@@ -125,12 +135,16 @@ public partial class WebSocketSession
         step == HoldSteps ? PostAsync(static s => ((WebSocketSession)s!).HoldOthers(), this) : PostAsync(static _ => { }, null);
 
     // The second is taken again until all who had looked before have sent; the third stands behind what they sent.
-    private int NextOf(int step) => step == HoldSteps - 1 && Volatile.Read(ref _sendsElsewhere) > 0 ? step : step - 1;
+    private int NextOf(int step) => step == HoldSteps - 1 && SendsElsewhere > 0 ? step : step - 1;
 
     private void HoldOthers()
     {
-        _gateThen = BroadcastGate;
-        BroadcastGate = BroadcastGate.Held;
+        if (!_saidClose)
+        {
+            _gateThen = BroadcastGate;
+            BroadcastGate = BroadcastGate.Held;
+        }
+
         _isInPieces = true;
         Interlocked.MemoryBarrier();
     }
@@ -140,6 +154,7 @@ public partial class WebSocketSession
     private void LetOthers()
     {
         _isInPieces = false;
-        BroadcastGate = _gateThen;
+        // Behind a close frame it stays shut.
+        if (!_saidClose) BroadcastGate = _gateThen;
     }
 }

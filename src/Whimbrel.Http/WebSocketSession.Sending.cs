@@ -76,7 +76,16 @@ public partial class WebSocketSession
     private SendResult SendControl(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
         ArgumentOutOfRangeException.ThrowIfGreaterThan(payload.Length, WebSocketReader.MostControlBytes, nameof(payload));
-        return IsClosing ? SendResult.Closed : SendSmall(opcode, payload);
+        if (IsOnLoop) return IsClosing ? SendResult.Closed : SendSmall(opcode, payload);
+        if (!TryEnterSend()) return SendResult.Closed;
+        try
+        {
+            return SendSmall(opcode, payload);
+        }
+        finally
+        {
+            LeaveSend();
+        }
     }
 
     // A pong that was refused would end a connection whose peer only reads slowly: it waits for room, and of the pings that come
@@ -122,17 +131,15 @@ public partial class WebSocketSession
 
     private SendResult SendMessage(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {
-        if (IsClosing) return SendResult.Closed;
-        if (_isInline && Loop.IsCurrent) return _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
-        // Who begins a message in pieces waits for those who have looked and not sent yet.
-        Interlocked.Increment(ref _sendsElsewhere);
+        if (IsOnLoop) return IsClosing ? SendResult.Closed : _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
+        if (!TryEnterSend()) return SendResult.Closed;
         try
         {
             return _isInPieces ? SendResult.Refused : SendWhole(opcode, payload);
         }
         finally
         {
-            Interlocked.Decrement(ref _sendsElsewhere);
+            LeaveSend();
         }
     }
 
@@ -159,16 +166,15 @@ public partial class WebSocketSession
 
     private ValueTask<SendResult> SendMessageAsync(WebSocketOpcode opcode, ReadOnlyMemory<byte> payload, CancellationToken cancellationToken)
     {
-        if (IsClosing) return new(SendResult.Closed);
-        if (_isInline && Loop.IsCurrent) return _isInPieces ? new(SendResult.Refused) : SendWholeAsync(opcode, payload, cancellationToken);
-        Interlocked.Increment(ref _sendsElsewhere);
+        if (IsOnLoop) return IsClosing ? new(SendResult.Closed) : _isInPieces ? new(SendResult.Refused) : SendWholeAsync(opcode, payload, cancellationToken);
+        if (!TryEnterSend()) return new(SendResult.Closed);
         try
         {
             return _isInPieces ? new(SendResult.Refused) : SendWholeAsync(opcode, payload, cancellationToken);
         }
         finally
         {
-            Interlocked.Decrement(ref _sendsElsewhere);
+            LeaveSend();
         }
     }
 
@@ -242,7 +248,6 @@ public partial class WebSocketSession
         {
             lock (_deflate!.Sending)
             {
-                if (IsClosing) return SendResult.Closed;
                 bool isAlone = BeginsAnew();
                 int start = PackInFrame(opcode, payload, isAlone, ref packed);
                 SendResult result = Send(packed.Span[start..]);
@@ -288,16 +293,7 @@ public partial class WebSocketSession
 
         MessageBuffer packed = default;
         int start;
-        lock (_deflate!.Sending)
-        {
-            if (IsClosing)
-            {
-                sending = new(SendResult.Closed);
-                return true;
-            }
-
-            start = PackInFrame(opcode, payload.Span, BeginsAnew(), ref packed);
-        }
+        lock (_deflate!.Sending) start = PackInFrame(opcode, payload.Span, BeginsAnew(), ref packed);
 
         sending = SendAsync(packed.Memory[start..], cancellationToken);
         if (sending.IsCompleted) packed.Release();

@@ -18,14 +18,17 @@ namespace Whimbrel.Http;
 /// <item>A peer that breaks a rule or a limit gets one close frame, with the status that says so, and the connection ends. What was sent
 /// before that frame is delivered first.</item>
 /// <item><see cref="Close(WebSocketStatus, string)"/> sends a close frame behind what was sent, and waits for the peer's within
-/// <see cref="WebSocketOptions.CloseTimeout"/>. Messages that come after the call are dropped, and sends give <see cref="SendResult.Closed"/>.</item>
+/// <see cref="WebSocketOptions.CloseTimeout"/>. Messages that come after the call are dropped, and sends give <see cref="SendResult.Closed"/>. Messages and the close frame have one order,
+/// whichever threads they come from: what was <see cref="SendResult.Queued"/> stands in front of it, and nothing behind it, broadcasts included.</item>
 /// <item>Messages may be sent by any thread, whole or not at all; those of one thread keep their order. While one is sent in pieces
 /// (<see cref="SendPieceAsync"/>) others are <see cref="SendResult.Refused"/>, broadcasts wait, and pings, pongs and the close frame go between.</item>
-/// <item>An exception of an override closes with 1011, and is told to <see cref="Session.OnError"/>.</item>
+/// <item>An exception of an override, or of an action that was posted to the session, is told to <see cref="Session.OnError"/>, and closes with 1011. What was sent before it leaves first.</item>
+/// <item>At a server the client has its 101 when <see cref="OnConnected"/> has returned: whoever was told of it there, or has joined a group, misses nothing that the client sets off. It leaves
+/// earlier when OnConnected calls <see cref="Session.Flush"/>, or waits for room in the send queue.</item>
 /// <item>An object of this class itself is pulled: its messages wait for <see cref="ReceiveAsync"/>, <see cref="ReceiveMessageAsync"/>, a <see cref="WebSocketStream"/> or
 /// <see cref="AsWebSocket"/>. At most 64 KiB wait, then its peer does. The peer's close frame is told behind the last message, and answered when this side ends.</item>
 /// </list>
-/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>, closing and the heart-beat in <c>.Ending.cs</c>, what is pulled in <c>.Receiving.cs</c>.
+/// Reading is in this file, sending in <c>WebSocketSession.Sending.cs</c> and <c>.Pieces.cs</c>, closing and the heart-beat in <c>.Ending.cs</c>, the order of both in <c>.Order.cs</c>, what is pulled in <c>.Receiving.cs</c>.
 /// </remarks>
 public partial class WebSocketSession : Session
 {
@@ -153,9 +156,8 @@ public partial class WebSocketSession : Session
         }
         catch (Exception e)
         {
-            SayClose(WebSocketStatus.InternalError, "");
             NoteException(e, "An override");
-            EndConnection(peerFinished: false);
+            EndWith(WebSocketStatus.InternalError, "");
         }
     }
 
@@ -208,13 +210,10 @@ public partial class WebSocketSession : Session
         bool forgets = _role == WebSocketRole.Server ? terms.ClientForgets : terms.ServerForgets;
         deflate.Inflater ??= Inflater.Rent(Math.Max(_role == WebSocketRole.Server ? terms.ClientBits : terms.ServerBits, DeflateTerms.LeastWrittenBits), forgets);
         int before = deflate.Inflated.Length;
-        switch (deflate.Inflater.Add(piece, isLast, ref deflate.Inflated, _options!.MessageLimitBytes, _reader.Left, _options.Deflate!.RatioLimit))
+        switch (deflate.Inflater.Add(piece, isLast, ref deflate.Inflated, _options!.MessageLimitBytes))
         {
             case Inflater.Outcome.TooLarge:
                 Fail(WebSocketRule.MessageTooLarge);
-                return;
-            case Inflater.Outcome.TooDense:
-                Fail(WebSocketRule.TooDense);
                 return;
             case Inflater.Outcome.Malformed:
                 Fail(WebSocketRule.BadDeflate);

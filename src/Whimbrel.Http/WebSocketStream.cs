@@ -15,9 +15,12 @@ namespace Whimbrel.Http;
 /// <item>A read gives bytes of any messages, text too, as they come; they go directly into its memory. One read at a time, from any thread; a cancelled or timed-out
 /// one loses no byte. What nobody reads is kept up to 64 KiB, then the peer waits.</item>
 /// <item>A close frame is the end of one half: after the peer's reads give 0, and writes go on; after <see cref="FinishSending"/> it is the other way round. A peer that is no stream
-/// may answer a close frame at once, and end both. An end without a close frame throws <see cref="WebSocketException"/>, behind what was received before.</item>
+/// may answer a close frame at once, and end both.</item>
+/// <item>Reads give 0 after a close frame with 1000 or without a status only. After any other status, and after an end without a close frame, they throw
+/// <see cref="WebSocketException"/>, an <see cref="IOException"/>, when all that was received before is read; its <see cref="WebSocketException.Status"/> has the status.</item>
 /// <item>Flush does nothing: what was written leaves by itself.</item>
-/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>; on a loop's thread they throw, and so do reads in a callback of the session itself on the pool.</item>
+/// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>. Reads throw on a loop's thread, and in a callback of the session itself on the pool. A write
+/// on a loop's thread throws when the send queue has no room for it; so a stream on top of this one that writes its end when it is disposed is disposed by <c>await using</c> there.</item>
 /// <item>Dispose closes with 1000 behind what was written. DisposeAsync waits for the closing handshake as well.</item>
 /// </list>
 /// </remarks>
@@ -57,7 +60,8 @@ public sealed class WebSocketStream : Stream
     /// <summary>Reads what there is, or waits for it. What holds for all reads stands at the class.</summary>
     /// <param name="buffer">Filled from its start; of length 0 it only waits.</param>
     /// <param name="cancellationToken">Gives up waiting; no byte is lost.</param>
-    /// <returns>How many bytes; 0 at the peer's close frame.</returns>
+    /// <returns>Number of bytes; 0 after a close frame with 1000 or without a status.</returns>
+    /// <exception cref="WebSocketException">The peer closed with another status, or the connection ended without a close frame.</exception>
     public override ValueTask<int> ReadAsync(Memory<byte> buffer, CancellationToken cancellationToken = default)
     {
         ThrowIfDisposed();
@@ -157,11 +161,35 @@ public sealed class WebSocketStream : Stream
     {
         ValidateBufferArguments(buffer, offset, count);
         ThrowIfDisposed();
+        if (Loop.Current is not null)
+        {
+            WriteNow(buffer.AsSpan(offset, count));
+            return;
+        }
+
         Block(_writeTimeoutMs, async stop =>
         {
             await WriteAsync(buffer.AsMemory(offset, count), stop).ConfigureAwait(false);
             return true;
         });
+    }
+
+    // On a loop, which no wait may block: the end of a GZipStream, for example, that is disposed there.
+    private void WriteNow(ReadOnlySpan<byte> data)
+    {
+        while (!data.IsEmpty)
+        {
+            ReadOnlySpan<byte> part = data[..Math.Min(data.Length, MostCompressed)];
+            SendResult result = Session.BytesPending + part.Length + WebSocketFrames.MostHeadBytes > Session.SendLimitBytes && Session.IsConnected ? SendResult.Full : Session.SendBinary(part);
+            if (result == SendResult.Full)
+            {
+                throw new InvalidOperationException("The send queue has no room, and a synchronous write would block the loop, and all its connections: await WriteAsync instead. "
+                    + "A stream on top of this one that writes its end when it is disposed, such as GZipStream, is disposed by await using.");
+            }
+
+            if (result != SendResult.Queued) throw FailureOf(result);
+            data = data[part.Length..];
+        }
     }
 
     /// <inheritdoc/>

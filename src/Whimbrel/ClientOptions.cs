@@ -8,20 +8,38 @@ public sealed class ClientOptions : ConnectionOptions
     private const int MaxEndPoints = 64;
     private static readonly TlsOptions s_defaultTls = new();
 
+    // What With changes in its copy.
+    private EndPoint? _endPoint;
+    private string? _address;
+    private IReadOnlyList<EndPoint> _endPoints = [];
+    private TlsOptions? _tls;
+
     /// <summary>Where to connect: an <see cref="IPEndPoint"/>, a <see cref="DnsEndPoint"/> or a Unix path. Shorthand for one entry in <see cref="EndPoints"/>.</summary>
-    public EndPoint? EndPoint { get; init; }
+    public EndPoint? EndPoint
+    {
+        get => _endPoint;
+        init => _endPoint = value;
+    }
 
     /// <summary>
     /// Where to connect, as text: <c>tcp://example.org:http</c>, <c>tcp://[::1]:1111</c>, <c>unix:/path</c> (<see cref="NetworkAddress"/> has
     /// all forms). Shorthand for one entry in <see cref="EndPoints"/>.
     /// </summary>
-    public string? Address { get; init; }
+    public string? Address
+    {
+        get => _address;
+        init => _address = value;
+    }
 
     /// <summary>
     /// Several places of which one is wanted: they are tried in this order within one dial, and the first that answers is
     /// taken. Give this, <see cref="EndPoint"/> or <see cref="Address"/>. At most 64.
     /// </summary>
-    public IReadOnlyList<EndPoint> EndPoints { get; init; } = [];
+    public IReadOnlyList<EndPoint> EndPoints
+    {
+        get => _endPoints;
+        init => _endPoints = value;
+    }
 
     /// <summary>The address to connect from, or null for the system's choice.</summary>
     public EndPoint? LocalEndPoint { get; init; }
@@ -46,13 +64,35 @@ public sealed class ClientOptions : ConnectionOptions
     public bool FastOpen { get; init; }
 
     /// <summary>TLS for the connection. Null (the default): none, unless the address is <c>tls://</c>, which takes the default options.</summary>
-    public TlsOptions? Tls { get; init; }
+    public TlsOptions? Tls
+    {
+        get => _tls;
+        init => _tls = value;
+    }
 
     /// <summary>What TLS to speak; null for none. After <see cref="Validate"/>.</summary>
     internal TlsOptions? TlsToSpeak => Tls ?? (EndPointRules.WantsTls(Address) ? s_defaultTls : null);
 
     /// <summary>Whether and when the client dials again by itself. Null (the default): never.</summary>
     public ReconnectPolicy? Reconnect { get; init; }
+
+    /// <summary>Copies these options, with another address or other TLS: one set of options for several clients.</summary>
+    /// <param name="address">
+    /// As <see cref="Address"/>; the copy then has neither <see cref="EndPoint"/> nor <see cref="EndPoints"/>. Null keeps
+    /// what these options have.
+    /// </param>
+    /// <param name="tls">As <see cref="Tls"/>. Null keeps what these options have.</param>
+    /// <returns>The copy. A mistake in it is reported by the first connect.</returns>
+    public ClientOptions With(string? address = null, TlsOptions? tls = null)
+    {
+        ClientOptions copy = (ClientOptions)Clone();
+        if (tls is not null) copy._tls = tls;
+        if (address is null) return copy;
+        copy._address = address;
+        copy._endPoint = null;
+        copy._endPoints = [];
+        return copy;
+    }
 
     /// <summary>What to dial, whichever of the three properties says so. After <see cref="Validate"/>.</summary>
     internal List<EndPoint> TargetsOn(Engine engine) => EndPointRules.Collect(null, Address, EndPoint, EndPoints, engine, toListen: false);

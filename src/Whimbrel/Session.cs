@@ -516,6 +516,14 @@ public abstract partial class Session : IConnection
     protected virtual void BeginClose(bool isBlocking) => CloseWith(new CloseReason(CauseOfClose));
 
     /// <summary>
+    /// Ends the connection after an override of this session, or an action that was posted to it, has thrown, and <see cref="OnError"/> was called. The default resets it, with
+    /// <see cref="CloseCause.UserException"/>, and what the callback has sent is dropped. A class whose protocol can say why says it here, and closes: what was sent before
+    /// leaves first then. The session's thread; also when the connection is ending already. What this throws resets the connection.
+    /// </summary>
+    /// <param name="exception">What was thrown.</param>
+    protected virtual void EndAfterException(Exception exception) => AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+
+    /// <summary>
     /// True where the session's callbacks run now: on its loop, or in one of its callbacks on the pool, and in what goes on behind an await of it in the session's order. What may
     /// be done on the session's thread only may be done then. False when there is no connection any more, but for a callback on the pool that still runs.
     /// </summary>
@@ -752,7 +760,12 @@ public abstract partial class Session : IConnection
     /// has handed over, it throws <see cref="InvalidOperationException"/>. The session's thread only.
     /// </summary>
     /// <param name="next">A session that has no connection yet.</param>
-    protected void HandOver(Session next)
+    /// <param name="holdsSends">
+    /// What this callback sends from here on, and all that is sent behind it, leaves when the next session's OnConnected has returned: so the peer that has an
+    /// answer by which the next protocol begins is in the groups which that one joins there. It leaves before that when OnConnected calls <see cref="Flush"/>, or
+    /// somebody waits for room in the queue or until something was sent.
+    /// </param>
+    protected void HandOver(Session next, bool holdsSends = false)
     {
         ArgumentNullException.ThrowIfNull(next);
         if (next._connection is not null || next._host is not null) Throw.State("The next session has, or had, a connection of its own.");
@@ -768,8 +781,8 @@ public abstract partial class Session : IConnection
 
         Strand? strand = StrandHere(connection, nameof(HandOver));
         if (strand is null && connection.IsHandingOver) ThrowHandedOver();
-        if (strand is not null) strand.HandOver(next);
-        else connection.HandOver(next);
+        if (strand is not null) strand.HandOver(next, holdsSends);
+        else connection.HandOver(next, holdsSends);
     }
 
     /// <summary>
@@ -1148,6 +1161,8 @@ public abstract partial class Session : IConnection
 
     /// <summary>Sends what fits now, whole or not at all; with <see cref="SendResult.Full"/> nobody is judged slow. Any thread.</summary>
     internal SendResult SendIfRoom(ReadOnlySpan<byte> data) => _connection is { } connection ? connection.Feed(data, _generation) : SendResult.Closed;
+
+    internal void CallEndAfterException(Exception exception) => EndAfterException(exception);
 
     internal void CallError(Exception exception, string callback)
     {

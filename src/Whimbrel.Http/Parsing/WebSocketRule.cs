@@ -42,9 +42,6 @@ internal enum WebSocketRule : byte
     /// <summary>A message is larger than the limit.</summary>
     MessageTooLarge,
 
-    /// <summary>A compressed message becomes more than so many times as long as it was sent.</summary>
-    TooDense,
-
     /// <summary>Text, or the reason of a close, is no UTF-8.</summary>
     BadUtf8,
 

@@ -7,7 +7,7 @@ internal static class WebSocketRules
     internal static WebSocketStatus StatusOf(WebSocketRule rule) => rule switch
     {
         WebSocketRule.BadUtf8 or WebSocketRule.BadDeflate => WebSocketStatus.InvalidPayload,
-        WebSocketRule.MessageTooLarge or WebSocketRule.TooDense => WebSocketStatus.MessageTooBig,
+        WebSocketRule.MessageTooLarge => WebSocketStatus.MessageTooBig,
         WebSocketRule.TooManyEmptyFrames => WebSocketStatus.PolicyViolation,
         _ => WebSocketStatus.ProtocolError,
     };
@@ -27,7 +27,6 @@ internal static class WebSocketRules
         WebSocketRule.MessageInMessage => "A message begins inside another",
         WebSocketRule.TooManyEmptyFrames => "A message has too many frames without a payload",
         WebSocketRule.MessageTooLarge => "The message is too large",
-        WebSocketRule.TooDense => "A compressed message becomes too many times as long as it was sent",
         WebSocketRule.BadUtf8 => "Text is not valid UTF-8",
         WebSocketRule.CloseTooShort => "A close frame has half a status",
         WebSocketRule.BadCloseStatus => "A close frame has a status that may not be sent",

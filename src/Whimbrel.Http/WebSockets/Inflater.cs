@@ -6,13 +6,9 @@ internal sealed unsafe class Inflater : IDisposable
     [ThreadStatic]
     private static Inflater? t_spare;
 
-    /// <summary>What a message may become however few its bytes are: twice the largest window. With a context a message that was sent before costs next to nothing, and is no attack.</summary>
-    internal const int FreeBytes = 64 * 1024;
-
     private readonly int _windowBits;
     private readonly bool _forgets;
     private Zlib.Stream* _stream;
-    private long _came; // compressed bytes of the message so far
 
     /// <summary>Makes one.</summary>
     /// <param name="windowBits">8 to 15: the largest window that the peer may use.</param>
@@ -41,8 +37,6 @@ internal sealed unsafe class Inflater : IDisposable
     /// <summary>Gives it back: for the next message of this thread, or to the system.</summary>
     internal static void Return(Inflater inflater)
     {
-        // One that was left inside a message begins anew.
-        inflater._came = 0;
         if (inflater._forgets && t_spare is null && Zlib.InflateReset(inflater._stream, inflater._windowBits) == Zlib.Ok) t_spare = inflater;
         else inflater.Dispose();
     }
@@ -56,24 +50,15 @@ internal sealed unsafe class Inflater : IDisposable
     /// <param name="isLast">The message ends with it.</param>
     /// <param name="target">Where the bytes go, behind what is there.</param>
     /// <param name="mostBytes">How long the target may become.</param>
-    /// <param name="toCome">Bytes of its frame behind this piece. They count: what is dense at its beginning may be a picture with an empty sky, and the peer must send them all.</param>
-    /// <param name="mostRatio">So many times as long as its bytes may the message become, above <see cref="FreeBytes"/>.</param>
     /// <returns>What is wrong with it: <see cref="Outcome.Fine"/> when nothing is.</returns>
-    internal Outcome Add(ReadOnlySpan<byte> source, bool isLast, ref MessageBuffer target, int mostBytes, long toCome = 0, int mostRatio = int.MaxValue)
+    internal Outcome Add(ReadOnlySpan<byte> source, bool isLast, ref MessageBuffer target, int mostBytes)
     {
-        _came += source.Length;
-        int most = (int)Math.Min(mostBytes, Math.Max(FreeBytes, (_came + toCome) * mostRatio));
-        Outcome outcome = Run(source, 0, ref target, most);
-        if (isLast && outcome == Outcome.Fine)
-        {
-            _came = 0;
-            int length = target.Length;
-            outcome = Run(TailAndOneMore, 1, ref target, most);
-            if (outcome == Outcome.Fine && target.Length != length) return Outcome.Malformed;
-            if (outcome == Outcome.Fine && _forgets && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok) return Outcome.Malformed;
-        }
-
-        return outcome == Outcome.TooLarge && most < mostBytes ? Outcome.TooDense : outcome;
+        Outcome outcome = Run(source, 0, ref target, mostBytes);
+        if (!isLast || outcome != Outcome.Fine) return outcome;
+        int length = target.Length;
+        outcome = Run(TailAndOneMore, 1, ref target, mostBytes);
+        if (outcome == Outcome.Fine && target.Length != length) return Outcome.Malformed;
+        return outcome == Outcome.Fine && _forgets && Zlib.InflateReset(_stream, _windowBits) != Zlib.Ok ? Outcome.Malformed : outcome;
     }
 
     public void Dispose()
@@ -95,7 +80,6 @@ internal sealed unsafe class Inflater : IDisposable
         Fine,
         Malformed,
         TooLarge,
-        TooDense,
     }
 
     // Where bytes must stay behind, so many at the end of the source, it stops at each border of blocks, and the last border must be in front of them.

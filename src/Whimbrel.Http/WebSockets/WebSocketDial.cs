@@ -6,10 +6,13 @@ namespace Whimbrel.Http.WebSockets;
 /// <summary>The client's side of the opening handshake (RFC 6455, 4.1): asks, judges the answer, and gives the connection to the user's session.</summary>
 internal sealed class WebSocketDial(WebSocketClient client) : Session
 {
+    private static readonly TimeSpan s_least = TimeSpan.FromMilliseconds(1);
+
     private readonly HttpReader _reader = new();
     private readonly byte[] _accept = new byte[WebSocketHandshake.AcceptLength];
     private readonly DeflateTerms? _offer = client.WebSocket.Deflate?.AsClient();
     private LoopTimer? _timer;
+    private long _begunMs;
     private WebSocketSession? _next;
 
     /// <summary>What was wrong, in words; null when nothing was.</summary>
@@ -19,7 +22,11 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     internal bool IsOver { get; private set; }
 
     /// <summary>What the dial before this one has met is not what this one does.</summary>
-    protected override void OnConnecting() => client.Failure = null;
+    protected override void OnConnecting()
+    {
+        client.Failure = null;
+        _begunMs = Loop.TimeMs;
+    }
 
     protected override void OnConnected()
     {
@@ -29,7 +36,9 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         WebSocketHandshake.NewKey(key);
         WebSocketHandshake.WriteAccept(key, _accept);
         Send(client.Request(key, _offer));
-        _timer = StartTimer(client.WebSocket.CloseTimeout);
+        // One limit is over the dial and the answer: what the dial took is not there for the answer.
+        TimeSpan left = client.Options.ConnectTimeout - TimeSpan.FromMilliseconds(Loop.TimeMs - _begunMs);
+        _timer = StartTimer(left > s_least ? left : s_least);
     }
 
     protected override int OnUnread(ReadOnlySpan<byte> unread)
@@ -58,7 +67,8 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
         return _reader.HeadLength;
     }
 
-    protected override void OnTimer(LoopTimer timer) => Fail($"The server has not answered the request within {client.WebSocket.CloseTimeout.TotalSeconds} s.", isLate: true);
+    protected override void OnTimer(LoopTimer timer) =>
+        Fail($"The server has not answered the request within {client.Options.ConnectTimeout.TotalSeconds} s of the dial ({nameof(ClientOptions)}.{nameof(ClientOptions.ConnectTimeout)}).", isLate: true);
 
     protected override void OnDisconnected(CloseReason reason)
     {

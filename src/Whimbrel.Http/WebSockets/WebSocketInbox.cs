@@ -135,6 +135,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
             _hasEnded = true;
             if (!_isWaiting) return;
             bool hasSome = _hasSome;
+            failure = FailureOf(_isStream);
             got = StopWaiting();
             if (hasSome) failure = null;
             else got = new WebSocketReceived(0, false, false, IsEnd: true);
@@ -143,6 +144,10 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         if (failure is null) Complete(got);
         else Complete(failure);
     }
+
+    // To the reader of a stream only these mean that the peer has sent all that it wanted to. Under the lock.
+    private Exception? FailureOf(bool isStream) =>
+        _failure is null && isStream && PeerStatus is { } status and not (WebSocketStatus.Normal or WebSocketStatus.None) ? new WebSocketException(status, PeerReason) : _failure;
 
     // ------------------------------------------------------------------ the reader's side, any thread
 
@@ -198,7 +203,7 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
                 else if (_hasEnded)
                 {
                     got = new WebSocketReceived(0, false, false, IsEnd: true);
-                    failure = _failure;
+                    failure = FailureOf(isStream);
                     isServed = true;
                 }
                 else
@@ -405,6 +410,11 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
         catch (OperationCanceledException) when (stop.IsCancellationRequested)
         {
             session.Close(WebSocketStatus.GoingAway); // it was told to stop, and has
+        }
+        catch (WebSocketException) when (session.IsConnected && PeerStatus is { } status)
+        {
+            // A stream's reader learned by it how the peer has ended: the answer says the same, and it is no mistake of the handler.
+            session.Close(status);
         }
         catch (Exception e) when ((WasTooLarge || !session.IsConnected) && e is (IOException or System.Net.WebSockets.WebSocketException))
         {

@@ -65,7 +65,7 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
         if (request.Reader.IndexOfOnly(HttpField.SecWebSocketKey) < 0 || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey])) return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
         if (request.MinorVersion == 0) return (400, "WebSocket needs HTTP/1.1");
         if (request.HasBody) return (400, "The request has a body");
-        return options.Origins.Allows(request) ? null : (403, "Pages of this origin may not connect");
+        return options.Origins.Judge(request);
     }
 
     // The first offer in any of the fields.

@@ -66,6 +66,7 @@ internal sealed partial class Connection
         else if (_tenancy.Life.PeerWasFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         Go(ConnectionState.Draining);
+        ReleaseSends();
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
         _tenancy.OfferPending = false;
@@ -127,6 +128,7 @@ internal sealed partial class Connection
         if (State != ConnectionState.Open || IsFinishing) return;
         _tenancy.Life.BeginFinish();
         RefuseForeign();
+        ReleaseSends();
         _queue.CloseFill();
         Loop.Schedule(this);
     }

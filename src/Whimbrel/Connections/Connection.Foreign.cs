@@ -515,6 +515,7 @@ internal sealed partial class Connection
 
     private void Enqueue(SendOperation operation)
     {
+        ReleaseSends();
         if (_tenancy.LastOperation is null) _tenancy.FirstOperation = operation;
         else _tenancy.LastOperation.Next = operation;
         _tenancy.LastOperation = operation;

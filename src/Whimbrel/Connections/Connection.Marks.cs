@@ -60,6 +60,7 @@ internal sealed partial class Connection
 
     private void Add(SentMark mark)
     {
+        ReleaseSends();
         if (_tenancy.LastOperation is { } last)
         {
             mark.Behind = last;

@@ -212,6 +212,7 @@ internal sealed unsafe partial class Connection
     /// <summary>True when the queue got shorter.</summary>
     private bool TryOffer()
     {
+        ReleaseSends();
         _queue.CloseFill();
         long before = _tenancy.BytesSent;
         if (_tenancy.Tls is { } tls)
@@ -261,7 +262,32 @@ internal sealed unsafe partial class Connection
 
     private void NoteSlowConsumer() => Shard.Host.NoteSlowConsumer(Session, BytesPending, _queue.Limit);
 
-    private bool CanSendNow => _queue.Blocks.IsEmpty && _tenancy.Tls is null && !_tenancy.SendInFlight && _tenancy.FirstOperation is null && _queue.Foreign.Bytes == 0;
+    private bool CanSendNow => !_tenancy.HoldsSends && _queue.Blocks.IsEmpty && _tenancy.Tls is null && !_tenancy.SendInFlight && _tenancy.FirstOperation is null && _queue.Foreign.Bytes == 0;
+
+    // ------------------------------------------------------------------ a hand-over that holds
+
+    /// <summary>
+    /// Nothing leaves until the next session's OnConnected has returned (<see cref="ReleaseSends"/>): what is sent meanwhile, by whichever thread, is queued in its
+    /// order. The hold ends before that when somebody waits for what is queued: for room, or until it has left; and with the connection.
+    /// </summary>
+    private void HoldSends()
+    {
+        if (State == ConnectionState.Open && WasConnected && !IsFinishing) _tenancy.HoldsSends = true;
+    }
+
+    private void ReleaseSends()
+    {
+        if (!_tenancy.HoldsSends) return;
+        _tenancy.HoldsSends = false;
+        if (HasQueued) MarkDirty();
+    }
+
+    internal void DrainHoldSends(uint generation, bool holds)
+    {
+        if (generation != Generation) return;
+        if (holds) HoldSends();
+        else ReleaseSends();
+    }
 
     // ------------------------------------------------------------------ the queue
 
@@ -314,6 +340,7 @@ internal sealed unsafe partial class Connection
     internal void Flush(bool isEndOfTurn)
     {
         _dirty = false;
+        if (_tenancy.HoldsSends) return;
         if (_queue.IsLent(Loop.UserCalls) && !isEndOfTurn)
         {
             // Somebody may be writing into a block of the queue right now: it cannot leave, and go to others, yet.

@@ -239,8 +239,18 @@ internal sealed partial class Connection : Resident
             Loop.Engine.NoteException("OnError", second);
         }
 
+        _tenancy.Next = null;
+        try
+        {
+            Session.CallEndAfterException(exception);
+        }
+        catch (Exception second)
+        {
+            Loop.Engine.NoteException("EndAfterException", second);
+            AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+        }
+
         Loop.LeaveCallback();
-        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
     }
 
     /// <summary>What a callback asked for and must not happen inside it.</summary>
@@ -258,10 +268,11 @@ internal sealed partial class Connection : Resident
     /// <summary>The running callback has handed over.</summary>
     internal bool HasNext => _tenancy.Next is not null;
 
-    internal void HandOver(Session next)
+    internal void HandOver(Session next, bool holdsSends)
     {
         if (State != ConnectionState.Open && !IsBeginning) return;
         _tenancy.Next = next;
+        if (holdsSends) HoldSends();
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
 
@@ -286,6 +297,7 @@ internal sealed partial class Connection : Resident
         // Also when the connection has ended meanwhile: the next session hears of the end only after its beginning. Before the connection is
         // open that is still to come, and the next session gets it.
         if (WasConnected) Call(SessionCallback.ConnectedByHandOver);
+        if (_tenancy.Next is null) ReleaseSends();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         if (!WasConnected) return;
         LookInNextTurn();

@@ -27,7 +27,7 @@ internal sealed partial class Strand
     internal bool HasSent => Volatile.Read(ref _sending) != Silent;
 
     /// <summary>Worth a try.</summary>
-    private bool MaySendHere => _loop.StrandsSend && _loop.Mailbox.IsLoopAsleep && Volatile.Read(ref _sending) == Silent && _connection.IsPlain;
+    private bool MaySendHere => _loop.StrandsSend && !_sendsAreHeld && _loop.Mailbox.IsLoopAsleep && Volatile.Read(ref _sending) == Silent && _connection.IsPlain;
 
     /// <summary>False: nothing was done, and it is to be posted. Inside a callback.</summary>
     /// <param name="head">In front.</param>

@@ -17,6 +17,7 @@ internal sealed partial class Strand
     private bool _gaveBack;
     private long _sentBytes;
     private BroadcastGate _broadcastGate;
+    private bool _sendsAreHeld; // by a hand-over, until the next session's OnConnected has returned
 
     internal BroadcastGate BroadcastGate
     {
@@ -169,6 +170,7 @@ internal sealed partial class Strand
         // As on the loop: nothing passes room that is lent.
         if (_isRoomLent) return;
         FlushBatch();
+        ReleaseSends();
         _loop.Mailbox.WakeIfSleeping();
     }
 
@@ -339,7 +341,22 @@ internal sealed partial class Strand
         _atLeast = count;
     }
 
-    internal void HandOver(Session next) => _next = next;
+    internal void HandOver(Session next, bool holdsSends)
+    {
+        _next = next;
+        if (!holdsSends || _sendsAreHeld) return;
+        FlushBatch();
+        _sendsAreHeld = true;
+        _loop.Mailbox.PostItem(DataKind.HoldSends, _connection, _generation, this);
+    }
+
+    /// <summary>The next session's OnConnected has returned, or flushes. Inside a callback.</summary>
+    private void ReleaseSends()
+    {
+        if (!_sendsAreHeld) return;
+        _sendsAreHeld = false;
+        _loop.Mailbox.PostItem(DataKind.HoldSends, _connection, _generation);
+    }
 
     /// <summary>The running callback has handed over. Inside a callback.</summary>
     internal bool HasNext => _next is not null;

@@ -701,10 +701,18 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     private void FailWith(Exception exception)
     {
         TellError(_session, exception);
-        DropBatch();
-        FlushAtEnd();
         _next = null;
-        AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+        try
+        {
+            _session.CallEndAfterException(exception);
+        }
+        catch (Exception second)
+        {
+            _loop.Engine.NoteException("EndAfterException", second);
+            AbortWith(new CloseReason(CloseCause.UserException, 0, exception));
+        }
+
+        FlushAtEnd();
     }
 
     private void TellError(Session session, Exception exception)
@@ -885,6 +893,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     {
         _running = "OnConnected";
         if (wasConnected) Call(SessionCallback.ConnectedByHandOver);
+        if (!_isSwitching) ReleaseSends();
         if (thrown is not null) AbortWith(new CloseReason(CloseCause.UserException, 0, thrown));
         // It may have handed over at once.
         if (!_isSwitching) Release(Holds.HandOver | Holds.Reader | Holds.Callback);

@@ -48,6 +48,7 @@ internal struct Tenancy
 
     // ---- sending
     internal bool SendInFlight;
+    internal bool HoldsSends; // what is queued waits for the OnConnected of who takes over
     internal bool DrainOwed;
     internal int SendError;
     internal Exception? QueueFault; // of memory that threw, or a file that could not be sent: the completion phase ends the connection

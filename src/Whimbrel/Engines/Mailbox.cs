@@ -23,6 +23,7 @@ internal enum DataKind : byte
     FormedBroadcast,
     SharedBroadcast,
     BroadcastGate,
+    HoldSends,
     Upgrade,
     Datagrams,
     DatagramOperation,
@@ -807,6 +808,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.BroadcastGate:
                 item.Connection!.DrainBroadcastGate(item.Generation, (BroadcastGate)item.Payload!);
+                break;
+            case DataKind.HoldSends:
+                item.Connection!.DrainHoldSends(item.Generation, holds: item.Payload is not null);
                 break;
             case DataKind.Upgrade:
                 item.Connection!.DrainUpgrade(item.Generation, (TlsUpgrade)item.Payload!);

@@ -223,7 +223,7 @@ public sealed class RecordingSession : Session
 
     public Span<byte> CallWritable(ReadOnlySpan<byte> received) => Writable(received);
 
-    public void CallHandOver(Session next) => HandOver(next);
+    public void CallHandOver(Session next, bool holdsSends = false) => HandOver(next, holdsSends);
 
     public void CallReplaceEndPoints(System.Net.EndPoint? remote, System.Net.EndPoint? local) => ReplaceEndPoints(remote, local);
 

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Text;
 
 namespace Whimbrel.Conformance;
 
@@ -63,6 +64,37 @@ public abstract class HandOverSuite(Transport transport) : TrafficSuite(transpor
         Assert.Equal(0, group.Count);
         Assert.Null(server.FindSession(id));
         Assert.Equal("started, connected, disconnected LocalAbort", string.Join(", ", server.Events));
+    });
+
+    [Fact, Contract(15)]
+    public void What_a_hand_over_holds_leaves_when_the_next_OnConnected_has_returned_in_the_order_of_the_sends() => Run(rig =>
+    {
+        SessionGroup group = new();
+        long sent = -1;
+        RecordingSession next = new(rig)
+        {
+            IsSuccessor = true,
+            AtConnected = self =>
+            {
+                sent = self.BytesSent;
+                self.Send("second "u8);
+                group.Join(self);
+            },
+        };
+        RecordingServer server = rig.Serve(s => s.AtReceived = (self, _) =>
+        {
+            self.CallHandOver(next, holdsSends: true);
+            self.Send("first "u8);
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        peer.Write("x");
+        Assert.Equal("first second ", Encoding.ASCII.GetString(peer.Read(13)));
+        Assert.Equal(0, sent);
+        // The peer knows that it is connected, and so it is a member.
+        Assert.Equal(new BroadcastResult(1, 0), rig.Await(group.BroadcastAsync(Bytes("third"))));
+        Assert.Equal("third", Encoding.ASCII.GetString(peer.Read(5)));
+        next.Abort();
+        next.End();
     });
 
     [Theory, Contract(15)]

@@ -10,7 +10,7 @@ namespace Whimbrel.Http.Tests.Programs;
 public sealed class WebSocketTests
 {
     // The programs send long messages of one letter, which become more than 250 times as long as they were sent.
-    private static readonly WebSocketDeflate s_deflate = new() { RatioLimit = 2000 };
+    private static readonly WebSocketDeflate s_deflate = new();
 
     private const string Python = "/usr/bin/python3";
 

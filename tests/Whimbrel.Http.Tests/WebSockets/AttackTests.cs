@@ -63,52 +63,16 @@ public sealed class AttackTests
     }
 
     [Fact]
-    public void A_message_that_becomes_too_many_times_as_long_as_it_was_sent_is_refused_before_more_is_inflated()
+    public void A_message_within_the_limit_is_taken_however_well_it_was_compressed()
     {
+        byte[] alphabet = [.. Enumerable.Range(0, 1024 * 1024).Select(static i => (byte)('a' + i % 26))]; // of browsers: 300 times as long as what was sent
         foreach (WebSocketRole role in Enum.GetValues<WebSocketRole>())
         {
-            foreach (int fragment in (int[])[int.MaxValue, 3])
-            {
-                WebSocketOptions options = new() { MessageLimitBytes = 1 << 30, Deflate = new WebSocketDeflate { RatioLimit = 20 } };
-                using CaseLink link = Open(role, options);
-                SendPacked(link, role, Bomb(Inflater.FreeBytes), fragment); // whatever its ratio
-                Assert.Equal(1, link.Session.Messages);
-                SendPacked(link, role, Bomb(30_000_000)[..50_000], fragment);
-                Assert.Equal("Close 1009", Events(link, role)[^1]);
-                Assert.Equal(1, link.Session.Messages);
-                Assert.Equal("A compressed message becomes too many times as long as it was sent", link.Session.CloseText);
-            }
-        }
-    }
-
-    private static void SendPacked(CaseLink link, WebSocketRole role, byte[] packed, int fragment)
-    {
-        for (int at = 0; at < packed.Length && !link.Peer.IsSessionFinished; at += Math.Min(fragment, packed.Length - at))
-        {
-            byte[] part = packed[at..Math.Min(packed.Length, (int)Math.Min(int.MaxValue, (long)at + fragment))];
-            Send(link, role, (at + part.Length == packed.Length ? 0x80 : 0) | (at == 0 ? 0x42 : 0), part);
-        }
-    }
-
-    [Fact]
-    public void A_message_with_a_dense_beginning_is_taken_wherever_its_frame_is_cut_and_the_limit_is_exact()
-    {
-        byte[] message = new byte[100_000];
-        new Random(1).NextBytes(message.AsSpan(95_000)); // an empty sky
-        byte[] packed = new PlainDeflate(15, forgets: true).Pack(message);
-        int ratio = (message.Length + packed.Length - 1) / packed.Length;
-        Assert.InRange(ratio, 11, 30);
-        foreach ((int limit, bool fits) in ((int, bool)[])[(ratio, true), (ratio - 1, false)])
-        {
-            foreach (int cut in (int[])[packed.Length, 700, 1])
-            {
-                using CaseLink link = Open(WebSocketRole.Server, new WebSocketOptions { Deflate = new WebSocketDeflate { RatioLimit = limit } });
-                byte[] frame = new CaseFrame(0xC2, packed).Bytes(WebSocketRole.Server, 7);
-                link.Send(frame[..cut]);
-                link.Send(frame[cut..]);
-                Assert.Equal(fits ? 1 : 0, link.Session.Messages);
-                Assert.Equal(fits, link.Peer.IsConnected && !link.Peer.IsSessionFinished);
-            }
+            using CaseLink link = Open(role, new WebSocketOptions { Deflate = new WebSocketDeflate() });
+            Send(link, role, 0xC2, new PlainDeflate(15, forgets: true).Pack(alphabet));
+            Send(link, role, 0xC2, Bomb(1024 * 1024));
+            Assert.Equal(2, link.Session.Messages);
+            Assert.True(link.Peer.IsConnected);
         }
     }
 

@@ -1,3 +1,4 @@
+using System.Net;
 using System.Text;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.Tests.WebSockets.Cases;
@@ -9,11 +10,12 @@ namespace Whimbrel.Http.Tests.WebSockets;
 // What a client makes of the answer to its request, whole and byte by byte.
 public sealed class ClientHandshakeTests
 {
-    private static (string Failure, WsSession? Session, byte[] Received) Dial(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null)
+    private static (string Failure, WsSession? Session, byte[] Received) Dial(Func<string, string> answer, WebSocketOptions? options = null, bool splits = false, TimeSpan? wait = null, TimeSpan? connectTimeout = null)
     {
         using TestNetwork network = new() { RethrowsExceptions = false };
         WsSession? session = null;
-        WebSocketClient client = new("ws://a/ws", new ClientOptions { Engine = network.Engine, EndPoint = network.NewEndPoint() }, () => session = new WsSession(), options);
+        IPEndPoint there = (IPEndPoint)network.NewEndPoint();
+        WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = network.Engine, EndPoint = there, ConnectTimeout = connectTimeout ?? TimeSpan.FromSeconds(15) }, () => session = new WsSession(), options);
         TestPeer peer = network.Accept(client);
         WebSocketDial dial = (WebSocketDial)peer.Session;
         peer.SplitEveryByte = splits;
@@ -110,9 +112,10 @@ public sealed class ClientHandshakeTests
     [Fact]
     public void A_server_that_does_not_answer_is_given_up_and_one_that_goes_away_is_told()
     {
-        WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(3) };
-        Assert.Equal("", Dial(static _ => "", options, wait: TimeSpan.FromSeconds(2.9)).Failure);
-        Assert.Contains("within 3 s", Dial(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1)).Failure, StringComparison.Ordinal);
+        WebSocketOptions options = new() { CloseTimeout = TimeSpan.FromSeconds(1) }; // which is for closes
+        TimeSpan connect = TimeSpan.FromSeconds(3);
+        Assert.Equal("", Dial(static _ => "", options, wait: TimeSpan.FromSeconds(2.9), connectTimeout: connect).Failure);
+        Assert.Contains("within 3 s", Dial(static _ => "HTTP/1.1 101 Swi", options, wait: TimeSpan.FromSeconds(3.1), connectTimeout: connect).Failure, StringComparison.Ordinal);
         Assert.Contains("ended before", Dial(static _ => "HTTP/1.1 101 Swi").Failure, StringComparison.Ordinal);
     }
 

@@ -85,8 +85,10 @@ public sealed class UpgradeTests
 
     [Theory]
     [InlineData("", true, true, true)]
-    [InlineData("http://a", true, true, false)]
-    [InlineData("https://A", true, true, false)]
+    [InlineData("http://A", true, true, false)]
+    [InlineData("http://a:80", true, true, false)]
+    [InlineData("https://a", false, true, false)] // another scheme is another origin
+    [InlineData("ftp://a", false, true, false)]
     [InlineData("http://a:8080", false, true, false)]
     [InlineData("http://evil", false, true, false)]
     [InlineData("http://evil/a", false, true, false)]
@@ -94,6 +96,7 @@ public sealed class UpgradeTests
     [InlineData("https://good.example", false, true, true)]
     [InlineData("https://GOOD.example", false, true, true)]
     [InlineData("http://good.example", false, true, false)]
+    [InlineData("https://good.example:8443", false, true, false)]
     [InlineData("null", false, true, false)]
     [InlineData("a", false, true, false)]
     public void Pages_of_other_origins_are_let_in_by_choice_only(string origin, bool bySame, bool byAny, bool byList)
@@ -102,6 +105,55 @@ public sealed class UpgradeTests
         Assert.Equal(bySame ? 101 : 403, Ask(head).Status);
         Assert.Equal(byAny ? 101 : 403, Ask(head, new WebSocketOptions { Origins = WebSocketOrigins.Any }).Status);
         Assert.Equal(byList ? 101 : 403, Ask(head, new WebSocketOptions { Origins = WebSocketOrigins.Of("https://good.example") }).Status);
+    }
+
+    [Fact]
+    public void A_request_with_two_origins_is_refused_whatever_the_first_one_is()
+    {
+        foreach (WebSocketOrigins origins in (WebSocketOrigins[])[WebSocketOrigins.SameHost, WebSocketOrigins.SameHostBehindTls, WebSocketOrigins.Any, WebSocketOrigins.Of("http://a")])
+        {
+            foreach (string second in (string[])["http://evil", "http://a"])
+                Assert.Equal(400, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://a\r\nOrigin: {second}\r\n", new WebSocketOptions { Origins = origins }).Status);
+        }
+    }
+
+    [Fact]
+    public void Behind_a_proxy_that_ends_TLS_pages_have_https_and_the_refusal_names_the_option()
+    {
+        string head = $"GET /ws HTTP/1.1\r\n{Good}Origin: https://a\r\n";
+        Answer refused = Ask(head);
+        Assert.Equal(403, refused.Status);
+        Assert.Contains("WebSocketOrigins.SameHostBehindTls", refused.Body, StringComparison.Ordinal);
+        WebSocketOptions behind = new() { Origins = WebSocketOrigins.SameHostBehindTls };
+        Assert.Equal(101, Ask(head, behind).Status);
+        Assert.Equal(101, Ask(head.Replace("https://a", "https://a:443", StringComparison.Ordinal), behind).Status);
+        Assert.Equal(403, Ask(head.Replace("https://a", "http://a", StringComparison.Ordinal), behind).Status);
+        Assert.Equal(403, Ask(head.Replace("https://a", "https://evil", StringComparison.Ordinal), behind).Status);
+    }
+
+    [Fact]
+    public void An_origin_of_a_list_is_compared_as_a_browser_writes_it()
+    {
+        WebSocketOptions options = new() { Origins = WebSocketOrigins.Of("https://b\u00FCcher.example:443", "http://[::1]:8080") };
+        Assert.Equal(101, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: https://xn--bcher-kva.example\r\n", options).Status);
+        Assert.Equal(101, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://[::1]:8080\r\n", options).Status);
+        Assert.Equal(403, Ask($"GET /ws HTTP/1.1\r\n{Good}Origin: http://[::1]\r\n", options).Status);
+    }
+
+    [Fact]
+    public async Task On_a_server_with_TLS_a_page_of_the_same_host_has_https()
+    {
+        await using WsSite site = new(EngineKind.Portable, isTls: true);
+        await site.ServeAsync(static (_, _) => Task.CompletedTask);
+        foreach (string scheme in (string[])["https", "http"])
+        {
+            using System.Net.WebSockets.ClientWebSocket socket = new();
+            socket.Options.RemoteCertificateValidationCallback = static (_, certificate, _, _) => certificate?.GetCertHashString() == Whimbrel.Conformance.TestCertificates.Server.GetCertHashString();
+            socket.Options.SetRequestHeader("Origin", $"{scheme}://{site.Address.Authority}");
+            using CancellationTokenSource limit = new(WsSite.Patience);
+            if (scheme == "https") await socket.ConnectAsync(site.Address, limit.Token);
+            else await Assert.ThrowsAsync<System.Net.WebSockets.WebSocketException>(() => socket.ConnectAsync(site.Address, limit.Token));
+        }
     }
 
     [Theory]
@@ -136,6 +188,13 @@ public sealed class UpgradeTests
         using Web web = new();
         string message = Assert.Throws<ArgumentException>(() => web.Server.WebSocket("/ws", static () => new WsSession(), options)).Message;
         foreach (string name in (string[])["MessageLimitBytes", "Heartbeat", "CloseTimeout", "SubProtocols", "InPieces", "Level", "WindowBits", "MemoryLevel"]) Assert.Contains(name, message, StringComparison.Ordinal);
+        foreach (string name in (string[])["Host", "connection", "Upgrade", "Sec-WebSocket-Key", "sec-websocket-protocol", "Sec-WebSocket-Extensions", "Content-Length"])
+        {
+            options = new WebSocketOptions { Fields = [new("Cookie", "a=b"), new(name, "x")] };
+            message = Assert.Throws<ArgumentException>(() => new WebSocketClient("ws://a/", static () => new WsSession(), options)).Message;
+            Assert.Contains($"Fields has {name}: ", message, StringComparison.Ordinal);
+        }
+
         Assert.Throws<ArgumentException>(static () => WebSocketOrigins.Of("good.example"));
         Assert.Throws<ArgumentException>(static () => WebSocketOrigins.Of("https://good.example/"));
     }

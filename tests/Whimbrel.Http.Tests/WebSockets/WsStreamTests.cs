@@ -115,6 +115,97 @@ public sealed class WsStreamTests
         Assert.False(stream.CanRead);
     }
 
+    [Theory]
+    [InlineData(1000, true)]
+    [InlineData(1005, true)]
+    [InlineData(1001, false)]
+    [InlineData(1011, false)]
+    [InlineData(4000, false)]
+    public async Task Only_a_close_with_1000_or_without_a_status_is_the_end_of_a_file(int status, bool isEnd)
+    {
+        foreach (bool waits in (bool[])[false, true])
+        {
+            TaskCompletionSource mayEnd = new(TaskCreationOptions.RunContinuationsAsynchronously);
+            await using WsSite site = new(EngineKind.Portable);
+            await site.ServeAsync(async (socket, stop) =>
+            {
+                socket.SendText("so far");
+                await mayEnd.Task;
+                socket.Close((WebSocketStatus)status, status == 1005 ? "" : "why");
+            }, new WebSocketOptions { CloseTimeout = TimeSpan.FromMilliseconds(100) }); // this client answers no close
+            using CancellationTokenSource limit = new(WsSite.Patience);
+            await using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+            byte[] got = new byte[100];
+            await stream.ReadExactlyAsync(got.AsMemory(0, 6), limit.Token);
+            Task<int> reading = waits ? stream.ReadAsync(got, limit.Token).AsTask() : Task.FromResult(0);
+            mayEnd.SetResult();
+            if (!waits)
+            {
+                await stream.Session.EndedAsync().AsTask().WaitAsync(limit.Token).ContinueWith(static _ => { }, TaskScheduler.Default);
+                reading = stream.ReadAsync(got, limit.Token).AsTask();
+            }
+
+            if (isEnd)
+            {
+                Assert.Equal(0, await reading);
+                continue;
+            }
+
+            WebSocketException failure = await Assert.ThrowsAsync<WebSocketException>(() => reading);
+            Assert.Equal(((WebSocketStatus)status, "why"), (failure.Status!.Value, failure.Reason));
+            Assert.Contains($"with {status}", failure.Message, StringComparison.Ordinal);
+            await Assert.ThrowsAsync<WebSocketException>(() => stream.ReadAsync(got, limit.Token).AsTask()); // and so it stays
+        }
+    }
+
+    [Fact]
+    public async Task A_handler_whose_stream_learns_that_the_page_is_left_made_no_mistake()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        await site.ServeAsync(static async (socket, stop) =>
+        {
+            WebSocketStream stream = new(socket);
+            await stream.CopyToAsync(Stream.Null, stop);
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketSession client = await site.DialAsync(null, limit.Token);
+        client.SendText("x");
+        client.FinishSending(WebSocketStatus.GoingAway);
+        Assert.Null(await client.ReceiveMessageAsync(limit.Token));
+        Assert.Equal(WebSocketStatus.GoingAway, client.Inbox.PeerStatus);
+        await client.CloseAsync(limit.Token);
+        Assert.Equal(0, site.Engine.UserExceptionCount);
+        Assert.Empty(site.Notices);
+    }
+
+    [Fact]
+    public async Task On_a_loop_a_synchronous_write_is_queued_and_one_that_has_no_room_says_how_to_wait()
+    {
+        TaskCompletionSource<string> told = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        await using WsSite site = new(EngineKind.Portable);
+        await site.ServeAsync(async (socket, stop) =>
+        {
+            WebSocketStream stream = new(socket);
+            using (GZipStream packed = new(stream, CompressionMode.Compress, leaveOpen: true)) await packed.WriteAsync("packed text"u8.ToArray(), stop);
+            Assert.NotNull(Loop.Current);
+            try
+            {
+                while (true) stream.Write(new byte[100_000]);
+            }
+            catch (InvalidOperationException e)
+            {
+                told.SetResult(e.Message);
+            }
+        });
+        using CancellationTokenSource limit = new(WsSite.Patience);
+        WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+        using GZipStream unpacked = new(stream, CompressionMode.Decompress);
+        byte[] got = new byte[11];
+        await unpacked.ReadExactlyAsync(got, limit.Token);
+        Assert.Equal("packed text"u8.ToArray(), got);
+        Assert.Contains("await using", await told.Task.WaitAsync(limit.Token), StringComparison.Ordinal);
+    }
+
     // ------------------------------------------------------------------ layers
 
     /// <summary>Records with a key that both ends have: a counter as nonce, so that none can be lost, repeated or moved. For the test, and for the guide.</summary>

@@ -1,3 +1,4 @@
+using System.Net;
 using System.Security.Cryptography;
 using System.Text;
 using Whimbrel.Http.Parsing;
@@ -83,7 +84,8 @@ internal sealed class CaseLink : IDisposable
         }
         else
         {
-            WebSocketClient client = new("ws://a/ws", new ClientOptions { Engine = _network.Engine, EndPoint = _network.NewEndPoint(), AllowLargeMessages = true }, () => Session = new EchoingSession(), options);
+            IPEndPoint there = (IPEndPoint)_network.NewEndPoint();
+            WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = _network.Engine, EndPoint = there, AllowLargeMessages = true }, () => Session = new EchoingSession(), options);
             Peer = _network.Accept(client);
             Head = TakeHead();
             Peer.Send([.. Opening.Answer(Head, extensions), .. behind ?? []]);

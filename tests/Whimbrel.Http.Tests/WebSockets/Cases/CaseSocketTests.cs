@@ -58,7 +58,7 @@ public sealed class CaseSocketTests
             await s_dialling.WaitAsync(cancellation);
             try
             {
-                WebSocketClient client = new($"{(isTls ? "wss" : "ws")}://a/ws", options, static () => new EchoingSession(), extensions.Length == 0 ? plain : PackedDialogue.Options);
+                WebSocketClient client = new($"{(isTls ? "wss" : "ws")}://a:{((IPEndPoint)listener.LocalEndpoint).Port}/ws", options, static () => new EchoingSession(), extensions.Length == 0 ? plain : PackedDialogue.Options);
                 clients.Add(client);
                 ValueTask<WebSocketSession> dial = client.ConnectAsync(cancellation);
                 Socket socket = await listener.AcceptSocketAsync(cancellation);
