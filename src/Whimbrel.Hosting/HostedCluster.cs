@@ -24,12 +24,11 @@ internal sealed class HostedCluster(IServiceProvider services, ClusterRegistrati
         $"{Name} is no node of its cluster now: it joins when the host starts, before its server listens, and leaves when the server has stopped. Ask the container for it in a session, a route, or a service that runs, not before.");
 
     /// <summary>Adds every mistake. What is read before it joins is what it joins with; a change later applies from the next start.</summary>
-    internal void Read(SectionReader section, List<string> mistakes)
+    internal void Read(SectionReader section)
     {
-        int before = mistakes.Count;
         ClusterOptions code = registration.Options?.Invoke(services) ?? new ClusterOptions { Application = "" };
         (ClusterOptions options, string? address) = ClusterSection.Read(section, code, TellState, TellTwin);
-        if (_cluster is not null || mistakes.Count > before) return;
+        if (_cluster is not null) return;
         _options = options;
         try
         {

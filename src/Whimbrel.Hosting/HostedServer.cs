@@ -65,13 +65,16 @@ internal sealed class HostedServer : IDisposable
     }
 
     /// <summary>Reads the section anew as long as there is no server.</summary>
-    internal void FindMistakes(List<string> mistakes)
+    /// <param name="mistakes">Gets what is wrong.</param>
+    /// <param name="hasEngine">False when the engine's own options have mistakes: then the rest is looked at without one.</param>
+    internal void FindMistakes(List<string> mistakes, bool hasEngine = true)
     {
         lock (_gate)
         {
             if (_server is not null) return;
             _texts = Texts();
-            _options = Read(mistakes, out _http);
+            _options = Read(mistakes, out _http, hasEngine);
+            foreach (string found in _registration.FindMistakes?.Invoke(Services) ?? []) mistakes.Add($"{Name}: {found}");
         }
     }
 
@@ -107,14 +110,14 @@ internal sealed class HostedServer : IDisposable
         if (fresh.SendTimeout != first.SendTimeout) session.SendTimeout = fresh.SendTimeout;
     }
 
-    private ServerOptions Read(List<string> mistakes, out HttpOptions? http)
+    private ServerOptions Read(List<string> mistakes, out HttpOptions? http, bool hasEngine = true)
     {
         SectionReader section = new(_section, mistakes);
         http = _registration.HttpOptions is { } given ? HttpSection.Read(section.Section("Http"), given(Services)) : null;
-        _cluster?.Read(section.Section(ClusterSection.Name), mistakes);
+        _cluster?.Read(section.Section(ClusterSection.Name));
         ServerOptions code = _registration.Options?.Invoke(Services) ?? new ServerOptions();
         string folder = Services.GetService<IHostEnvironment>()?.ContentRootPath ?? Directory.GetCurrentDirectory();
-        ServerOptions options = ServerSection.Read(section, code, Services.GetRequiredService<Engine>(), Services, folder, _notices.Write, isHttp: http is not null);
+        ServerOptions options = ServerSection.Read(section, code, hasEngine ? Services.GetRequiredService<Engine>() : null, Services, folder, _notices.Write, isHttp: http is not null);
         foreach (string found in options.FindMistakes()) section.AddFound(found);
         return options;
     }

@@ -14,18 +14,28 @@ namespace Whimbrel.Hosting;
 /// </summary>
 public static class HostingExtensions
 {
+    /// <summary>Tag of health checks of readiness: whether a server is to be sent clients.</summary>
+    public const string ReadyTag = "ready";
+
+    /// <summary>Tag of health checks of liveness: whether the process is to be started anew.</summary>
+    public const string LiveTag = "live";
+
     /// <summary>Adds a server whose sessions are made by their constructor, with services.</summary>
     /// <typeparam name="TSession">Its constructor runs on the loop of the connection and must not block; what it asks for comes from the container.</typeparam>
     /// <param name="services">Those of the host.</param>
     /// <param name="name">Of the server, and of the section of the configuration that has its options.</param>
     /// <param name="options">What the program itself says; the configuration wins. Called for the start and for each reload. Null: the defaults.</param>
     /// <param name="scopePerSession">Each session has a scope of its own, which is disposed when the session has ended, on the thread pool. Default false: services come from the root.</param>
+    /// <remarks>The start of the host fails when a service that the constructor asks for is not registered, or is one of scopes while sessions have none.</remarks>
     /// <exception cref="InvalidOperationException">There is a server of this name.</exception>
     public static IServiceCollection AddWhimbrelServer<[DynamicallyAccessedMembers(DynamicallyAccessedMemberTypes.PublicConstructors)] TSession>(
         this IServiceCollection services, string name, Func<IServiceProvider, ServerOptions>? options = null, bool scopePerSession = false)
         where TSession : Session
     {
-        return Add(services, new ServerRegistration(name, options, (hosted, read) => new Server(read, new SessionMaker<TSession>(hosted, scopePerSession).Make), LimitsSessions: true));
+        return Add(services, new ServerRegistration(name, options, (hosted, read) => new Server(read, new SessionMaker<TSession>(hosted, scopePerSession).Make), LimitsSessions: true)
+        {
+            FindMistakes = provider => SessionNeeds.FindMistakes(typeof(TSession), provider, services, scopePerSession),
+        });
     }
 
     /// <summary>Adds a server that the program makes: one with a class or a factory of its own, a relay.</summary>
@@ -106,17 +116,24 @@ public static class HostingExtensions
     }
 
     /// <summary>
-    /// Adds a health check of a server: unhealthy when it does not accept (not started, draining) or when one of its loops does not answer within a second;
-    /// degraded when connections or sends were refused in the last 10 s because a limit was reached.
+    /// Adds two health checks of a server. One of readiness, tagged <see cref="ReadyTag"/>: unhealthy when it does not accept (not started, draining) or when a loop with sessions of it has stood still
+    /// for long; degraded when such a loop has not answered for a second (<see cref="ServerHealthOptions"/>), and when connections or sends were refused in the last 10 s because a limit was reached. And one of
+    /// liveness, tagged <see cref="LiveTag"/>: unhealthy only when such a loop has stood still for long, which is when a new start of the process helps.
     /// </summary>
     /// <param name="builder">Of <c>AddHealthChecks</c>.</param>
-    /// <param name="name">The server's; the check is called the same.</param>
+    /// <param name="name">The server's, which the start of the host expects to exist. The check of readiness is called the same, that of liveness with <c>:Live</c> behind it.</param>
     /// <param name="failureStatus">What a server that does not serve is reported as. Null: unhealthy.</param>
-    /// <param name="tags">For filters.</param>
-    public static IHealthChecksBuilder AddWhimbrelServer(this IHealthChecksBuilder builder, string name, HealthStatus? failureStatus = null, IEnumerable<string>? tags = null)
+    /// <param name="tags">Further tags of the check of readiness.</param>
+    /// <param name="options">When a loop is silent. Null: the defaults.</param>
+    public static IHealthChecksBuilder AddWhimbrelServer(this IHealthChecksBuilder builder, string name, HealthStatus? failureStatus = null, IEnumerable<string>? tags = null, ServerHealthOptions? options = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
-        return builder.Add(new HealthCheckRegistration(name, provider => provider.GetRequiredKeyedService<ServerHealth>(name), failureStatus, tags));
+        ServerHealthOptions wanted = options ?? new ServerHealthOptions();
+        if (wanted.LoopStandstill < wanted.LoopSilence) throw new ArgumentException($"LoopStandstill ({wanted.LoopStandstill}) is shorter than LoopSilence ({wanted.LoopSilence}): a server is degraded first.", nameof(options));
+        Expect(builder, new HealthRegistration(name, IsOfNode: false));
+        return builder
+            .Add(new HealthCheckRegistration(name, provider => new ServerReadiness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted), failureStatus, [ReadyTag, .. tags ?? []]))
+            .Add(new HealthCheckRegistration($"{name}:Live", provider => new ServerLiveness(provider.GetRequiredKeyedService<ServerHealth>(name), wanted), failureStatus, [LiveTag]));
     }
 
     /// <summary>
@@ -125,11 +142,20 @@ public static class HostingExtensions
     /// <param name="builder">Of <c>AddHealthChecks</c>.</param>
     /// <param name="name">The server's; the check is called the same with <c>:Cluster</c> behind it.</param>
     /// <param name="isolatedStatus">What a node is reported as that has been without its broker for longer than <see cref="ClusterOptions.IsolatedAfter"/>. Null: degraded, since it serves its members all the same and a restart finds no broker either.</param>
-    /// <param name="tags">For filters.</param>
+    /// <param name="tags">Tags beside <see cref="ReadyTag"/>.</param>
     public static IHealthChecksBuilder AddWhimbrelCluster(this IHealthChecksBuilder builder, string name, HealthStatus? isolatedStatus = null, IEnumerable<string>? tags = null)
     {
         ArgumentNullException.ThrowIfNull(builder);
-        return builder.Add(new HealthCheckRegistration($"{name}:{ClusterSection.Name}", provider => provider.GetRequiredKeyedService<ClusterHealth>(name), isolatedStatus ?? HealthStatus.Degraded, tags));
+        Expect(builder, new HealthRegistration(name, IsOfNode: true));
+        return builder.Add(new HealthCheckRegistration($"{name}:{ClusterSection.Name}", provider => provider.GetRequiredKeyedService<ClusterHealth>(name), isolatedStatus ?? HealthStatus.Degraded, [ReadyTag, .. tags ?? []]));
+    }
+
+    /// <summary>Looked at when the host starts: the server may be added after its check.</summary>
+    private static void Expect(IHealthChecksBuilder builder, HealthRegistration registration)
+    {
+        ArgumentException.ThrowIfNullOrEmpty(registration.Name, "name");
+        builder.Services.AddSingleton(registration);
+        builder.Services.TryAddEnumerable(ServiceDescriptor.Singleton<IHostedService, ServerHosting>());
     }
 
     private static bool Has<T>(IServiceCollection services, Predicate<T> wanted)

@@ -4,18 +4,20 @@ using Microsoft.Extensions.Diagnostics.HealthChecks;
 namespace Whimbrel.Hosting;
 
 /// <summary>
-/// How a server is. What was refused counts for a while.
+/// How a server is, to those that send it clients. What was refused counts for a while.
 /// </summary>
-internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock) : IHealthCheck
+internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock)
 {
-    internal static readonly TimeSpan LoopPatience = TimeSpan.FromSeconds(1);
-
     private readonly Lock _gate = new();
-    private readonly Dictionary<int, Task> _asked = []; // by loop: one question at a time, so that they do not pile up on a loop that stands still
+    private readonly Dictionary<int, Question> _asked = []; // by loop: one question at a time, so that they do not pile up on a loop that stands still
     private readonly News _rejections = new(clock);
     private readonly News _refusals = new(clock);
 
-    public async Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default)
+    internal string Name => hosted.Name;
+
+    internal bool IsAccepting => hosted.Server.IsAccepting;
+
+    internal async Task<HealthCheckResult> LookAsync(HealthCheckContext? context, ServerHealthOptions options, CancellationToken cancellationToken)
     {
         Server server = hosted.Server;
         ServerCounters counters = server.ReadCounters();
@@ -27,8 +29,11 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock) : IH
             return new HealthCheckResult(failure, server.StartedAt is null ? $"{hosted.Name} is not started" : $"{hosted.Name} does not accept: it drains, or has stopped, with {counters.Sessions} sessions open", data: data);
         }
 
-        List<int> blocked = await FindBlockedAsync(server.Engine, cancellationToken).ConfigureAwait(false);
-        if (blocked.Count > 0) return new HealthCheckResult(failure, $"{hosted.Name}: loop {string.Join(", ", blocked)} has not answered within {LoopPatience.TotalSeconds} s; a callback blocks it", data: data);
+        if (await FindSilenceAsync(options, cancellationToken).ConfigureAwait(false) is { } silence)
+        {
+            return new HealthCheckResult(silence.Longest >= options.LoopStandstill ? failure : HealthStatus.Degraded, silence.TextFor(hosted.Name), data: data);
+        }
+
         bool rejects = _rejections.Look(counters.Rejected + counters.Shed);
         bool isMailboxFull = _refusals.Look(engine.SendsRefused + engine.BroadcastsRefused);
         if (counters.Sessions >= server.MaxConnections) return HealthCheckResult.Degraded($"{hosted.Name} has {counters.Sessions} sessions, which is its limit (MaxConnections): new ones are rejected", data: data);
@@ -37,36 +42,51 @@ internal sealed class ServerHealth(HostedServer hosted, TimeProvider clock) : IH
         return HealthCheckResult.Healthy($"{hosted.Name} serves {counters.Sessions} sessions", data);
     }
 
-    private async Task<List<int>> FindBlockedAsync(Engine engine, CancellationToken cancellationToken)
+    /// <summary>The loops that the server has sessions on and that do not answer; or all, when none answers, since nobody is accepted then. Null when there are none.</summary>
+    internal async Task<LoopSilence?> FindSilenceAsync(ServerHealthOptions options, CancellationToken cancellationToken)
     {
-        Task[] answers = new Task[engine.LoopCount];
-        lock (_gate)
-        {
-            for (int i = 0; i < answers.Length; i++)
-            {
-                ref Task? asked = ref CollectionsMarshal.GetValueRefOrAddDefault(_asked, i, out _);
-                if (asked is null or { IsCompleted: true }) asked = engine.GetLoop(i).PostAsync(static () => { }).AsTask();
-                answers[i] = asked;
-            }
-        }
-
-        List<int> blocked = [];
+        Server server = hosted.Server;
+        Engine engine = server.Engine;
+        Question[] questions = Ask(engine);
+        TimeSpan left = options.LoopSilence - questions.Min(q => clock.GetElapsedTime(q.At));
         try
         {
-            await Task.WhenAll(answers).WaitAsync(LoopPatience, clock, cancellationToken).ConfigureAwait(false);
+            if (left > TimeSpan.Zero) await Task.WhenAll(questions.Select(static q => q.Answer)).WaitAsync(left, clock, cancellationToken).ConfigureAwait(false);
         }
         catch (TimeoutException)
         {
-            for (int i = 0; i < answers.Length; i++)
-            {
-                if (!answers[i].IsCompleted) blocked.Add(i);
-            }
+            // Seen below.
         }
         catch (Exception e) when (e is not OperationCanceledException)
         {
-            // The engine has stopped: the server accepts no more, and the next look tells that.
+            return null; // The engine has stopped: the server accepts no more, and the next look tells that.
         }
 
-        return blocked;
+        List<int> silent = [];
+        for (int i = 0; i < questions.Length; i++)
+        {
+            if (!questions[i].Answer.IsCompleted && clock.GetElapsedTime(questions[i].At) >= options.LoopSilence) silent.Add(i);
+        }
+
+        List<int> own = silent.Count == questions.Length ? silent : silent.FindAll(i => server.Sessions.CountOn(engine.GetLoop(i)) > 0);
+        return own.Count == 0 ? null : new LoopSilence(own, own.Max(i => clock.GetElapsedTime(questions[i].At)), own.Sum(i => server.Sessions.CountOn(engine.GetLoop(i))));
     }
+
+    private Question[] Ask(Engine engine)
+    {
+        Question[] questions = new Question[engine.LoopCount];
+        lock (_gate)
+        {
+            for (int i = 0; i < questions.Length; i++)
+            {
+                ref Question asked = ref CollectionsMarshal.GetValueRefOrAddDefault(_asked, i, out _);
+                if (asked.Answer is null or { IsCompleted: true }) asked = new Question(engine.GetLoop(i).PostAsync(static () => { }).AsTask(), clock.GetTimestamp());
+                questions[i] = asked;
+            }
+        }
+
+        return questions;
+    }
+
+    private readonly record struct Question(Task Answer, long At);
 }

@@ -8,7 +8,7 @@ namespace Whimbrel.Hosting;
 /// Starts and stops all servers of the host. One service for all of them: their mistakes are told together, before anything of the host starts, and they
 /// drain at the same time, so that each has the whole of the host's patience.
 /// </summary>
-internal sealed class ServerHosting(IServiceProvider services, IEnumerable<ServerRegistration> registrations, IEnumerable<EngineRegistration> engines) : IHostedLifecycleService
+internal sealed class ServerHosting(IServiceProvider services, IEnumerable<ServerRegistration> registrations, IEnumerable<EngineRegistration> engines, IEnumerable<ClusterRegistration> clusters, IEnumerable<HealthRegistration> checks) : IHostedLifecycleService
 {
     private readonly List<HostedServer> _started = [];
 
@@ -17,11 +17,10 @@ internal sealed class ServerHosting(IServiceProvider services, IEnumerable<Serve
         List<string> mistakes = [];
         // None where the program has registered an engine of its own.
         foreach (EngineRegistration engine in engines) engine.Read(services, mistakes);
-        // Without an engine nothing can be said about what servers want of it.
-        if (mistakes.Count == 0)
-        {
-            foreach (ServerRegistration registration in registrations) Hosted(registration).FindMistakes(mistakes);
-        }
+        bool hasEngine = mistakes.Count == 0;
+        foreach (ServerRegistration registration in registrations) Hosted(registration).FindMistakes(mistakes, hasEngine);
+        string[] servers = [.. registrations.Select(static r => r.Name)], nodes = [.. clusters.Select(static c => c.Name)];
+        mistakes.AddRange(checks.Distinct().Select(c => c.FindMistake(servers, nodes)).OfType<string>());
 
         return mistakes.Count == 0 ? Task.CompletedTask : throw new OptionsValidationException(Options.DefaultName, typeof(ServerOptions), mistakes);
     }

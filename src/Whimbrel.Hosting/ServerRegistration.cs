@@ -10,6 +10,9 @@ namespace Whimbrel.Hosting;
 /// <param name="HttpOptions">For a server of HTTP: what the program gives, over which the section Http is read. Null for all others.</param>
 internal sealed record ServerRegistration(string Name, Func<IServiceProvider, ServerOptions>? Options, Func<HostedServer, ServerOptions, Server> Make, bool LimitsSessions, Func<IServiceProvider, HttpOptions>? HttpOptions = null)
 {
+    /// <summary>What the program's types lack, beside the options; null for servers that make their sessions themselves.</summary>
+    internal Func<IServiceProvider, IEnumerable<string>>? FindMistakes { get; init; }
+
     /// <summary>Whether a change of this option counts while the server runs.</summary>
     internal bool IsLive(string key) =>
         key.Equals(nameof(ServerOptions.MaxConnections), StringComparison.OrdinalIgnoreCase)

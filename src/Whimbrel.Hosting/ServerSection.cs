@@ -14,7 +14,7 @@ internal static class ServerSection
 {
     private const string HttpProtocol = "http/1.1";
 
-    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine engine, IServiceProvider services, string folder, Action<Notice> onNotice, bool isHttp = false)
+    internal static ServerOptions Read(SectionReader section, ServerOptions code, Engine? engine, IServiceProvider services, string folder, Action<Notice> onNotice, bool isHttp = false)
     {
         TlsOptions? tls = ReadTls(section.Section("Tls"), code.Tls, folder, isHttp);
         (string? address, EndPoint? endPoint, IReadOnlyList<EndPoint> endPoints) = ReadWhere(section, code, tls is not null, isHttp);

@@ -16,7 +16,8 @@ namespace Whimbrel.Kestrel;
 /// </summary>
 /// <param name="pipe">The connection. Its halves are completed here, at the latest when this is disposed.</param>
 /// <param name="over">Told when this is disposed, or null.</param>
-internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSource? over) : ConnectionContext,
+/// <param name="isMapped">The listener is one of IPv6: its IPv4 clients have the mapped address that their sockets have.</param>
+internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSource? over, bool isMapped = false) : ConnectionContext,
     IFeatureCollection,
     IConnectionIdFeature,
     IConnectionTransportFeature,
@@ -70,13 +71,13 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
 
     public override EndPoint? LocalEndPoint
     {
-        get => _local ?? pipe.LocalEndPoint;
+        get => _local ??= Seen(pipe.LocalEndPoint);
         set => _local = value;
     }
 
     public override EndPoint? RemoteEndPoint
     {
-        get => _remote ?? pipe.RemoteEndPoint;
+        get => _remote ??= Seen(pipe.RemoteEndPoint);
         set => _remote = value;
     }
 
@@ -86,9 +87,17 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
 
     Socket IConnectionSocketFeature.Socket => pipe.Socket ?? throw new InvalidOperationException("The connection has ended, or its engine has no sockets.");
 
-    public override void Abort(ConnectionAbortedException abortReason) => pipe.Abort(abortReason);
+    /// <summary>
+    /// A reset; but behind the peer's FIN our own, as with the stock transport: Kestrel aborts each connection whose client has finished while a request is open, and what it has flushed
+    /// before, such as a 400, is to arrive.
+    /// </summary>
+    public override void Abort(ConnectionAbortedException abortReason)
+    {
+        if (pipe.InputEnded.IsCancellationRequested && pipe.IsConnected) pipe.Close();
+        else pipe.Abort(abortReason);
+    }
 
-    void IConnectionLifetimeFeature.Abort() => pipe.Abort(new ConnectionAbortedException("The connection was aborted by IConnectionLifetimeFeature.Abort()."));
+    void IConnectionLifetimeFeature.Abort() => Abort(new ConnectionAbortedException("The connection was aborted by IConnectionLifetimeFeature.Abort()."));
 
     /// <summary>Completes both halves and lets the connection go: what was flushed leaves, within the limits of a close.</summary>
     public override ValueTask DisposeAsync()
@@ -97,6 +106,10 @@ internal sealed class WhimbrelConnection(ConnectionPipe pipe, TaskCompletionSour
         over?.TrySetResult();
         return base.DisposeAsync();
     }
+
+    // The core gives the plain address; applications that compare with what the stock transport gives them know the mapped one.
+    private EndPoint? Seen(EndPoint? endPoint) =>
+        isMapped && endPoint is IPEndPoint { AddressFamily: AddressFamily.InterNetwork } plain ? new IPEndPoint(plain.Address.MapToIPv6(), plain.Port) : endPoint;
 
     /// <summary>What Kestrel's readers expect of an end that is none of the peer's finishing.</summary>
     internal static Exception FailureOf(CloseReason reason) => reason switch

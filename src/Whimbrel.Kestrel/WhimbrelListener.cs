@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using System.Threading.Channels;
 using Microsoft.AspNetCore.Connections;
 
@@ -14,10 +15,12 @@ internal sealed class WhimbrelListener : IConnectionListener
     private readonly Channel<WhimbrelConnection> _accepted = Channel.CreateUnbounded<WhimbrelConnection>(new UnboundedChannelOptions { AllowSynchronousContinuations = true });
 
     private readonly Server _server;
+    private readonly bool _isMapped;
 
     internal WhimbrelListener(WhimbrelTransport transport, ServerOptions options)
     {
         EndPoint = options.EndPoint!;
+        _isMapped = EndPoint.AddressFamily == AddressFamily.InterNetworkV6;
         _server = new Server(options, ConnectionPipe.Serve(ServeAsync, transport.Pipes));
     }
 
@@ -33,7 +36,7 @@ internal sealed class WhimbrelListener : IConnectionListener
     private Task ServeAsync(ConnectionPipe pipe, CancellationToken stop)
     {
         TaskCompletionSource over = new(TaskCreationOptions.RunContinuationsAsynchronously);
-        if (_accepted.Writer.TryWrite(new WhimbrelConnection(pipe, over))) return over.Task;
+        if (_accepted.Writer.TryWrite(new WhimbrelConnection(pipe, over, _isMapped))) return over.Task;
         // Nobody accepts any more.
         pipe.Abort();
         return Task.CompletedTask;

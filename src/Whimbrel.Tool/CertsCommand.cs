@@ -77,7 +77,9 @@ internal static class CertsCommand
         bool replace = settings.Force && (isAskedFor || settings.NewAuthority || (!settings.WantsServer && settings.Clients.Count == 0));
         if (!replace && folder.Present(file) is { Length: > 0 } present)
         {
-            Console.Out.WriteLine($"kept   {string.Join(", ", present)}{(HasExpired(folder.PemOf(file), now) ? ": EXPIRED" : "")} (--force makes another one)");
+            // With --force it was one of others by name, so the word is the name.
+            string remedy = !settings.Force ? "--force makes another one" : use == CertificateUse.Server ? $"--server {file} makes another one, too" : $"--client {file} makes another one, too";
+            Console.Out.WriteLine($"kept   {string.Join(", ", present)}{(HasExpired(folder.PemOf(file), now) ? ": EXPIRED" : "")} ({remedy})");
             return;
         }
 

@@ -126,7 +126,10 @@ internal static class CommandLine
         if (parsed.Tokens.Any(static t => t.Value == "--insecure")) return "There is no --insecure: say whom to trust by --ca FILE, or which certificate by --pin HASH.";
         if (parsed.UnmatchedTokens.Count > 0) return $"'{parsed.UnmatchedTokens[0]}' is not known here.{Meant(parsed.UnmatchedTokens[0], parsed.CommandResult.Command)}";
         bool lacksCommand = parsed.CommandResult.Command.Subcommands.Count > 0;
-        return lacksCommand ? "A command is missing." : parsed.Errors[0].Message;
+        if (lacksCommand) return "A command is missing.";
+        // Of a missing argument the library's sentence names the command only; ours comes after it.
+        string named = $"'{parsed.CommandResult.Command.Name}'";
+        return (parsed.Errors.FirstOrDefault(e => !e.Message.Contains(named, StringComparison.Ordinal)) ?? parsed.Errors[0]).Message;
     }
 
     private static string Meant(string word, Command command)

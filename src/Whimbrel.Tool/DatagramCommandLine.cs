@@ -27,7 +27,7 @@ internal static class DatagramCommandLine
     private static readonly Option<IPAddress?> s_source = CommandLine.Value("--source", "ADDRESS", "Only what this sender sends (source-specific multicast). Default: all.", "an IP address", static text => IPAddress.TryParse(text, out IPAddress? address) ? address : null);
     private static readonly Option<long?> s_count = CommandLine.Value<long?>("--count", "N", "End after so many datagrams.", "a number from 1 to 1000000000", static text => CommandLine.Number(text, 1, 1_000_000_000));
     private static readonly Option<bool> s_quiet = new("--quiet") { Description = "Count and do not print." };
-    private static readonly Argument<string?> s_group = new("GROUP") { Arity = ArgumentArity.ZeroOrOne, Description = $"The group: 239.1.1.1, 239.1.1.1:{CommandLine.DefaultPort}, ff15::1 or [ff15::1]:{CommandLine.DefaultPort}. Default port {CommandLine.DefaultPort}." };
+    private static readonly Argument<string?> s_group = new("GROUP") { Arity = ArgumentArity.ExactlyOne, Description = $"The group: 239.1.1.1, 239.1.1.1:{CommandLine.DefaultPort}, ff15::1 or [ff15::1]:{CommandLine.DefaultPort}. Default port {CommandLine.DefaultPort}." };
 
     /// <summary>How a command is used, in one line; null for commands of others.</summary>
     internal static string? UsageOf(Command command) => command.Name switch

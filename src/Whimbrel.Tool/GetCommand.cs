@@ -43,9 +43,7 @@ internal sealed class GetCommand
         }
         catch (Exception e) when (e is NetworkException or ArgumentException or PlatformNotSupportedException or IOException or UnauthorizedAccessException or CryptographicException)
         {
-            // The certificate could be any: the options that say whom to trust are the remedy.
-            string remedy = e is HttpClientException { Failure: HttpClientFailure.Tls } ? " Say whom to trust by --ca FILE, or which certificate by --pin HASH." : "";
-            failure = $"{settings.Method} {settings.Url}: {e.Message}{remedy}";
+            failure = $"{settings.Method} {settings.Url}: {e.Message}{RemedyFor(e, settings.Url)}";
             cause = e;
         }
 
@@ -60,6 +58,20 @@ internal sealed class GetCommand
             await stop.Asked;
             await ending.CancelAsync();
         }
+    }
+
+    private static string RemedyFor(Exception failure, Uri url)
+    {
+        string place = url.Authority.Contains(':', StringComparison.Ordinal) ? url.Authority : $"{url.Authority}:{url.Port}";
+        return failure switch
+        {
+            // The certificate could be any: the options that say whom to trust are the remedy.
+            HttpClientException { InnerException.InnerException: TlsException { Failure: TlsFailure.CertificateRejected } } => " Say whom to trust by --ca FILE, or which certificate by --pin HASH.",
+            HttpClientException { Failure: HttpClientFailure.Tls } => $" Does it speak TLS? Without: http://{place}.",
+            HttpClientException { Failure: HttpClientFailure.Protocol } => $" Is it a server of HTTP? What it says without being asked: whimbrel connect {place}.",
+            HttpClientException { Failure: HttpClientFailure.ConnectionLost } when url.Scheme == Uri.UriSchemeHttp => $" Does it speak HTTP? With TLS: https://{place}.",
+            _ => "",
+        };
     }
 
     /// <summary>Null, or why it did not come to what was wanted.</summary>

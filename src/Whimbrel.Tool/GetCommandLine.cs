@@ -10,7 +10,7 @@ internal static class GetCommandLine
     private const int DefaultRedirects = 10;
     private const string AnyUrl = "http://localhost/";
 
-    private static readonly Argument<string?> s_url = new("URL") { Arity = ArgumentArity.ZeroOrOne, Description = "http://HOST:PORT/PATH, or https://; without a scheme it is http." };
+    private static readonly Argument<string?> s_url = new("URL") { Arity = ArgumentArity.ExactlyOne, Description = "http://HOST:PORT/PATH, or https://; without a scheme it is http." };
     private static readonly Option<bool> s_head = new("--head") { Description = "Ask for the head alone, and print it." };
     private static readonly Option<string?> s_post = BodyOption("--post", "POST");
     private static readonly Option<string?> s_put = BodyOption("--put", "PUT");

@@ -131,6 +131,14 @@ public class SessionGroup
         }
     }
 
+    /// <summary>Number of its members on one loop. Any thread, also while the loop is busy.</summary>
+    /// <param name="loop">Of any engine.</param>
+    public int CountOn(Loop loop)
+    {
+        ArgumentNullException.ThrowIfNull(loop);
+        return Target.FindShard(loop)?.Count ?? 0;
+    }
+
     /// <summary>
     /// Calls <paramref name="action"/> for each member on its loop, outside of any callback; several at a time when there are several loops.
     /// Completes when all loops have done so. Members are those of the moment in which a loop gets to it. With

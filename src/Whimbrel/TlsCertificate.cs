@@ -216,12 +216,31 @@ public sealed class TlsCertificate
         X509Certificate2Collection all = [];
         all.ImportFromPem(certificates);
         if (all.Count == 0) throw new CryptographicException("there is no certificate in it");
-        using X509Certificate2 made = password is null ? X509Certificate2.CreateFromPem(certificates, key) : X509Certificate2.CreateFromEncryptedPem(certificates, key, password);
+        using X509Certificate2 made = WithKey(certificates, key, password);
         X509Certificate2Collection rest = [];
         for (int i = 1; i < all.Count; i++) rest.Add(all[i]);
         all[0].Dispose();
         // Through PKCS#12: on some systems the key of a certificate made from PEM cannot be used for TLS.
         return new TlsKeyPair(X509CertificateLoader.LoadPkcs12(made.Export(X509ContentType.Pkcs12), null), rest);
+    }
+
+    // The framework says of any key that it cannot read that it is no PEM.
+    private static X509Certificate2 WithKey(string certificates, string key, string? password)
+    {
+        bool isEncrypted = key.Contains("-----BEGIN ENCRYPTED PRIVATE KEY-----", StringComparison.Ordinal);
+        if (isEncrypted && password is null) throw new CryptographicException("its key is encrypted, and no password was given");
+        if (!isEncrypted && password is not null && key.Contains("PRIVATE KEY-----", StringComparison.Ordinal) && !key.Contains("Proc-Type: 4,ENCRYPTED", StringComparison.Ordinal))
+            throw new CryptographicException("a password was given, and its key is not encrypted: leave the password out");
+        if (!isEncrypted && key.Contains("Proc-Type: 4,ENCRYPTED", StringComparison.Ordinal))
+            throw new CryptographicException("its key is encrypted in the old form of OpenSSL, which is not read. In the new one: openssl pkcs8 -topk8 -in OLD.key -out NEW.key");
+        try
+        {
+            return isEncrypted ? X509Certificate2.CreateFromEncryptedPem(certificates, key, password) : X509Certificate2.CreateFromPem(certificates, key);
+        }
+        catch (CryptographicException e) when (isEncrypted)
+        {
+            throw new CryptographicException("the password does not open its key, or the key is that of another certificate", e);
+        }
     }
 
     private static TlsKeyPair ReadPfx(byte[] bytes, string? password)

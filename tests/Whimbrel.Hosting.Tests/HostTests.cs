@@ -64,6 +64,31 @@ public sealed class HostTests
     }
 
     [Fact]
+    public async Task Mistakes_of_engine_servers_nodes_checks_and_sessions_are_told_at_once()
+    {
+        await using TestHost host = new(
+            static s =>
+            {
+                s.AddScoped<Visits>();
+                s.AddWhimbrelServer<Echo>("Chat").AddWhimbrelServer<Visitor>("Far").AddWhimbrelCluster("Far").AddWhimbrelServer<Torn>("Torn").AddWhimbrelServer<Shared>("Shared");
+                s.AddHealthChecks().AddWhimbrelServer("Gone");
+            },
+            ("Whimbrel:Loops", "1000"), ("Chat:Address", AnyPort), ("Chat:Backlog", "0"), ("Far:Address", AnyPort), ("Far:Cluster:Queue", "5"), ("Far:Cluster:Application", "room"), ("Far:Cluster:Address", "carrier-pigeon://roof"),
+            ("Torn:Address", AnyPort), ("Shared:Address", AnyPort));
+        string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync)).Failures];
+        string[] expected =
+        [
+            "Whimbrel:Loops = 1000, allowed 0 to 256",
+            "Chat:Backlog = 0, allowed 1 to 65535", "Chat: Echo asks for Greeting greeting in its constructor, and no such service is registered: builder.Services.AddSingleton<Greeting>()",
+            "Far:Cluster:Queue: there is no such option", "Far:Cluster:Address: No bus is registered for carrier-pigeon://", "Far: Visitor asks for Visit visit in its constructor, and no such service",
+            "Torn: Torn has 2 public constructors: leave one",
+            "Shared: Shared asks for Visits visits in its constructor, and that is a service of scopes", "AddHealthChecks().AddWhimbrelServer(\"Gone\"): there is no server of this name",
+        ];
+        Assert.Equal(expected.Length, told.Length);
+        for (int i = 0; i < expected.Length; i++) Assert.StartsWith(expected[i], told[i], StringComparison.Ordinal);
+    }
+
+    [Fact]
     public async Task Sizes_and_times_may_have_units_and_what_is_none_is_named()
     {
         ServerOptions? read = null;

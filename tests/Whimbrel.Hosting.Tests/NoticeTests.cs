@@ -9,7 +9,7 @@ public sealed class NoticeTests
     [Fact]
     public async Task A_notice_is_a_line_of_its_server_with_an_event_id_for_its_kind()
     {
-        await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<Visitor>("Chat"), ("Chat:Address", "tcp://127.0.0.1:0"));
+        await using TestHost host = new(static s => s.AddSingleton<Visits>().AddScoped<Visit>().AddWhimbrelServer<Visitor>("Chat", scopePerSession: true), ("Chat:Address", "tcp://127.0.0.1:0"));
         await host.StartAsync();
         await Visits.AskToThrowAsync(host);
         await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)NoticeKind.UserException + 1} "), "the notice of the session that threw");

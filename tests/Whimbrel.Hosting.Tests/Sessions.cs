@@ -87,6 +87,22 @@ internal sealed class Unmade : Session
     public Unmade(Visit visit) => throw new InvalidOperationException($"visit {visit.Number} is not welcome");
 }
 
+/// <summary>Which of them is meant?</summary>
+internal sealed class Torn : Session
+{
+    public Torn()
+    {
+    }
+
+    public Torn(Visits visits) => Tag = visits;
+}
+
+/// <summary>Asks for a service of scopes.</summary>
+internal sealed class Shared(Visits visits) : Session
+{
+    protected override void OnConnected() => visits.Begin();
+}
+
 /// <summary>Sends much at once and leaves it to the queue.</summary>
 internal sealed class Bulk : Session
 {

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Diagnostics.CodeAnalysis;
 using System.Net;
+using System.Net.Sockets;
 using System.Runtime.CompilerServices;
 using System.Text;
 using Microsoft.AspNetCore.Builder;
@@ -138,9 +139,23 @@ internal sealed class SampleSite : IAsyncDisposable
         });
         _app.MapGet("/slow", async context =>
         {
+            using CancellationTokenRegistration told = context.RequestAborted.Register(() => Aborted.TrySetResult());
             Begun.Release();
             await Release.WaitAsync();
             await context.Response.WriteAsync("slow, and whole");
+        });
+        _app.MapGet("/drop", async context =>
+        {
+            using CancellationTokenRegistration told = context.RequestAborted.Register(() => Aborted.TrySetResult());
+            Begun.Release();
+            await Release.WaitAsync();
+            context.Abort();
+        });
+        _app.MapGet("/ends", static context =>
+        {
+            Socket socket = context.Features.Get<IConnectionSocketFeature>()!.Socket;
+            return context.Response.WriteAsync(
+                $"{context.Connection.RemoteIpAddress} {context.Connection.RemotePort} {context.Connection.LocalIpAddress} {context.Connection.LocalPort}, {socket.RemoteEndPoint} {socket.LocalEndPoint}");
         });
         _app.MapGet("/abort", static async context =>
         {

@@ -121,6 +121,14 @@ public sealed class CertsTests : IDisposable
         Assert.Equal(1, code);
         Assert.Contains("cannot be used", Assert.Single(errors), StringComparison.Ordinal);
         Assert.Equal(0, (await CertsAsync("--client", "anna", "--password", "grüner Tee")).ExitCode);
+
+        // A server with the wrong one says what is wrong, not that the key is none.
+        foreach ((string[] password, string why) in ((string[], string)[])[(["--password", "black tea"], "the password does not open its key"), ([], "its key is encrypted, and no password was given")])
+        {
+            (code, _, errors) = await RunningTool.Run(null, ["serve", "echo", "--port", "0", "--tls", "--cert", _folder["server.pem"], "--key", _folder["server.key"], .. password]);
+            Assert.Equal(1, code);
+            Assert.Contains(errors, line => line.Contains(why, StringComparison.Ordinal));
+        }
     }
 
     [Fact]
@@ -163,6 +171,12 @@ public sealed class CertsTests : IDisposable
         await MakeAsync("--san", "chat.example", "--force");
         Dictionary<string, byte[]> after = await AllBytesAsync();
         foreach (string file in before.Keys) Assert.Equal(!file.StartsWith("server", StringComparison.Ordinal), before[file].AsSpan().SequenceEqual(after[file]));
+
+        // What is kept all the same says by which word it is replaced, and not by the one that was given.
+        List<string> forced = await MakeAsync("--client", "anna", "--force");
+        Assert.Contains(forced, line => line.StartsWith("kept ", StringComparison.Ordinal) && line.EndsWith("(--server server makes another one, too)", StringComparison.Ordinal));
+        Assert.Contains(await MakeAsync("--client", "anna", "--server", "server", "--force"), line => line.StartsWith($"made   {_folder["server.pem"]}", StringComparison.Ordinal));
+        foreach (string file in (string[])["anna.pem", "anna.key", "anna.pfx"]) File.Delete(_folder[file]);
 
         // A new authority leaves nothing that the old one signed.
         await MakeAsync("--new-ca", "--force");

@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using System.Net;
+using System.Net.Sockets;
 using System.Security.Cryptography;
 using System.Text;
 using System.Text.Json;
@@ -133,6 +134,41 @@ public sealed class GetTests : IDisposable
         (code, _, error) = await GetAsync(null, [.. trust, "--post", _folder["missing"], $"{site}/echo"]);
         Assert.Equal(1, code);
         Assert.Contains("missing", error, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("http", "SSH-2.0-OpenSSH_9.2\r\n", "Is it a server of HTTP? What it says without being asked: whimbrel connect 127.0.0.1:")]
+    [InlineData("http", "\u0015\u0003\u0003\0\u0002\u0002\n", "Is it a server of HTTP?")]
+    [InlineData("http", "", "Does it speak HTTP? With TLS: https://127.0.0.1:")]
+    [InlineData("https", "SSH-2.0-OpenSSH_9.2\r\n", "Does it speak TLS? Without: http://127.0.0.1:")]
+    public async Task A_port_of_another_protocol_is_said_to_be_perhaps_one(string scheme, string says, string expected)
+    {
+        using TcpListener listener = new(IPAddress.Loopback, 0);
+        listener.Start();
+        Task<(int Code, string Out, string Error)> asked = GetAsync(null, $"{scheme}://{listener.LocalEndpoint}/");
+        using (Socket socket = await listener.AcceptSocketAsync(TestContext.Current.CancellationToken))
+        {
+            await socket.ReceiveAsync(new byte[4096], TestContext.Current.CancellationToken);
+            if (says.Length > 0) await socket.SendAsync(Encoding.Latin1.GetBytes(says), TestContext.Current.CancellationToken);
+            socket.Shutdown(SocketShutdown.Send);
+            await asked;
+        }
+
+        (int code, _, string error) = await asked;
+        Assert.Equal(1, code);
+        Assert.Contains(expected, error, StringComparison.Ordinal);
+        Assert.DoesNotContain("--ca", error, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task An_argument_that_is_required_is_shown_as_such()
+    {
+        foreach ((string[] words, string usage) in ((string[], string)[])[(["get"], "whimbrel get <URL>"), (["join"], "whimbrel join <GROUP>"), (["serve", "multicast"], "whimbrel serve multicast <GROUP>")])
+        {
+            (int code, List<string> output, _) = await RunningTool.Run(null, [.. words, "--help"]);
+            Assert.Equal(0, code);
+            Assert.Contains(output, line => line.Contains(usage, StringComparison.Ordinal));
+        }
     }
 
     [Fact]

@@ -155,6 +155,12 @@ public sealed class ConnectionPipe : IDuplexPipe, IDisposable, IAsyncDisposable
     /// <param name="reason">Stands in <see cref="CloseReason"/>. May be null.</param>
     public void Abort(Exception? reason = null) => _session.AbortWith(new CloseReason(CloseCause.LocalAbort, 0, reason));
 
+    /// <summary>
+    /// Ends the connection though its halves are not completed: what was flushed is sent, then FIN, within the limits of a close. Later flushes are completed, and what they were given is thrown away. Never
+    /// blocks; any thread.
+    /// </summary>
+    public void Close() => _session.CloseByOwner();
+
     /// <summary>Completes both halves: what was written is sent, then FIN. Never blocks.</summary>
     public void Dispose()
     {

@@ -54,6 +54,8 @@ internal sealed class PipeSession : Session
 
     internal void OutputCompleted(Exception? exception) => Completed(OutputBit, exception);
 
+    internal void CloseByOwner() => Close(!_options.AwaitsPeer);
+
     private void Completed(int half, Exception? exception)
     {
         int before = Interlocked.Or(ref _completed, half);

@@ -1,0 +1,9 @@
+using Microsoft.Extensions.Diagnostics.HealthChecks;
+
+namespace Whimbrel.Hosting;
+
+/// <summary>Whether a server is to be sent clients.</summary>
+internal sealed class ServerReadiness(ServerHealth health, ServerHealthOptions options) : IHealthCheck
+{
+    public Task<HealthCheckResult> CheckHealthAsync(HealthCheckContext context, CancellationToken cancellationToken = default) => health.LookAsync(context, options, cancellationToken);
+}
