@@ -1,11 +1,10 @@
-using System.Text.Json;
 using Whimbrel.Http;
 
 namespace Web_Server;
 
 /// <summary>
-/// What is served where. A handler of the form (request, response) runs on the loop of its connection and must not block; one of the form
-/// (request, response, stop) may await, and gets a token that is cancelled when the client goes away.
+/// What is served where. A handler runs on the loop of its connection and must not block. One that is async may await; its third parameter, if it has one,
+/// is a token that is cancelled when the client goes away.
 /// </summary>
 internal static class Site
 {
@@ -16,17 +15,8 @@ internal static class Site
         web.Get("/notes", (request, response) => response.Json(notes.All(), SiteJson.Default.NoteArray));
         web.Post("/notes", async (request, response, stop) =>
         {
-            Note? note;
-            try
-            {
-                note = await JsonSerializer.DeserializeAsync(request.Body, SiteJson.Default.Note, stop);
-            }
-            catch (JsonException e)
-            {
-                response.Fail(400, e.Message);
-                return;
-            }
-
+            // What is no such JSON is answered with 400.
+            Note? note = await request.ReadJsonAsync(SiteJson.Default.Note, stop);
             if (note is not { Text.Length: > 0 and <= 1000 }) response.Fail(400, "A note has a text of up to 1,000 characters.");
             else if (!notes.TryAdd(note)) response.Fail(507, "There is no room for more notes.");
             else response.Empty(201);

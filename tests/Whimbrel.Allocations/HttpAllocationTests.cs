@@ -43,9 +43,16 @@ public sealed class HttpAllocationTests
         server.Post("/form", static (request, response) => response.Bytes(request.Form.TryGet("b"u8, out ReadOnlySpan<byte> value) ? value : default, "text/plain"u8));
         server.Get("/async", (_, response, _) => { response.Bytes(text, "text/plain"u8); return default; });
         server.Get("/later", static (request, response, _) => Later(request, response));
+        HttpRouteGroup filtered = server.Group("/filtered");
+        filtered.Use(static (request, response) => response.Add("X-One", "1"));
+        filtered.Use(static (_, _) => ValueTask.CompletedTask);
+        filtered.Get("/", static (_, response) => response.Text("hello"));
+        server.Map("PURGE", "/own", static (_, response) => response.Empty());
         Rig.Wait(server.StartAsync().AsTask());
         try
         {
+            Measure(rig, server.EndPoint!, "request behind filters", "GET /filtered HTTP/1.1\r\nHost: a\r\n\r\n");
+            Measure(rig, server.EndPoint!, "method without a number", "PURGE /own HTTP/1.1\r\nHost: a\r\n\r\n");
             Measure(rig, server.EndPoint!, "request by a route", "GET /sync/abc?d=e HTTP/1.1\r\nHost: a\r\nAccept: */*\r\nCookie: a=b\r\n\r\n");
             Measure(rig, server.EndPoint!, "request with a body", "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n" + new string('x', 100));
             Measure(rig, server.EndPoint!, "query and cookies", "GET /asked?a=b&long+name=%20 HTTP/1.1\r\nHost: a\r\nCookie: a=b; b=c\r\n\r\n");

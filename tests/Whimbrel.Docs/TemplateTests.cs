@@ -68,7 +68,7 @@ public partial class TemplateTests(MadeProjects made) : IClassFixture<MadeProjec
         Assert.Equal("Hello you", await client.GetStringAsync("/hello/you"));
         Assert.Contains("<h1>My-Site</h1>", await client.GetStringAsync("/"), StringComparison.Ordinal);
         Assert.Equal(HttpStatusCode.Created, (await client.PostAsJsonAsync("/notes", new { text = "buy milk" })).StatusCode);
-        Assert.Equal(HttpStatusCode.BadRequest, (await client.PostAsync("/notes", new StringContent("{"))).StatusCode);
+        Assert.Equal(HttpStatusCode.BadRequest, (await client.PostAsync("/notes", new StringContent("{", null, "application/json"))).StatusCode);
         Assert.Equal("""[{"text":"buy milk"}]""", await client.GetStringAsync("/notes"));
 
         using var socket = new System.Net.WebSockets.ClientWebSocket();

@@ -1,0 +1,36 @@
+namespace Whimbrel.Docs;
+
+// What a reader may write by mistake does not compile, and the compiler says what to do.
+public class MistakeTests
+{
+    private static string[] ErrorsOf(string code) => [.. SnippetCompiler.Errors(new Snippet("mistake", 1, "given HttpServer web, Func<HttpRequest, bool> isKnown, Func<HttpRequest, ValueTask<int>> count", code), [])];
+
+    [Theory]
+    [InlineData("web.Get(\"/\", (request, response) => isKnown(request));")]
+    [InlineData("web.Post(\"/\", (request, response) => count(request));")]
+    [InlineData("web.Put(\"/\", (request, response) => { return isKnown(request); });")]
+    [InlineData("web.Map(\"PURGE\", \"/\", (request, response) => isKnown(request));")]
+    [InlineData("web.Map(HttpVerb.Patch, \"/\", (request, response) => count(request));")]
+    [InlineData("web.Group(\"/a\").Delete(\"/\", async (request, response) => await count(request) + 1);")]
+    [InlineData("web.Use((request, response) => isKnown(request));")]
+    [InlineData("web.OnError((request, response, exception) => isKnown(request));")]
+    public void A_handler_whose_result_would_be_dropped_does_not_compile(string code)
+    {
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        string error = Assert.Single(ErrorsOf(code));
+        Assert.Contains("would be dropped", error, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData("web.Get(\"/\", (request, response) => { isKnown(request); });")]
+    [InlineData("web.Get(\"/\", async (request, response) => await count(request));")]
+    [InlineData("web.Get(\"/\", async (request, response, stop) => { await count(request); });")]
+    [InlineData("web.Get(\"/\", (request, response) => throw new InvalidOperationException());")]
+    [InlineData("web.Use(async (request, response) => { if (!isKnown(request)) response.Fail(401); await Task.Yield(); });")]
+    [InlineData("web.OnError(async (request, response, exception) => { await Task.Yield(); response.Fail(500, exception.Message); });")]
+    public void One_that_drops_it_knowingly_or_returns_a_task_does(string code)
+    {
+        Assert.SkipUnless(Repository.HasCore, "src/Whimbrel is not there yet, so there is nothing to compile against");
+        Assert.Empty(ErrorsOf(code));
+    }
+}
