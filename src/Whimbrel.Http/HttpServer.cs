@@ -66,7 +66,7 @@ public sealed class HttpServer : Server, IHttpRoutes
 
     /// <summary>
     /// The error hook: answers for handlers and filters that throw, and is told of every such exception. Without an answer of its own the request is answered with 500 and a notice
-    /// names the handler, as without a hook; with one there is no notice, and the connection goes on. Fields and status that the handler had set are gone.
+    /// names the handler, as without a hook; with one there is no notice, and the connection goes on. Fields and status that the handler had set are gone; fields of filters stay.
     /// </summary>
     /// <param name="hook">
     /// On the loop; must not block. When the handler had begun its answer (<see cref="HttpResponse.HasBegun"/>), nothing can be answered any more: the connection is aborted afterwards. What it

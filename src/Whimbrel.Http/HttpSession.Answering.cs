@@ -166,7 +166,12 @@ public partial class HttpSession
                 running.GetAwaiter().GetResult();
             }
 
-            if (!response.HasBegun) continue;
+            if (!response.HasBegun)
+            {
+                exchange.FilterFields = response.FieldBytes;
+                continue;
+            }
+
             if (!response.IsDone) FinishLater(default);
             return;
         }
@@ -340,8 +345,8 @@ public partial class HttpSession
         exchange.IsBroken = response.HasBegun;
         if (!exchange.IsBroken)
         {
-            response.Release();
-            BeginResponse(exchange);
+            HttpReader reader = exchange.Head.Reader;
+            BeginAgain(exchange, reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
         }
 
         try
@@ -394,16 +399,24 @@ public partial class HttpSession
 
     private bool Answer(int status, string text, string? error = null)
     {
-        HttpResponse response = _response ??= new HttpResponse(this);
+        _response ??= new HttpResponse(this);
         ServerExchange exchange = Exchange;
-        bool isHead = exchange.Head.Reader.Verb == HttpVerb.Head;
-        response.Release();
-        response.Begin(exchange, isHead, isOld: false, isPersistent: false);
-        DressAnswer(_request is { IsThere: true });
-        response.Fail(status, text);
+        BeginAgain(exchange, exchange.Head.Reader.Verb == HttpVerb.Head, isOld: false, isPersistent: false);
+        _response.Fail(status, text);
         NoteAnswer(error: error);
         End();
         return false;
+    }
+
+    /// <summary>Forgets what a handler has done to the answer, and keeps what filters have added: what they add to all answers of a site belongs to this one, too.</summary>
+    private void BeginAgain(ServerExchange exchange, bool isHead, bool isOld, bool isPersistent)
+    {
+        HttpResponse response = _response!;
+        byte[]? fields = exchange.FilterFields > 0 ? response.FirstFields(exchange.FilterFields) : null;
+        response.Release();
+        response.Begin(exchange, isHead, isOld, isPersistent);
+        if (fields is null) DressAnswer(_request is { IsThere: true });
+        else response.AddAgain(fields); // the site's are among them
     }
 
     /// <summary>What a handler met in a body that it read: counted, and to be thrown. The answer says the same when the handler lets it pass. Any thread.</summary>

@@ -49,6 +49,7 @@ internal sealed class ServerExchange
     internal Awaiter Awaited; // the handler, then the end of its answer
     internal ExchangeWait Waits; // for what, while Awaited is there
     internal int NextFilter; // behind the one that is waited for
+    internal int FilterFields; // bytes of the answer's fields that are the site's and the filters'
     internal Exception? HandlerError;
     internal Exception? Failure; // the error hook was told of it
     internal bool IsBroken; // a part of the answer had left before
@@ -91,6 +92,7 @@ internal sealed class ServerExchange
         exchange.HandlerError = exchange.Failure = null;
         exchange.Waits = ExchangeWait.Handler;
         exchange.IsBroken = false;
+        exchange.FilterFields = 0;
         if (Loop.Current is not null)
         {
             Stack<ServerExchange> free = t_free ??= new Stack<ServerExchange>();

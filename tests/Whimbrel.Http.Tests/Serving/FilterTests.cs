@@ -205,6 +205,30 @@ public sealed class FilterTests
         web.Server.Files("/", "no-such-folder", new HttpFileOptions { MayBeMissing = true });
     }
 
+    [Theory]
+    [InlineData("/sync", false)]
+    [InlineData("/sync", true)]
+    [InlineData("/async", false)]
+    [InlineData("/async", true)]
+    [InlineData("/form", false)]
+    public void What_a_filter_has_added_is_in_the_answer_for_a_failure_and_what_the_handler_added_is_not(string path, bool hasHook)
+    {
+        TaskCompletionSource later = new();
+        using Web web = Failing(later);
+        web.Server.Use(static (request, response) => Note(request, response, "filter"));
+        web.Server.Use(static async (request, response) => { await Task.CompletedTask; response.Add("X-Long", new string('x', 1000)); response.Add("Content-Type", "text/x-own"); });
+        web.Server.Post("/form", static (request, response) => { Note(request, response, "handler"); response.Text($"{request.Json<int>()}"); });
+        if (hasHook) web.Server.OnError(static (_, response, _) => response.Fail(404));
+        TestPeer peer = web.Connect();
+        peer.Send(path == "/form" ? Web.Post(path, "{", "Content-Type: application/json\r\n") : Web.Get(path));
+        later.SetResult();
+        string answer = peer.ReceiveText();
+        Assert.StartsWith($"HTTP/1.1 {(path == "/form" ? 400 : hasHook ? 404 : 500)} ", answer, StringComparison.Ordinal);
+        Assert.Equal(["filter"], Ran(answer));
+        Assert.Contains($"X-Long: {new string('x', 1000)}\r\nContent-Type: text/x-own\r\n", answer, StringComparison.Ordinal);
+        Assert.Equal(2, answer.Split("Content-Type: ").Length);
+    }
+
     // ------------------------------------------------------------------ the error hook
 
     private static Web Failing(TaskCompletionSource later)

@@ -1,0 +1,22 @@
+using System.Text;
+
+namespace Whimbrel.Http;
+
+// An answer that takes the place of one that was not sent.
+public sealed partial class HttpResponse
+{
+    internal int FieldBytes => Pieces.FieldBytes;
+
+    internal byte[] FirstFields(int length) => Pieces.Fields.AsSpan(0, length).ToArray();
+
+    /// <summary>Adds the first fields of the answer before.</summary>
+    internal void AddAgain(ReadOnlySpan<byte> fields)
+    {
+        AddLines(fields);
+        while (!fields.IsEmpty)
+        {
+            if (fields.Length > 13 && Ascii.EqualsIgnoreCase(fields[..13], "Content-Type:"u8)) _hasContentType = true;
+            fields = fields[(fields.IndexOf((byte)'\n') + 1)..];
+        }
+    }
+}
