@@ -11,6 +11,13 @@ internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
+    public bool TryHoldBroadcasts(bool holds)
+    {
+        if (!IsOnSessionThread) return false;
+        BroadcastGate = holds ? BroadcastGate.Held : BroadcastGate.Open;
+        return true;
+    }
+
     protected override void OnConnecting()
     {
         end.Connecting(this);

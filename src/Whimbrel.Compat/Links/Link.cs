@@ -369,6 +369,25 @@ internal sealed class Link
         group.Join(bridge);
     }
 
+    /// <summary>
+    /// Joins before what is sent next, and what the group is sent waits behind that until <see cref="OpenGate"/>. By itself neither would do: joined later it misses what is sent when
+    /// the peer has its answer, joined earlier it gets some before the answer. Elsewhere than in a callback of the connection OpenGate joins.
+    /// </summary>
+    internal void JoinHeld(SessionGroup group)
+    {
+        if (_bridge is not { } bridge) return;
+        Multicast?.Flush();
+        if (((IBridge)bridge).TryHoldBroadcasts(true)) group.Join(bridge);
+    }
+
+    /// <summary>What <see cref="JoinHeld"/> holds goes on, behind what was sent since.</summary>
+    internal void OpenGate(SessionGroup group)
+    {
+        if (_bridge is not { } bridge) return;
+        Multicast?.Flush();
+        if (!((IBridge)bridge).TryHoldBroadcasts(false)) Join(group);
+    }
+
     /// <summary>Before what is sent from now on.</summary>
     internal void Leave(SessionGroup group)
     {

@@ -14,6 +14,13 @@ internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
+    public bool TryHoldBroadcasts(bool holds)
+    {
+        if (!IsOnSessionThread) return false;
+        BroadcastGate = holds ? BroadcastGate.Held : BroadcastGate.Open;
+        return true;
+    }
+
     protected override void OnConnecting() => end.Connecting(this);
 
     protected override void OnHandshaking() => end.Handshaking(this);

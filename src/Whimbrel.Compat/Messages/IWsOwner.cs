@@ -16,6 +16,11 @@ internal interface IWsOwner
     /// <summary>Receives, and waits.</summary>
     long ReceiveNow(byte[] buffer, long offset, long size);
 
+    /// <summary>The answer to the handshake is about to be queued. Messages to all sessions wait for it from here on, and stand behind it.</summary>
+    void Opening()
+    {
+    }
+
     /// <summary>The handshake is done; the answer to it was queued. Nobody has been told.</summary>
     void Opened()
     {

@@ -144,6 +144,8 @@ public class WebSocket : IWebSocket
             return false;
         }
 
+        // A peer that has the answer is in the group of the server, and the answer is the first that it gets.
+        (_owner as IWsOwner)?.Opening();
         _owner.SendUpgrade(response);
         Open(isClient: false);
         _owner.OnWsConnected(request);

@@ -638,7 +638,9 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
         SendResponseAsync(response);
     }
 
-    void IWsOwner.Opened() => Link.Join(((WsServer)Server).OpenSockets);
+    void IWsOwner.Opening() => Link.JoinHeld(((WsServer)Server).OpenSockets);
+
+    void IWsOwner.Opened() => Link.OpenGate(((WsServer)Server).OpenSockets);
 
     void IWsOwner.Closing() => Link.Leave(((WsServer)Server).OpenSockets);
 

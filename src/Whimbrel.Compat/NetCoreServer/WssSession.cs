@@ -638,7 +638,9 @@ public class WssSession : HttpsSession, IWebSocket, IWsOwner
         SendResponseAsync(response);
     }
 
-    void IWsOwner.Opened() => Link.Join(((WssServer)Server).OpenSockets);
+    void IWsOwner.Opening() => Link.JoinHeld(((WssServer)Server).OpenSockets);
+
+    void IWsOwner.Opened() => Link.OpenGate(((WssServer)Server).OpenSockets);
 
     void IWsOwner.Closing() => Link.Leave(((WssServer)Server).OpenSockets);
 

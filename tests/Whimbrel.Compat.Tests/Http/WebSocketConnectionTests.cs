@@ -74,6 +74,60 @@ public sealed class WebSocketConnectionTests
         }
     }
 
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public void A_multicast_right_after_the_answer_to_the_handshake_is_not_missed_and_none_comes_before_it(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using Echoing server = new();
+        Assert.True(server.Start());
+        using CancellationTokenSource stop = new();
+        Thread flood = new(() =>
+        {
+            while (!stop.IsCancellationRequested)
+            {
+                server.MulticastText("flood");
+                Thread.Yield();
+            }
+        });
+        flood.Start();
+        try
+        {
+            for (int i = 0; i < 150; i++)
+            {
+                using Socket socket = Cost.Connect(((System.Net.IPEndPoint)server.Endpoint).Port);
+                socket.Send(Encoding.ASCII.GetBytes(Asking));
+                string answer = ReadUntil(socket, "\r\n\r\n");
+                Assert.StartsWith("HTTP/1.1 101", answer, StringComparison.Ordinal);
+                string mine = $"<{i}>";
+                server.MulticastText(mine);
+                if (!answer.Contains(mine, StringComparison.Ordinal)) ReadUntil(socket, mine);
+            }
+        }
+        finally
+        {
+            stop.Cancel();
+            flood.Join();
+        }
+    }
+
+    // Latin-1 of what has come, which may be more than what was waited for.
+    private static string ReadUntil(Socket socket, string text)
+    {
+        socket.ReceiveTimeout = (int)Log.Patience.TotalMilliseconds;
+        StringBuilder all = new();
+        byte[] buffer = new byte[4096];
+        while (!all.ToString().Contains(text, StringComparison.Ordinal))
+        {
+            int count = socket.Receive(buffer);
+            Assert.NotEqual(0, count);
+            all.Append(Encoding.Latin1.GetString(buffer, 0, count));
+        }
+
+        return all.ToString();
+    }
+
     private sealed class Echoing() : NetCoreServer.WsServer(System.Net.IPAddress.Loopback, 0)
     {
         private int _made;

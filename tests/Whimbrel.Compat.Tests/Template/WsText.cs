@@ -156,7 +156,9 @@ internal static class WsText
                 SendResponseAsync(response);
             }
 
-            void IWsOwner.Opened() => Link.Join(((Ws{{v.S}}Server)Server).OpenSockets);
+            void IWsOwner.Opening() => Link.JoinHeld(((Ws{{v.S}}Server)Server).OpenSockets);
+
+            void IWsOwner.Opened() => Link.OpenGate(((Ws{{v.S}}Server)Server).OpenSockets);
 
             void IWsOwner.Closing() => Link.Leave(((Ws{{v.S}}Server)Server).OpenSockets);
 
