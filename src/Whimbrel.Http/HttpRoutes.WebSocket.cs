@@ -28,6 +28,7 @@ public static partial class HttpRoutes
         ArgumentNullException.ThrowIfNull(session);
         options ??= new WebSocketOptions();
         options.Check();
+        if (options.Fields.Count > 0) throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Fields)} is for clients: a route answers with the fields of the handshake.", nameof(options));
         if (visitors is not null) RouteHandler.RefuseAsyncVoid(visitors, nameof(visitors));
         routes.Get(pattern, new WebSocketRoute(session, options, visitors).Answer);
     }

@@ -53,6 +53,7 @@ public sealed class WebSocketClient : Client
         _session = session;
         WebSocket = options ?? new WebSocketOptions();
         WebSocket.Check();
+        if (!ReferenceEquals(WebSocket.Origins, WebSocketOrigins.SameHost)) throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Origins)} is for routes. A client says from where it comes by Origin in {nameof(WebSocketOptions.Fields)}.", nameof(options));
         _target = address.PathAndQuery;
         _authority = address.IsDefaultPort ? HostOf(address) : $"{HostOf(address)}:{address.Port}";
         byte[] key = new byte[WebSocketHandshake.KeyLength];

@@ -124,7 +124,8 @@ public partial class WebSocketSession
     internal static void Check(WebSocketStatus status, string reason)
     {
         ArgumentNullException.ThrowIfNull(reason);
-        if (status != WebSocketStatus.None && !WebSocketClose.MaySend((int)status)) throw new ArgumentOutOfRangeException(nameof(status), status, "A close frame cannot say this.");
+        if (status != WebSocketStatus.None && !WebSocketClose.MaySend((int)status))
+            throw new ArgumentOutOfRangeException(nameof(status), (int)status, "A close frame has a status of 1000 to 1003, 1007 to 1014 or 3000 to 4999, or none (WebSocketStatus.None).");
     }
 
     /// <summary>The peer has said that it ends, and was answered. The connection ends behind this call, which may send nothing more. The session's thread.</summary>

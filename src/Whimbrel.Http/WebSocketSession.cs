@@ -51,7 +51,7 @@ public partial class WebSocketSession : Session
 
     internal void Begin(WebSocketRole role, WebSocketOptions options, DeflateTerms? terms, string? subProtocol, Loop loop, Scheduling? scheduling)
     {
-        if (_options is not null) throw new InvalidOperationException("A session serves one connection.");
+        if (_options is not null) throw new InvalidOperationException("The factory gave a session that has, or had, a connection: make a new one for each.");
         _role = role;
         _options = options;
         if (terms is { } agreed) _deflate = new DeflateContext(agreed);

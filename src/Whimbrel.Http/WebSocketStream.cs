@@ -21,7 +21,8 @@ namespace Whimbrel.Http;
 /// <item>Flush does nothing: what was written leaves by itself.</item>
 /// <item>The synchronous members block, with <see cref="ReadTimeout"/> and <see cref="WriteTimeout"/>. Reads throw on a loop's thread, and in a callback of the session itself on the pool. A write
 /// on a loop's thread throws when the send queue has no room for it; so a stream on top of this one that writes its end when it is disposed is disposed by <c>await using</c> there.</item>
-/// <item>Dispose closes with 1000 behind what was written. DisposeAsync waits for the closing handshake as well.</item>
+/// <item>Dispose closes with 1000 behind what was written. DisposeAsync waits for the closing handshake as well. In the handler of a route neither closes: the handler's end does, with 1000
+/// when it returns and 1011 when it throws. Elsewhere a stream that is disposed because of an exception closes with 1000 as well: <see cref="Abort"/>, or close the <see cref="Session"/> with a status of your own, before.</item>
 /// </list>
 /// </remarks>
 public sealed class WebSocketStream : Stream
@@ -232,24 +233,28 @@ public sealed class WebSocketStream : Stream
     /// <summary>Ends the connection now, without a close frame. Any thread.</summary>
     public void Abort() => Session.Abort();
 
-    /// <summary>Closes with 1000. Never blocks, so any thread.</summary>
+    /// <summary>Closes with 1000; in the handler of a route the end of the handler closes, with the status that says how it ended. Never blocks, so any thread.</summary>
     /// <param name="disposing">True from <see cref="IDisposable.Dispose"/>.</param>
     protected override void Dispose(bool disposing)
     {
         if (disposing && Interlocked.Exchange(ref _isDisposed, 1) == 0)
         {
-            Session.Close();
+            // It may be disposed because its handler throws: what the peer has would look whole.
+            if (!_inbox.HasHandler) Session.Close();
             _inbox.End(new ObjectDisposedException(nameof(WebSocketStream)));
         }
 
         base.Dispose(disposing);
     }
 
-    /// <summary>Closes with 1000, and completes when the connection has ended: all is sent, and the peer has answered, within <see cref="WebSocketOptions.CloseTimeout"/>.</summary>
+    /// <summary>
+    /// Closes with 1000, and completes when the connection has ended: all is sent, and the peer has answered, within <see cref="WebSocketOptions.CloseTimeout"/>. In the handler
+    /// of a route it completes at once, and the end of the handler closes.
+    /// </summary>
     public override async ValueTask DisposeAsync()
     {
         await base.DisposeAsync().ConfigureAwait(false);
-        await Session.CloseAsync().ConfigureAwait(false);
+        if (!_inbox.HasHandler) await Session.CloseAsync().ConfigureAwait(false);
     }
 
     private void ThrowIfDisposed() => ObjectDisposedException.ThrowIf(Volatile.Read(ref _isDisposed) != 0, this);

@@ -52,6 +52,9 @@ internal sealed class WebSocketInbox(WebSocketSession session, Func<WebSocketSes
     /// <summary>Receiving pauses until somebody reads. Changed on the session's thread only.</summary>
     internal bool IsHolding { get; private set; }
 
+    /// <summary>A handler of a route is served, and its end closes.</summary>
+    internal bool HasHandler => handler is not null;
+
     /// <summary>The peer sent a message above the limit, and its reader was told by an exception.</summary>
     internal bool WasTooLarge { get; set; }
 

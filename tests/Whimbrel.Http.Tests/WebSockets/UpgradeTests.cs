@@ -195,6 +195,10 @@ public sealed class UpgradeTests
             Assert.Contains($"Fields has {name}: ", message, StringComparison.Ordinal);
         }
 
+        options = new WebSocketOptions { Fields = [new("Cookie", "a=b")] };
+        Assert.Contains("is for clients", Assert.Throws<ArgumentException>(() => web.Server.WebSocket("/ws", static () => new WsSession(), options)).Message, StringComparison.Ordinal);
+        options = new WebSocketOptions { Origins = WebSocketOrigins.Any };
+        Assert.Contains("is for routes", Assert.Throws<ArgumentException>(() => new WebSocketClient("ws://a/", static () => new WsSession(), options)).Message, StringComparison.Ordinal);
         Assert.Throws<ArgumentException>(static () => WebSocketOrigins.Of("good.example"));
         Assert.Throws<ArgumentException>(static () => WebSocketOrigins.Of("https://good.example/"));
     }

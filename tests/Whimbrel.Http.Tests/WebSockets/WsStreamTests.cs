@@ -159,6 +159,35 @@ public sealed class WsStreamTests
     }
 
     [Fact]
+    public async Task A_handler_that_throws_under_its_stream_does_not_look_whole_to_the_peer()
+    {
+        foreach (bool awaits in (bool[])[false, true])
+        {
+            await using WsSite site = new(EngineKind.Portable);
+            await site.ServeAsync(async (socket, stop) =>
+            {
+                if (awaits)
+                {
+                    await using WebSocketStream stream = new(socket);
+                    await stream.WriteAsync("half"u8.ToArray(), stop);
+                    throw new IOException("the disk is broken");
+                }
+                else
+                {
+                    using WebSocketStream stream = new(socket);
+                    await stream.WriteAsync("half"u8.ToArray(), stop);
+                    throw new IOException("the disk is broken");
+                }
+            });
+            using CancellationTokenSource limit = new(WsSite.Patience);
+            await using WebSocketStream stream = new(await site.DialAsync(null, limit.Token));
+            MemoryStream got = new();
+            WebSocketException failure = await Assert.ThrowsAsync<WebSocketException>(() => stream.CopyToAsync(got, limit.Token));
+            Assert.Equal((WebSocketStatus.InternalError, "half"), (failure.Status!.Value, System.Text.Encoding.ASCII.GetString(got.ToArray())));
+        }
+    }
+
+    [Fact]
     public async Task A_handler_whose_stream_learns_that_the_page_is_left_made_no_mistake()
     {
         await using WsSite site = new(EngineKind.Portable);
