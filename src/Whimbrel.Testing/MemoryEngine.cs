@@ -34,7 +34,7 @@ public class MemoryEngine : Engine
     /// <param name="onLoopStarted">As <see cref="EngineOptions.OnLoopStarted"/>, before the first turn of each loop; what it throws is a notice.</param>
     /// <param name="onLoopStopping">As <see cref="EngineOptions.OnLoopStopping"/>.</param>
     /// <param name="mailboxLimitBytes">As <see cref="EngineOptions.MailboxLimitBytes"/>.</param>
-    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 10, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
+    public MemoryEngine(int seed, int loops = 1, Action<Notice>? onNotice = null, MemoryFaults? faults = null, int blockedLoopMs = 100, Action<Loop>? onLoopStarted = null, Action<Loop>? onLoopStopping = null, long mailboxLimitBytes = 0)
         : base("memory", $"a simulation with seed {seed}", new EngineOptions { BlockedLoopMs = blockedLoopMs, OnNotice = onNotice, OnLoopStarted = onLoopStarted, OnLoopStopping = onLoopStopping, MailboxLimitBytes = mailboxLimitBytes })
     {
         ArgumentOutOfRangeException.ThrowIfLessThan(loops, 1);
@@ -77,6 +77,8 @@ public class MemoryEngine : Engine
 
     /// <summary>The compiler takes no virtual time, and nothing stands still that the test does not hold.</summary>
     internal override long CompiledTicks => 0;
+
+    internal override long QueuedOnPool => 0;
 
     internal override long StoodStillMs(long fromMs, long toMs) => 0;
 
@@ -276,6 +278,7 @@ public class MemoryEngine : Engine
     /// <param name="time">Virtual time.</param>
     public void Block(TimeSpan time)
     {
+        Loop.Current?.LookFromOutside(_nowMs);
         _nowMs += (long)time.TotalMilliseconds;
         Loop.Current?.LookFromOutside(_nowMs);
     }

@@ -53,11 +53,12 @@ public sealed class EngineOptions
     public Action<Loop>? OnLoopStopping { get; init; }
 
     /// <summary>
-    /// A turn of a loop that takes longer is reported by a notice, once a minute for each callback of each class: when it has ended, and from a
-    /// second on also while it lasts. What the compiler took does not count, and the turn in which user code runs for the first time has 250 ms;
-    /// time in which the whole process stood still is nobody's. 1 ms up to a minute; default 10 ms.
+    /// User code that keeps a loop longer is reported by a notice, once a minute for each callback of each class: when the turn has ended, and from a
+    /// second on also while it lasts. What counts is what the callback itself took, computing or waiting. Not counted are the compiler, a wait of the
+    /// loop's thread for a cpu (on Linux), and time in which the whole process stood still. The turn in which user code runs for the first time has
+    /// 250 ms. 1 ms up to a minute; default 100 ms.
     /// </summary>
-    public int BlockedLoopMs { get; init; } = 10;
+    public int BlockedLoopMs { get; init; } = 100;
 
     /// <summary>
     /// File descriptors that this engine leaves free: connections, dials, listeners and datagram sockets beyond are refused as if there were no

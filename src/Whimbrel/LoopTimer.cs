@@ -280,14 +280,14 @@ public class LoopTimer
     private void CallFired(bool isCancelled)
     {
         // One that was cancelled when its loop had ended is told on the pool.
-        if (Loop.IsCurrent) Loop.EnterWork("a timer", (object?)_callback ?? this);
+        if (Loop.IsCurrent) Loop.EnterWork(UserCode.Timer, (object?)_callback ?? this);
         try
         {
             OnFired(isCancelled);
         }
         catch (Exception e)
         {
-            Loop.Engine.NoteException("a timer", e);
+            Loop.Engine.NoteException(UserCode.Timer, e);
         }
 
         Loop.CountUserCall();

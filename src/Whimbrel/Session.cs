@@ -30,7 +30,7 @@ namespace Whimbrel;
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
 /// OnError is told by a notice. Memory of the user's that throws when it is sent or given back ends that connection, too, without OnError.</item>
 /// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
-/// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served. Continuations run on the loop when awaited there, never inside the caller's stack.</item>
+/// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served, and completes when little is pending and the connection has a part of the turn left (128 KiB, 256 KiB). Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order. What is sent on the session's loop goes behind what other threads have sent to
 /// it before, and what another thread sends or broadcasts goes behind what a callback on the pool has sent before: so an async function that goes on elsewhere, or comes back, keeps its order. What other threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
 /// what they have sent to a session behind a join of it or a broadcast to a group that it is in.</item>

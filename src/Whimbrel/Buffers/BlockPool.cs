@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Diagnostics;
 using System.Runtime.InteropServices;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Buffers;
 
@@ -15,15 +16,20 @@ internal sealed unsafe class BlockPool
     internal const int BlockBytes = 32 * 1024;
 
     internal const int MaxKept = 256;
+
+    /// <summary>So many stay when the others were not needed for a second.</summary>
+    internal const int KeptIdle = 16;
     private const int MaxFreeRuns = 32;
     private const int StaggerBytes = 64;
     private const int StaggerSteps = 32;
+    private const int AllocatedBytes = BlockBytes + (StaggerBytes * StaggerSteps);
 
     private Block? _free;
     private Block? _freeHeaders;
     private int _freeCount;
     private int _freeHeaderCount;
     private int _created;
+    private int _leastFree = int.MaxValue; // since it was asked last
     private Run? _freeRun;
     private int _freeRunCount;
     private Run? _freeSharedRun;
@@ -32,6 +38,9 @@ internal sealed unsafe class BlockPool
 
     /// <summary>Blocks of every kind that somebody holds now. Zero when all connections are gone.</summary>
     internal int Outstanding { get; private set; }
+
+    /// <summary>Native memory that its blocks and runs have, in use or kept for reuse. Any thread; a moment old.</summary>
+    internal long HeldBytes { get; private set; }
 
     /// <summary>Runs that exist, in use or kept for reuse.</summary>
     internal int RunCount { get; private set; }
@@ -43,6 +52,7 @@ internal sealed unsafe class BlockPool
         if (block is null) return Create();
         _free = block.Next;
         _freeCount--;
+        if (_freeCount < _leastFree) _leastFree = _freeCount;
         block.Next = null;
         return block;
     }
@@ -51,7 +61,8 @@ internal sealed unsafe class BlockPool
     private Block Create()
     {
         int stagger = _created++ % StaggerSteps * StaggerBytes;
-        byte* memory = (byte*)NativeMemory.Alloc(BlockBytes + (nuint)(StaggerBytes * StaggerSteps));
+        byte* memory = (byte*)NativeMemory.Alloc(AllocatedBytes);
+        HeldBytes += AllocatedBytes;
         return new Block { Origin = memory, Memory = memory + stagger, Capacity = BlockBytes, Kind = BlockKind.Pooled };
     }
 
@@ -60,6 +71,7 @@ internal sealed unsafe class BlockPool
     {
         Block block = TakeHeader(BlockKind.Large);
         block.Memory = (byte*)NativeMemory.Alloc((nuint)capacity);
+        HeldBytes += capacity;
         block.Capacity = capacity;
         return block;
     }
@@ -137,6 +149,7 @@ internal sealed unsafe class BlockPool
         {
             case BlockKind.Large:
                 NativeMemory.Free(block.Memory);
+                Freed(block.Capacity);
                 break;
             case BlockKind.Owned:
                 thrown = GiveBack(ref block.Pin, ref block.Owner);
@@ -201,6 +214,7 @@ internal sealed unsafe class BlockPool
         if (length > Run.FixedCapacity || _freeRun is null)
         {
             run = new Run(Math.Max(length, Run.FixedCapacity));
+            HeldBytes += run.Capacity;
             RunCount++;
         }
         else
@@ -294,6 +308,7 @@ internal sealed unsafe class BlockPool
         if (run.Capacity != Run.FixedCapacity || _freeRunCount >= MaxFreeRuns)
         {
             run.Free();
+            Freed(run.Capacity);
             RunCount--;
             return null;
         }
@@ -315,10 +330,36 @@ internal sealed unsafe class BlockPool
         return thrown;
     }
 
+    private void Freed(long bytes)
+    {
+        HeldBytes -= bytes;
+        NativeHeap.Freed(bytes);
+    }
+
+    /// <summary>Free blocks that nobody has needed since this was asked last. Any thread; may miss what happens at that moment.</summary>
+    internal int AskIdle()
+    {
+        int idle = Math.Min(Volatile.Read(ref _leastFree), Volatile.Read(ref _freeCount));
+        Volatile.Write(ref _leastFree, int.MaxValue);
+        return idle - KeptIdle;
+    }
+
+    /// <summary>Frees so many of the free blocks.</summary>
+    internal void FreeIdle(int count)
+    {
+        for (; count > 0 && _free is { } block; count--)
+        {
+            _free = block.Next;
+            _freeCount--;
+            Destroy(block);
+        }
+    }
+
     // Safe: only pooled blocks have an Origin, and a free block is in no queue.
-    private static void Destroy(Block block)
+    private void Destroy(Block block)
     {
         NativeMemory.Free(block.Origin);
+        Freed(AllocatedBytes);
         block.Origin = null;
         block.Memory = null;
     }
@@ -328,7 +369,12 @@ internal sealed unsafe class BlockPool
         for (Block? block = _free; block is not null; block = block.Next) Destroy(block);
         _free = null;
         RunCount -= _freeRunCount;
-        for (Run? run = _freeRun; run is not null; run = run.Next) run.Free();
+        for (Run? run = _freeRun; run is not null; run = run.Next)
+        {
+            run.Free();
+            Freed(run.Capacity);
+        }
+
         _freeRun = null;
         _freeRunCount = 0;
         _freeSharedRun = null;

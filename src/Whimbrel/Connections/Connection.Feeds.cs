@@ -7,7 +7,7 @@ internal sealed partial class Connection
     private bool HasRoomForFeeds => _tenancy.WaitingFeeds > 0 && _tenancy.FirstOperation is null && PendingHere <= HoldMark / 4;
 
     /// <summary>Somebody waits until the queue gets shorter.</summary>
-    private bool NeedsRoom => _tenancy.FirstOperation is not null || WaitsForQueue || _tenancy.WaitingFeeds > 0;
+    private bool NeedsRoom => _tenancy.FirstOperation is not null || WaitsForQueue || _tenancy.WaitingFeeds > 0 || _tenancy.FirstPaced is not null;
 
     /// <summary>Bytes of a pipe: whole or not at all, and nobody is judged slow by them. Any thread.</summary>
     internal SendResult Feed(ReadOnlySpan<byte> data, uint generation) => TakeCopy(data, default, generation, mayWait: true);

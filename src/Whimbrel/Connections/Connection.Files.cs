@@ -84,7 +84,9 @@ internal sealed partial class Connection
     /// <summary>Asks for the next piece of the file that all waits for. Everything before it has left the queue.</summary>
     private void ReadFile(Block file)
     {
-        _tenancy.FileRead ??= FileRead.Start(this, file);
+        if (_tenancy.FileRead is not null) return;
+        Loop.SendPace.SpendOnFile(Math.Min(file.Length, FileRead.MostBytes));
+        _tenancy.FileRead = FileRead.Start(this, file);
     }
 
     /// <summary>A piece is there: it goes in front of what is left of its file.</summary>
@@ -128,6 +130,7 @@ internal sealed partial class Connection
     internal void CompleteFile(long result)
     {
         Block file = SendHead!;
+        Loop.SendPace.SpendOnFile(result);
         if (result == 0)
         {
             FailFile(null);

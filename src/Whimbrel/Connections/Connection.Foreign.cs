@@ -435,7 +435,13 @@ internal sealed partial class Connection
         CancellationToken cancellation)
     {
         if (cancellation.IsCancellationRequested) return ValueTask.FromCanceled<SendResult>(cancellation);
-        if (BeginSend(head, body, tail, file, generation, out SendResult result) is not { } operation) return new(result);
+        if (BeginSend(head, body, tail, file, generation, out SendResult result) is not { } operation)
+        {
+            if (result != SendResult.Queued) return new(result);
+            long length = (long)head.Length + body.Length + Pieces.LengthOf(tail);
+            return MayGoOn(length, generation) ? new(result) : Pace(length, generation, cancellation);
+        }
+
         ValueTask<SendResult> task = operation.Task;
         if (cancellation.CanBeCanceled) operation.CancelWith(cancellation);
         return task;
@@ -539,6 +545,8 @@ internal sealed partial class Connection
             bool inPieces = operation.HasStarted || rest > _queue.Limit;
             // What other threads were promised already comes before the first piece: nothing may come between the pieces.
             if (inPieces && !operation.HasStarted && _queue.Foreign.Bytes != 0) break;
+            // The rest of it is in the caller's memory: a copy of more than the system takes soon costs memory for nothing.
+            if (inPieces) room = Math.Min(room, Math.Max(0, SendPace.MostPending - QueuedInOrder + _queue.InFiles));
             if (rest > room && (!inPieces || room < Math.Min(rest, Math.Min(BlockPool.BlockBytes, _queue.Limit)) / 2)) break;
             int count = (int)Math.Min(operation.Left, room);
             if (!operation.HasStarted && !operation.TryTake())

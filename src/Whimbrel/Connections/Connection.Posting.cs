@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
@@ -8,7 +9,7 @@ internal sealed partial class Connection
     /// <summary>Also when the connection is ending: what was taken runs.</summary>
     internal void DrainCall(uint generation, Delegate action, object? state)
     {
-        string name = ReferenceEquals(action, Session.RethrowReceived) ? "OnReceivedAsync" : "a posted action";
+        string name = ReferenceEquals(action, Session.RethrowReceived) ? "OnReceivedAsync" : UserCode.PostedAction;
         Debug.Assert(generation == Generation, "a connection does not end while something posted to it is under way");
         Loop.EnterCallback(this, name);
         Loop.Mailbox.EnterPosted(isAsync: action is Func<Task>);

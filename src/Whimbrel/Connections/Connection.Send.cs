@@ -364,6 +364,13 @@ internal sealed unsafe partial class Connection
             return;
         }
 
+        if (_queue.Blocks.Head is { Kind: BlockKind.File } && Loop.SendPace.IsSpentByFiles)
+        {
+            // The next turn comes at once, and begins with those that wait longest.
+            MarkDirty();
+            return;
+        }
+
         if (SendHead is null)
         {
             ReadFile(_queue.Blocks.Head!);
@@ -424,6 +431,7 @@ internal sealed unsafe partial class Connection
     private void UseRoom()
     {
         if (_tenancy.FirstOperation is not null) PumpOperations();
+        if (_tenancy.FirstPaced is not null) PassPaced();
         if (WaitsForQueue && PendingHere <= _tenancy.GoesOnAt && _tenancy.FirstOperation is null) EndBackPressure();
         if (HasRoomForFeeds) WakeFeeds();
     }
@@ -450,6 +458,7 @@ internal sealed unsafe partial class Connection
         _tenancy.FileRead = null;
         _queue.CountOnly(0);
         DropMarks();
+        DropPaced();
     }
 
     // ------------------------------------------------------------------ Reserve and Commit

@@ -85,6 +85,9 @@ internal unsafe struct SendQueue
     /// <summary>For any other thread: reads again while the loop moves bytes from one count to another, so that none is seen twice or not at all.</summary>
     internal readonly long PendingFromElsewhere() => ReadFromElsewhere(withFiles: true);
 
+    /// <summary>What of it is charged to the limit: of files next to nothing.</summary>
+    internal readonly long ChargedFromElsewhere() => ReadFromElsewhere(withFiles: false);
+
     private readonly long ReadFromElsewhere(bool withFiles)
     {
         SpinWait spin = default;

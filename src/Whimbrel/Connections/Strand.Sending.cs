@@ -73,6 +73,16 @@ internal sealed partial class Strand
         else if (sent < 0) _loop.PostControl(static (_, s, _, _) => ((Strand)s!).Hear(), this);
     }
 
+    /// <summary>The caller of an awaited send may go on at once. Inside a callback. Otherwise others have a turn, when they wait for a thread of the pool.</summary>
+    internal bool MaySendOn(long length)
+    {
+        _awaitedBytes += length;
+        if (_awaitedBytes < SendPace.MostOfRun) return true;
+        if (_dispatcher is not null || _loop.Engine.QueuedOnPool > 0) return false;
+        _awaitedBytes = 0;
+        return true;
+    }
+
     /// <summary>Tells the connection of a send that failed, if it was not told yet. Loop's thread.</summary>
     internal void Hear()
     {

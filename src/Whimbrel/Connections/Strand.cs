@@ -69,6 +69,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     private bool _knowsOfQueue;
     private bool _finishWasTold;
     private bool _isSwitching;
+    private long _awaitedBytes; // of awaited sends in this run
     private CloseCause _firstEnd;
     private volatile string? _running;
     private volatile bool _isOffering;
@@ -476,6 +477,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         if (!MayRun()) return;
         Strand? outer = t_current;
         t_current = this;
+        _awaitedBytes = 0;
         try
         {
             if (_isHome)
@@ -546,8 +548,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         {
             StrandEventKind.Callback => ((SessionCallback)item.First!).Name,
             StrandEventKind.HandedOver => "OnConnected",
-            StrandEventKind.Call => "a posted action",
-            _ => "a continuation",
+            StrandEventKind.Call => UserCode.PostedAction,
+            _ => UserCode.Continuation,
         },
         _ => "OnReceived",
     };
@@ -644,7 +646,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         }
         catch (Exception e)
         {
-            _loop.Engine.NoteException("a continuation", e);
+            _loop.Engine.NoteException(UserCode.Continuation, e);
         }
     }
 

@@ -58,6 +58,8 @@ internal struct Tenancy
     internal SendOperation? FirstOperation;
     internal SendOperation? LastOperation;
     internal SentMarks Marks;
+    internal PacedSend? FirstPaced; // of those that wait until less is pending
+    internal PacedSend? LastPaced;
     internal FileRead? FileRead;
     internal Pipe? FirstFeed; // of those that send here
     internal int WaitingFeeds;

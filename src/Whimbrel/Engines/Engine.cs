@@ -195,6 +195,9 @@ public class Engine : IAsyncDisposable
     /// <summary>The wall clock.</summary>
     internal virtual DateTimeOffset UtcNow => DateTimeOffset.UtcNow;
 
+    /// <summary>Work items that wait for a thread of the pool.</summary>
+    internal virtual long QueuedOnPool => ThreadPool.PendingWorkItemCount;
+
     /// <summary>The watchdog's thread looks at its loops.</summary>
     internal virtual bool HasWatchdog => true;
 

@@ -11,7 +11,7 @@ internal static unsafe class FileTransfer
     /// In one call, and there is one for each start of a send: others have their turn in between, and a disk that must be asked first is
     /// asked for little at a time.
     /// </summary>
-    internal const int MostBytes = 512 * 1024;
+    internal const int MostBytes = 256 * 1024;
 
     /// <summary>How much the socket took, 0 at the end of the file, or minus the error number.</summary>
     internal static long Send(int fd, Block file)

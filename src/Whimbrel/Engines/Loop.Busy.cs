@@ -12,7 +12,7 @@ namespace Whimbrel;
 /// </summary>
 public abstract partial class Loop
 {
-    /// <summary>A turn that is so much longer is reported while it lasts, and once more at its end.</summary>
+    /// <summary>User code that takes so much longer is reported while it runs, and once more at the end of its turn.</summary>
     internal const int StuckMs = 1_000;
 
     /// <summary>In the turn in which the compiler came by, user code ran for the first time: loading and setting up what it needs takes its time once.</summary>
@@ -29,8 +29,11 @@ public abstract partial class Loop
 
     internal bool IsBusy { get; private set; }
 
-    /// <summary>What the watchdog saw running when the turn was already too long.</summary>
-    internal string? Suspect { get; set; }
+    /// <summary>What the watchdog has measured of the user code that runs in this turn.</summary>
+    private readonly CallWatch _watch = new();
+
+    /// <summary>The kernel's number of the loop's thread; 0 where there is none to know.</summary>
+    private int _threadId;
 
     /// <summary>User code begins that is no callback of a session or handler. <see cref="LeaveWork"/> follows.</summary>
     internal void EnterWork(string name, object? subject = null)
@@ -60,31 +63,43 @@ public abstract partial class Loop
         }
     }
 
-    /// <summary>Looks how long the turn lasts, and reports one that does not end. The watchdog's thread.</summary>
+    /// <summary>
+    /// Measures how long one piece of user code has been running, and reports it while it does not end. The watchdog's thread. A turn of many
+    /// short callbacks accuses none of them.
+    /// </summary>
     /// <returns>False when the loop waits for work.</returns>
     internal bool LookFromOutside(long nowMs)
     {
         bool isWakeQueued = Mailbox.WakeIfLate();
         if (!IsBusy) return isWakeQueued;
         long since = BusySinceMs;
-        if (nowMs - since < Engine.BlockedLoopMs / 2) return true;
-        // Told of already: not again within the minute.
+        if (!_watch.SeesAgain(since, UserCalls, ActiveCallback ?? _work, nowMs)) return true;
+        // Reported already: not again within the minute.
         if (_reportedSinceMs == since && nowMs - _reportedAtMs < 60_000) return true;
-        Suspect = RunningText ?? Suspect;
-        long busyMs = nowMs - since - Engine.StoodStillMs(since, nowMs);
-        if (busyMs < Math.Max(StuckMs, Engine.BlockedLoopMs)) return true;
-        string who = Suspect ?? "A callback";
+        if (nowMs - since < Engine.BlockedLoopMs || UsersText is not { } who) return true;
+        long ownMs = _watch.MeasureOwn(_threadId, nowMs, Engine.BlockedLoopMs, Engine.StoodStillMs);
         // It may have ended just now, and the next turn begun.
-        if (!IsBusy || BusySinceMs != since || !_blockedNotices.TryTake($"stuck: {KeyOf(who)}", nowMs, out _)) return true;
+        if (ownMs < Engine.BlockedLoopMs || !IsBusy || BusySinceMs != since) return true;
+        _watch.Accuse(since, who, ownMs);
+        if (ownMs < StuckMs || !_blockedNotices.TryTake($"stuck: {KeyOf(who)}", nowMs, out _)) return true;
         _reportedAtMs = nowMs;
         _reportedSinceMs = since;
-        Volatile.Write(ref _reported, who);
         Engine.Note(new Notice(
             NoticeKind.BlockedLoop,
-            $"{who} has blocked loop {Index} for {busyMs} ms and does not end. Nothing else on this loop goes on. If it waits for something that needs this loop (AsTask().Wait(), .Result), it waits for ever: await it instead.",
+            $"{who} has blocked loop {Index} for {_watch.TextOf(ownMs)} and does not end. Nothing else on this loop goes on. If it waits for something that needs this loop (AsTask().Wait(), .Result), it waits for ever: await it instead.",
             "blocked-loop.md"));
         return true;
     }
+
+    /// <summary>Blocks that a burst has left free, and that nobody needs, go back to the allocator. The watchdog's thread, once a second.</summary>
+    internal void LookForIdleBlocks()
+    {
+        int idle = Blocks.AskIdle();
+        if (idle > 0) PostControl(static (loop, _, _, count) => loop.Blocks.FreeIdle((int)count), value: idle);
+    }
+
+    /// <summary>As <see cref="RunningText"/>, and null as well for work of the library's own: its user can do nothing about that.</summary>
+    private string? UsersText => ActiveCallback is null && _work is { } work && !UserCode.IsUsers(work, _workSubject) ? null : RunningText;
 
     /// <summary>Adds what holds a stop up here: a turn that does not end. Any thread.</summary>
     internal void AddUnfinishedTurn(List<UnfinishedCall> found)
@@ -112,24 +127,24 @@ public abstract partial class Loop
     {
         IsBusy = false;
         long now = Engine.CoarseMs;
-        if (now - _busySinceMs > Engine.BlockedLoopMs && _busySinceMs != 0) CheckLongTurn(now);
-        Suspect = null;
+        if (now - _busySinceMs >= Engine.BlockedLoopMs && _busySinceMs != 0) CheckLongTurn(now);
     }
 
     [MethodImpl(MethodImplOptions.NoInlining)]
     private void CheckLongTurn(long now)
     {
-        string? reported = Volatile.Read(ref _reported) is { } told && _reportedSinceMs == _busySinceMs ? told : null;
+        // Nothing is accused when no piece of user code was seen to take that long by itself.
+        if (!_watch.IsAccused(_busySinceMs, out string who, out long ownMs)) return;
         long compiledMs = (Engine.CompiledTicks - _compiledAtStart) / TimeSpan.TicksPerMillisecond;
-        long busyMs = now - _busySinceMs - Engine.StoodStillMs(_busySinceMs, now) - compiledMs;
-        if (busyMs <= Engine.BlockedLoopMs) return;
+        ownMs -= compiledMs;
+        if (ownMs < Engine.BlockedLoopMs) return;
         Counters.BlockedTurns++;
-        string who = reported ?? Suspect ?? "A callback";
         long leftOut = 0;
-        if (reported is null && ((compiledMs > 0 && busyMs < FirstUseMs) || !_blockedNotices.TryTake(KeyOf(who), now, out leftOut))) return;
+        bool isReported = Volatile.Read(ref _reportedSinceMs) == _busySinceMs;
+        if (!isReported && ((compiledMs > 0 && ownMs < FirstUseMs) || !_blockedNotices.TryTake(KeyOf(who), now, out leftOut))) return;
         Engine.Note(new Notice(
             NoticeKind.BlockedLoop,
-            $"{who} blocked loop {Index} for {busyMs} ms. Other sessions on this loop waited. Move the work to Task.Run, or post it in smaller pieces.{NoticePaces.LeftOutText(leftOut)}",
+            $"{who} blocked loop {Index} for {_watch.TextOf(ownMs)}. Other sessions on this loop waited. Move the work to Task.Run, or post it in smaller pieces.{NoticePaces.LeftOutText(leftOut)}",
             "blocked-loop.md"));
     }
 

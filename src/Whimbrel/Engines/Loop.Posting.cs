@@ -64,8 +64,11 @@ public abstract partial class Loop
     public ValueTask PostAsync(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
-        // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
-        return PostAsync(() => action(state));
+        Completion<bool> done = new(Engine);
+        ValueTask task = done.PlainTask;
+        // The user's action comes first: it is what messages name.
+        if (PostControl(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!), action, (done, state))) return task;
+        return ValueTask.FromException(Engine.EndedError());
     }
 
     /// <summary>As <see cref="PostAsync(Action)"/>, and brings back what it returned.</summary>
@@ -103,6 +106,9 @@ public abstract partial class Loop
         if (PostControl(static (_, f, d, _) => Follow((Completion<T>)d!, (Func<Task<T>>)f!), function, done)) return task;
         return ValueTask.FromException<T>(Engine.EndedError());
     }
+
+    // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
+    private static void CallTo(Action<object?> action, (Completion<bool> Done, object? State) call) => CallTo(call.Done, () => action(call.State));
 
     internal static void CallTo(Completion<bool> done, Action action)
     {

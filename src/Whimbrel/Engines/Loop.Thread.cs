@@ -184,6 +184,7 @@ public abstract partial class Loop
     {
         if (_hasBegun) return;
         _hasBegun = true;
+        if (Engine.HasWatchdog) _threadId = Linux.CurrentThread.Id;
         Engine.Options.OnLoopStarted?.Invoke(this);
         _hooked = true;
     }
@@ -270,6 +271,8 @@ public abstract partial class Loop
         try
         {
             Mailbox.Drain();
+            SendPace.TurnBegins();
+            SendPace.Resume();
         }
         finally
         {
@@ -354,6 +357,7 @@ public abstract partial class Loop
         // Attempts that were still in the mailbox have failed, and are owed their last callback.
         while (_scheduled.Count > 0) RunScheduled();
         Timers.Close();
+        SendPace.End();
         _resting.Clear();
         _isRestEnding = false;
         for (int i = 0; i < LastContinuations && _ready.Count > 0; i++) RunReady();

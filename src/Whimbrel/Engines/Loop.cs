@@ -26,7 +26,7 @@ namespace Whimbrel;
 /// completion phase, never inside another callback.</item>
 /// <item>A loop never waits for another loop: what it posts is taken or refused, and a session from whose callbacks it posts more than the other
 /// loop has caught up with is not read until it has.</item>
-/// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, continuations, timers, noted work, flush, TLS
+/// <item>The order of a turn is written once, in <see cref="RunTurn"/>: mailbox, paced sends, continuations, timers, noted work, flush, TLS
 /// handshakes, wait. On the Linux engines the continuations that a completion has woken run behind it, before the next one (<see cref="GoOn"/>).</item>
 /// <item>A stale completion (other generation) releases resources only.</item>
 /// <item>A loop may be started again after it ended, and stays the same object: <see cref="OpenQueue"/> and <see cref="CloseQueue"/>
@@ -64,8 +64,7 @@ public abstract partial class Loop
     private long _busySinceMs;
     private NoticePace _memoryNotices;
     private long _compiledAtStart; // ticks of the compiler on this thread when the turn began
-    private string? _reported; // by the watchdog while the turn ran that began then
-    private long _reportedSinceMs;
+    private long _reportedSinceMs = -1; // by the watchdog while the turn ran that began then
     private long _reportedAtMs;
     private string? _work; // user code that is no callback of a session or handler
     private object? _workSubject;
@@ -81,6 +80,7 @@ public abstract partial class Loop
         Engine = engine;
         Index = index;
         Mailbox = new Mailbox(this);
+        SendPace = new SendPace(engine);
     }
 
     /// <summary>The loop whose thread this is, or null.</summary>
@@ -125,6 +125,11 @@ public abstract partial class Loop
     internal Stack<SendOperation> FreeOperations { get; } = new();
 
     internal FreeSentMarks FreeMarks { get; } = new();
+
+    internal Stack<PacedSend> FreePacedSends { get; } = new();
+
+    /// <summary>The part that awaited sends and files have of each turn.</summary>
+    internal SendPace SendPace { get; }
 
     /// <summary>Changes whenever a piece of user code begins or ends here: room that was lent under one number is not written into under another.</summary>
     internal long UserCalls { get; private set; } = 1;
@@ -183,7 +188,7 @@ public abstract partial class Loop
 
     internal int ResidentCount => _usedSlots - _freeSlots.Count;
 
-    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || Handshakes.Any || _ready.Count > 0 || Mailbox.Any || IsDone;
+    internal bool HasWork => _dirtyCount > 0 || _scheduled.Count > 0 || Handshakes.Any || SendPace.Any || _ready.Count > 0 || Mailbox.Any || IsDone;
 
     /// <summary>Stopped, and nobody is left who is owed a callback.</summary>
     private bool IsDone => _isStopping && ResidentCount == 0 && _strands == 0;
@@ -311,7 +316,9 @@ public abstract partial class Loop
     /// <summary>All of a turn but the wait.</summary>
     private void RunWork()
     {
+        SendPace.TurnBegins();
         if (Mailbox.Any) Mailbox.Drain();
+        if (SendPace.Any || SendPace.DueMs != long.MaxValue) SendPace.Resume();
         if (_ready.Count > 0) RunReady();
         if (Timers.NextDueMs - TimeMs <= Engine.CoarseLagMs) FireTimers();
         if (_scheduled.Count > 0) RunScheduled();
@@ -334,7 +341,7 @@ public abstract partial class Loop
 
     private long MsUntilNextTimer()
     {
-        long due = Timers.NextDueMs;
+        long due = Math.Min(Timers.NextDueMs, SendPace.DueMs);
         return due == long.MaxValue ? long.MaxValue : Math.Max(0, due - Engine.NowMs);
     }
 
@@ -372,14 +379,14 @@ public abstract partial class Loop
         (_ready, _readyRunning) = (_readyRunning, _ready);
         foreach ((Action<object?> continuation, object? state) in _readyRunning)
         {
-            EnterWork("a continuation", state ?? continuation);
+            EnterWork(UserCode.Continuation, state ?? continuation);
             try
             {
                 continuation(state);
             }
             catch (Exception e)
             {
-                Engine.NoteException("a continuation", e);
+                Engine.NoteException(UserCode.Continuation, e);
             }
 
             UserCalls++;
@@ -391,14 +398,14 @@ public abstract partial class Loop
 
     internal void RunControl(ControlAction action, object? first, object? second, long value)
     {
-        EnterWork("a posted action", first);
+        EnterWork(UserCode.PostedAction, first);
         try
         {
             action(this, first, second, value);
         }
         catch (Exception e)
         {
-            Engine.NoteException("a posted action", e);
+            Engine.NoteException(UserCode.PostedAction, e);
         }
 
         UserCalls++;

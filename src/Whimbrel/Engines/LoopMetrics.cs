@@ -43,11 +43,17 @@ internal static class LoopMetrics
         meter.CreateObservableCounter("whimbrel.loop.empty_turns", static () => OfLoops(static c => Volatile.Read(ref c.EmptyTurns)), "{turn}", "Turns whose wait brought nothing.");
         meter.CreateObservableCounter("whimbrel.loop.completions", static () => OfLoops(static c => Volatile.Read(ref c.Completions)), "{completion}", "What the system has told a loop.");
         meter.CreateObservableCounter("whimbrel.loop.blocked_turns", static () => OfLoops(static c => Volatile.Read(ref c.BlockedTurns)), "{turn}", "Turns that a callback blocked for long.");
+        meter.CreateObservableUpDownCounter("whimbrel.loop.block_memory", static () => OfEach(static loop => loop.Blocks.HeldBytes), "By", "Native memory of a loop's blocks, in use or kept for reuse.");
         BroadcastMetrics.Make();
     }
 
     private static IEnumerable<Measurement<long>> OfLoops(Func<LoopTally, long> number)
     {
         foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops) yield return new Measurement<long>(number(loop.Counters), labels);
+    }
+
+    private static IEnumerable<Measurement<long>> OfEach(Func<Loop, long> number)
+    {
+        foreach ((Loop loop, KeyValuePair<string, object?>[] labels) in s_loops) yield return new Measurement<long>(number(loop), labels);
     }
 }

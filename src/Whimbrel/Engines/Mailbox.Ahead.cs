@@ -87,7 +87,7 @@ internal sealed partial class Mailbox
                 case DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll:
                     if (((GroupShard)item.Payload!).Contains(connection)) return false;
                     continue;
-                case DataKind.Call or DataKind.Leave or DataKind.Mark or DataKind.Taken:
+                case DataKind.Call or DataKind.Leave or DataKind.Mark or DataKind.Paced or DataKind.Taken:
                     continue;
                 default:
                     if (IsOf(item, connection)) return false;

@@ -32,6 +32,7 @@ internal enum DataKind : byte
     SendFile,
     Mark,
     Shared,
+    Paced,
 
     /// <summary>It was taken ahead of its turn.</summary>
     Taken,
@@ -831,6 +832,9 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.Mark:
                 item.Connection!.DrainMark(item.Generation, (SentMark)item.Payload!);
+                break;
+            case DataKind.Paced:
+                item.Connection!.DrainPaced(item.Generation, (PacedSend)item.Payload!);
                 break;
             case DataKind.Call:
                 item.Connection!.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);

@@ -1,3 +1,5 @@
+using System.Collections.Concurrent;
+using System.Reflection;
 using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Engines;
@@ -5,10 +7,29 @@ namespace Whimbrel.Engines;
 /// <summary>How messages name the user's code.</summary>
 internal static class UserCode
 {
+    internal const string Continuation = "a continuation";
+    internal const string PostedAction = "a posted action";
+    internal const string Timer = "a timer";
+
+    // tidy: allowed because it is asked for turns that took too long only
+    private static readonly ConcurrentDictionary<Assembly, bool> s_isOurs = new();
+
     internal static string TextOf(string callback, Session session) => $"{callback} of {session.DisplayName} (session {session.Id:x})";
 
     /// <summary>Work that belongs to no session, with what it was made of: a delegate, or the state of an async method.</summary>
     internal static string TextOf(string work, object? subject) => MethodOf(subject) is { } method ? $"{work} ({method})" : work;
+
+    /// <summary>
+    /// False for work that this library has given to a loop itself. What an async method of ours goes on with may be the user's, who awaits it:
+    /// such a continuation is, and is named so.
+    /// </summary>
+    internal static bool IsUsers(string work, object? subject) =>
+        work == Continuation || work is not (PostedAction or Timer) || (subject is Delegate made ? !IsOurs(made.Method.DeclaringType) : work == Timer && !IsOurs(subject?.GetType()));
+
+    /// <summary>Every assembly of ours says so (src/Directory.Build.props); those of our tests and of users do not.</summary>
+    private static bool IsOurs(Type? type) =>
+        // tidy: allowed because it is asked once for each assembly
+        type is not null && s_isOurs.GetOrAdd(type.Assembly, static assembly => assembly.GetCustomAttributes<AssemblyMetadataAttribute>().Any(static a => a.Key == "WhimbrelLibrary"));
 
     /// <summary>The method behind a delegate or an async method, as "Class.Method"; null for anything else.</summary>
     internal static string? MethodOf(object? subject)

@@ -1,4 +1,5 @@
 using Whimbrel.Diagnostics;
+using Whimbrel.Linux;
 
 namespace Whimbrel.Engines;
 
@@ -55,6 +56,7 @@ internal static class Watchdog
                 if (s_engines.Length == 0)
                 {
                     s_isRunning = false;
+                    NativeHeap.TrimIfWorth();
                     return;
                 }
 
@@ -62,10 +64,15 @@ internal static class Watchdog
                 engines = s_engines;
             }
 
+            bool isSecondOver = NativeHeap.Look(Engine.CoarseClockMs);
             bool anyBusy = false;
             foreach (Engine engine in engines)
             {
-                foreach (Loop loop in engine.Loops) anyBusy |= loop.LookFromOutside(engine.CoarseMs);
+                foreach (Loop loop in engine.Loops)
+                {
+                    anyBusy |= loop.LookFromOutside(engine.CoarseMs);
+                    if (isSecondOver) loop.LookForIdleBlocks();
+                }
             }
 
             quiet = anyBusy ? 0 : quiet + 1;

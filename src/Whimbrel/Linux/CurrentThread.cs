@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Runtime.InteropServices;
 
 namespace Whimbrel.Linux;
@@ -15,6 +16,24 @@ internal static unsafe class CurrentThread
 
     [DllImport("libc", EntryPoint = "setpriority")]
     private static extern int SetPriority(int which, uint who, int nice);
+
+    /// <summary>The kernel's number of the calling thread; 0 where there is no /proc to tell it.</summary>
+    internal static int Id
+    {
+        get
+        {
+            try
+            {
+                // A link to "1234/task/1240".
+                string? target = new FileInfo("/proc/thread-self").LinkTarget;
+                return target is not null && int.TryParse(target[(target.LastIndexOf('/') + 1)..], NumberStyles.None, CultureInfo.InvariantCulture, out int id) ? id : 0;
+            }
+            catch (Exception e) when (e is IOException or UnauthorizedAccessException)
+            {
+                return 0;
+            }
+        }
+    }
 
     /// <summary>Runs on this cpu only, from now on. 0 or an error number: EINVAL for a cpu that is not there or not allowed.</summary>
     // Safe: the mask is on the stack, and the kernel copies it.

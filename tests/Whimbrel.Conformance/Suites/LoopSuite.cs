@@ -273,7 +273,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         {
             RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
             {
-                rig.Block(TimeSpan.FromMilliseconds(60));
+                rig.Block(TimeSpan.FromMilliseconds(400));
                 x.Send(data);
             });
             Peer peer = rig.Dial(server.EndPoint!);
@@ -289,6 +289,46 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
             Assert.Contains("OnReceived of RecordingSession", notice.Message, StringComparison.Ordinal);
             Assert.Contains("loop 0", notice.Message, StringComparison.Ordinal);
             Assert.Equal("blocked-loop.md", notice.Page);
+        },
+        loops: 1);
+
+    [Fact, Contract(14)]
+    public void Callbacks_that_wait_for_a_cpu_are_not_accused() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsVirtual, "Virtual time passes for one thread only.");
+            Assert.SkipUnless(Linux.ThreadTimes.TryRead(Linux.CurrentThread.Id, out _), "This system does not count how long a thread waits for a cpu.");
+            int over = 0;
+            Thread[] others = [.. Enumerable.Range(0, 8 * Environment.ProcessorCount).Select(_ => new Thread(Compute) { IsBackground = true })];
+            foreach (Thread other in others) other.Start();
+            try
+            {
+                RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) =>
+                {
+                    // Long enough to lose the cpu to others many times over, and far from the limit in cpu time.
+                    for (int i = 0; i < 4_000_000; i++) Interlocked.MemoryBarrier();
+                    x.Send(data);
+                });
+                Peer peer = rig.Dial(server.EndPoint!);
+                for (int i = 0; i < 10; i++)
+                {
+                    peer.Write("x");
+                    Assert.Equal("x", peer.ReadText(1));
+                }
+            }
+            finally
+            {
+                Volatile.Write(ref over, 1);
+                foreach (Thread other in others) other.Join();
+            }
+
+            rig.Settle();
+            Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.BlockedLoop);
+
+            void Compute()
+            {
+                while (Volatile.Read(ref over) == 0) Thread.SpinWait(1_000);
+            }
         },
         loops: 1);
 

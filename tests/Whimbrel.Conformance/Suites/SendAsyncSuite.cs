@@ -1,3 +1,5 @@
+using Whimbrel.Connections;
+
 namespace Whimbrel.Conformance;
 
 /// <summary>Contract 6: SendAsync waits for room, first come first served, and its continuations run where it was awaited.</summary>
@@ -585,6 +587,124 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
 
             if (Interlocked.Increment(ref done) == Threads) session.Close();
         }
+    });
+
+    [Fact, Contract(6)]
+    public void A_loop_that_sends_and_sends_lets_others_have_their_turn_after_256_KiB() => Run(rig =>
+    {
+        Assert.SkipWhen(rig.IsPool, "A callback on the pool does not keep the loop: it has its part of a run there, while others wait.");
+        const int Piece = 32 * 1024;
+        const int Total = 12 * 1024 * 1024;
+        RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 2 * Total, SlowConsumer = SlowConsumer.Wait });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        byte[] piece = Pattern(Piece);
+        int inRow = 0, most = 0;
+        Task<int> task = Start(rig, session, onLoop: true, SendAllAsync);
+        for (int i = 0; i < Total / Piece; i++) Assert.True(piece.AsSpan().SequenceEqual(peer.Read(Piece)));
+        Assert.Equal(Total, Await(rig, task));
+        Assert.InRange(most, 1, SendPace.MostOfConnection);
+
+        async ValueTask<int> SendAllAsync()
+        {
+            for (int sent = 0; sent < Total; sent += Piece)
+            {
+                ValueTask<SendResult> sending = session.SendAsync(piece);
+                inRow = sending.IsCompleted ? inRow + Piece : 0;
+                most = Math.Max(most, inRow);
+                if (await sending.ConfigureAwait(false) != SendResult.Queued) return sent;
+            }
+
+            return Total;
+        }
+    });
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void With_a_peer_that_does_not_read_128_KiB_and_one_message_are_queued_at_most(bool onLoop) => Run(rig =>
+    {
+        const int Piece = 32 * 1024;
+        (RecordingSession session, _) = Pair(rig, limit: 8 * 1024 * 1024);
+        long most = 0;
+        Task<int> task = Start(rig, session, onLoop, SendAllAsync);
+        // What the system takes is its own affair: the sender is where it waits when two looks see the same.
+        for (long last = -1; last != Volatile.Read(ref most) || last == 0;)
+        {
+            last = Volatile.Read(ref most);
+            if (!rig.IsVirtual) rig.Pass(TimeSpan.FromMilliseconds(100));
+            rig.Settle();
+        }
+
+        Assert.False(task.IsCompleted);
+        Assert.InRange(session.BytesPending, 1, SendPace.MostPending + Piece);
+        rig.OnLoop(session, session.Abort);
+        Assert.InRange(Await(rig, task), 1, int.MaxValue);
+
+        async ValueTask<int> SendAllAsync()
+        {
+            byte[] piece = Pattern(Piece);
+            int count = 0;
+            while (await session.SendAsync(piece).ConfigureAwait(false) == SendResult.Queued)
+            {
+                count++;
+                Volatile.Write(ref most, most + Piece);
+            }
+
+            return count;
+        }
+    });
+
+    [Fact, Contract(6)]
+    public void Senders_of_many_connections_share_a_turn() => Run(
+        rig =>
+        {
+            Assert.SkipWhen(rig.IsPool, "A callback on the pool has its part of a run there, and not of a turn.");
+            const int Piece = 64 * 1024;
+            const int Sessions = 48;
+            Dictionary<long, long> sent = []; // by turn; on the loop only
+            int ended = 0;
+            RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) => { _ = FloodAsync(x); }, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SlowConsumer = SlowConsumer.Wait });
+            Peer[] peers = [.. Enumerable.Range(0, Sessions).Select(_ => rig.Dial(server.EndPoint!))];
+            foreach (Peer peer in peers) peer.Write("x");
+            foreach (Peer peer in peers) peer.Read(24 * Piece);
+            rig.Until(() => Volatile.Read(ref ended) == Sessions, "all to have sent");
+            Assert.Equal(Sessions * 23L * Piece, sent.Values.Sum());
+            Assert.InRange(sent.Values.Max(), 1, SendPace.MostOfTurn + Piece);
+
+            async Task FloodAsync(RecordingSession session)
+            {
+                byte[] piece = Pattern(Piece);
+                // The first of each is the answer to its request: it does not wait for others.
+                await session.SendAsync(piece).ConfigureAwait(false);
+                for (int i = 0; i < 23; i++)
+                {
+                    long turn = session.Loop.SendPace.Turn;
+                    sent[turn] = sent.GetValueOrDefault(turn) + Piece;
+                    await session.SendAsync(piece).ConfigureAwait(false);
+                }
+
+                Interlocked.Increment(ref ended);
+            }
+        },
+        loops: 1);
+
+    [Theory, Contract(6)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_token_ends_the_wait_of_a_message_that_is_queued_and_it_is_sent(bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig, limit: 8 * 1024 * 1024);
+        byte[] first = Clog(rig, session);
+        using CancellationTokenSource cancel = new();
+        byte[] message = Pattern(SendPace.MostPending * 2);
+        Task<SendResult> task = Start(rig, session, onLoop, () => session.SendAsync(message, cancel.Token));
+        rig.Settle();
+        Assert.False(task.IsCompleted);
+        cancel.Cancel();
+        Assert.Equal(SendResult.Queued, Await(rig, task));
+        Assert.Equal(first, peer.Read(first.Length));
+        Assert.Equal(message, peer.Read(message.Length));
     });
 
     private static async ValueTask<SendResult> Note(List<char> order, char letter, ValueTask<SendResult> task)

@@ -20,8 +20,8 @@ internal static class Layers
     // the first three could be untied, by residents that the loop knows as such; the others are meant so. One that nobody needs any more is a finding.
     private static readonly (string From, string[] To, string Reason)[] _exceptions =
     [
-        ("Engines/Loop", ["Connection", "HandshakePace", "DatagramResident", "Strand", "TlsScratch", "Listener", "Connector", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "MulticastGroup", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
-        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "DatagramSendOperation", "TlsUpgrade", "SendOperation", "SentMark", "SharedBroadcast", "UnixName"], "an item of the data lane is taken by who it is for: one switch instead of a call through an interface for each send"),
+        ("Engines/Loop", ["Connection", "HandshakePace", "SendPace", "PacedSend", "DatagramResident", "Strand", "TlsScratch", "Listener", "Connector", "SendOperation", "FreeSentMarks", "StrandBlocks", "GatheringStrands", "MulticastGroup", "Session", "ConnectionHost"], "the turn flushes and ends what lives on it by its own type, lends what they share, and names in its notices who held it up"),
+        ("Engines/Mailbox", ["Connection", "GroupShard", "DatagramResident", "DatagramSendOperation", "TlsUpgrade", "SendOperation", "SentMark", "PacedSend", "SharedBroadcast", "UnixName"], "an item of the data lane is taken by who it is for: one switch instead of a call through an interface for each send"),
         ("Engines/Engine", ["EngineSelector", "Session", "Strand", "SessionOrder", "SocketFactory", "MulticastGroup", "TlsWarmUp", "TlsProfile"], "the engine is the factory of loops, the place of what all of them share, and told of sessions by the memory engine's watcher"),
         ("Engines/Resolver", ["Dial"], "answers a look-up to the dial that asked"),
         ("Engines/HostLookup", ["Dial"], "answers a look-up to the dial that asked"),

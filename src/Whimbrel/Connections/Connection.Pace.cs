@@ -1,0 +1,83 @@
+using Whimbrel.Engines;
+
+namespace Whimbrel.Connections;
+
+/// <summary>
+/// When an awaited send whose message is queued completes: with little pending, and within the connection's part of the turn (contract 6). Without
+/// that a handler that writes and writes never leaves the loop while the system takes what it writes.
+/// </summary>
+internal sealed partial class Connection
+{
+    private long _paceTurn;
+    private int _paceBytes; // of awaited sends in that turn
+
+    /// <summary>What is pending in order, and in memory: a file costs nothing while it waits, and what a gate holds back is not the sender's.</summary>
+    private bool IsMuchPending => QueuedInOrder - _queue.InFiles > SendPace.MostPending;
+
+    /// <summary>The caller of an awaited send that was queued may go on at once. Any thread.</summary>
+    private bool MayGoOn(long length, uint generation)
+    {
+        if (!Loop.IsCurrent)
+        {
+            return (Strand.CurrentOf(this, generation)?.MaySendOn(length) ?? true) && _queue.ChargedFromElsewhere() <= SendPace.MostPending;
+        }
+
+        SendPace pace = Loop.SendPace;
+        if (_paceTurn != pace.Turn) (_paceTurn, _paceBytes) = (pace.Turn, 0);
+        _paceBytes = (int)Math.Min(_paceBytes + length, int.MaxValue);
+        pace.Spend(length);
+        bool hasPart = _paceBytes < SendPace.MostOfConnection && (!pace.IsSpent || _paceBytes <= SendPace.FreeOfConnection);
+        return hasPart && !IsMuchPending;
+    }
+
+    private ValueTask<SendResult> Pace(long length, uint generation, CancellationToken cancellation)
+    {
+        PacedSend send = PacedSend.Take(Loop, length);
+        ValueTask<SendResult> task = send.Task;
+        if (cancellation.CanBeCanceled) send.CancelWith(cancellation);
+        if (Loop.IsCurrent) Add(send);
+        else if (!Loop.Mailbox.PostItem(DataKind.Paced, this, generation, send)) send.Release();
+        return task;
+    }
+
+    internal void DrainPaced(uint generation, PacedSend send)
+    {
+        if (generation != Generation || HasDropped) send.Release();
+        else Add(send);
+    }
+
+    private void Add(PacedSend send)
+    {
+        if (!IsMuchPending)
+        {
+            Loop.SendPace.Wait(send);
+            return;
+        }
+
+        send.Next = null;
+        if (_tenancy.LastPaced is null) _tenancy.FirstPaced = send;
+        else _tenancy.LastPaced.Next = send;
+        _tenancy.LastPaced = send;
+    }
+
+    /// <summary>The queue got shorter.</summary>
+    private void PassPaced()
+    {
+        while (_tenancy.FirstPaced is not null && !IsMuchPending) Loop.SendPace.Wait(TakePaced());
+    }
+
+    /// <summary>All that is queued is thrown away.</summary>
+    private void DropPaced()
+    {
+        while (_tenancy.FirstPaced is not null) TakePaced().Release();
+    }
+
+    private PacedSend TakePaced()
+    {
+        PacedSend first = _tenancy.FirstPaced!;
+        _tenancy.FirstPaced = first.Next;
+        if (first.Next is null) _tenancy.LastPaced = null;
+        first.Next = null;
+        return first;
+    }
+}
