@@ -1,3 +1,4 @@
+using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Clusters;
@@ -132,6 +133,10 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     {
         if (_told == text) return;
         _told = text;
-        settings.OnTrouble?.Invoke(text);
+        if (settings.OnTrouble is not { } hook) return;
+        string escaped = Escaped.Of(text); // a server's own words may be part of it
+        // Dispatched, an async void hook has a net for what it throws after an await.
+        if (Loop.Current is { } loop) loop.Dispatch(() => hook(escaped));
+        else hook(escaped);
     }
 }

@@ -4,6 +4,7 @@ using System.Collections.Concurrent;
 using System.Runtime.InteropServices;
 using System.Security.Cryptography;
 using System.Text;
+using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
 namespace Whimbrel.Clusters;
@@ -464,7 +465,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (State == state) return;
         Volatile.Write(ref _state, (int)state);
-        Guard(() => _options.OnStateChanged?.Invoke(state, message));
+        Guard(() => _options.OnStateChanged?.Invoke(state, Escaped.Of(message)));
     }
 
     /// <summary>What user code throws is the engine's to tell, in an action of its own.</summary>
@@ -472,7 +473,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         try
         {
-            action();
+            // Dispatched, an async void hook has a net for what it throws after an await.
+            if (_loop.IsCurrent) _loop.Dispatch(action);
+            else action();
         }
         catch (Exception e)
         {

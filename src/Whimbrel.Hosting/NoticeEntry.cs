@@ -25,5 +25,5 @@ internal readonly struct NoticeEntry(Notice notice, int leftOut) : IReadOnlyList
     IEnumerator IEnumerable.GetEnumerator() => GetEnumerator();
 
     public override string ToString() =>
-        leftOut == 0 ? $"{notice.Message} (docs/symptoms/{notice.Page})" : $"{notice.Message} (docs/symptoms/{notice.Page}; {leftOut} more of this kind were left out)";
+        $"{notice.Message} {notice.Help}{(leftOut == 0 ? "" : $" ({leftOut} more of this kind were left out)")}";
 }

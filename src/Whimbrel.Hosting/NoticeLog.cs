@@ -20,7 +20,7 @@ internal sealed class NoticeLog(ILogger logger, TimeProvider clock)
     {
         LogLevel level = LevelOf(notice.Kind);
         if (!logger.IsEnabled(level) || !MayTell(notice.Kind, out int leftOut)) return;
-        logger.Log(level, new EventId((int)notice.Kind + 1, NameOf(notice.Kind)), new NoticeEntry(notice, leftOut), null, s_format);
+        logger.Log(level, new EventId((int)notice.Kind + 1, NameOf(notice.Kind)), new NoticeEntry(notice, leftOut), notice.Exception, s_format);
     }
 
     private static LogLevel LevelOf(NoticeKind kind) => kind switch

@@ -87,6 +87,7 @@ internal static class ServerSection
         List<string> addresses = section.Texts("Addresses");
         if (isHttp)
         {
+            if (address is not null && HttpServer.WrongWith(address) is { } wrong) section.Mistake("Address", wrong.TrimEnd('.'));
             address = address is null ? null : HttpServer.AddressOf(address);
             addresses = addresses.ConvertAll(HttpServer.AddressOf);
         }
@@ -104,7 +105,7 @@ internal static class ServerSection
         List<EndPoint> endPoints = [];
         for (int i = 0; i < addresses.Count; i++)
         {
-            if (EndPointOf(addresses[i], isTls, out string? mistake) is { } endPoint) endPoints.Add(endPoint);
+            if (EndPointOf(addresses[i], isTls, isHttp, out string? mistake) is { } endPoint) endPoints.Add(endPoint);
             else section.Mistake($"Addresses:{i.ToString(CultureInfo.InvariantCulture)}", mistake);
         }
 
@@ -118,11 +119,11 @@ internal static class ServerSection
         return $"{(isTls ? "tls" : "tcp")}://*:{(isPort ? port : 0).ToString(CultureInfo.InvariantCulture)}";
     }
 
-    private static EndPoint? EndPointOf(string text, bool isTls, out string mistake)
+    private static EndPoint? EndPointOf(string text, bool isTls, bool isHttp, out string mistake)
     {
         if (!NetworkAddress.TryParse(text, out NetworkAddress? address, out string? fault))
         {
-            mistake = fault.TrimEnd('.');
+            mistake = (isHttp ? HttpServer.WrongWith(text)! : fault).TrimEnd('.');
             return null;
         }
 

@@ -1,3 +1,4 @@
+using Whimbrel.Diagnostics;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -9,7 +10,7 @@ public sealed class HttpProtocolException : IOException
         : base($"{HttpRules.TextOf(rule)}.") => Status = HttpRules.StatusOf(rule);
 
     internal HttpProtocolException(int status, string message)
-        : base(message) => Status = status;
+        : base(Escaped.Of(message)) => Status = status;
 
     /// <summary>The status that says so to the peer. Given as answer when nothing was sent and the handler lets the exception pass.</summary>
     public int Status { get; }

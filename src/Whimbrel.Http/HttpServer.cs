@@ -25,7 +25,7 @@ public sealed class HttpServer : Server, IHttpRoutes
     /// <param name="options">Limits; null for the defaults.</param>
     /// <param name="tls">Certificate and rules for <c>https://</c>. Where <c>ApplicationProtocols</c> are named, <c>http/1.1</c> is among them; else it is what is agreed on.</param>
     public HttpServer(string address, HttpOptions? options = null, TlsOptions? tls = null)
-        : this(new ServerOptions { Address = AddressOf(address), Tls = tls is { ApplicationProtocols.Count: 0 } ? tls.WithApplicationProtocols(ApplicationProtocol) : tls }, options)
+        : this(new ServerOptions { Address = address ?? throw new ArgumentNullException(nameof(address)), Tls = tls is { ApplicationProtocols.Count: 0 } ? tls.WithApplicationProtocols(ApplicationProtocol) : tls }, options)
     {
     }
 
@@ -136,9 +136,19 @@ public sealed class HttpServer : Server, IHttpRoutes
         return address.StartsWith("https://", StringComparison.OrdinalIgnoreCase) ? "tls://" + WithPort(address[8..], 443) : address;
     }
 
+    /// <summary>What is wrong with an address of a server of HTTP, and what would be right; null when it can be used.</summary>
+    /// <param name="address">As for the constructor.</param>
+    public static string? WrongWith(string? address)
+    {
+        if (NetworkAddress.TryParse(address, out _, out string? mistake)) return null;
+        // Those that are written with a scheme of the core are answered with one.
+        return address?.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase) == true ? mistake : mistake.Replace("tcp://", "http://", StringComparison.Ordinal);
+    }
+
     private static string WithPort(string authority, int port)
     {
         authority = authority.TrimEnd('/');
+        if (authority == "+" || authority.StartsWith("+:", StringComparison.Ordinal)) authority = "*" + authority[1..];
         bool hasPort = authority.LastIndexOf(':') > authority.LastIndexOf(']');
         return hasPort ? authority : $"{authority}:{port}";
     }
@@ -146,6 +156,8 @@ public sealed class HttpServer : Server, IHttpRoutes
     private static ServerOptions CheckTls(ServerOptions options)
     {
         ArgumentNullException.ThrowIfNull(options);
+        // The core would speak of the scheme of its own.
+        if (options.Address is { } address && WrongWith(address) is { } wrong) throw new ArgumentException($"Address: {wrong}", nameof(options));
         if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol)) throw new ArgumentException($"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.", nameof(options));
         return options;
     }

@@ -1,3 +1,5 @@
+using Whimbrel.Diagnostics;
+
 namespace Whimbrel.Http;
 
 /// <summary>
@@ -14,7 +16,7 @@ public sealed class WebSocketException : IOException
     /// <summary>Makes one.</summary>
     /// <param name="message">What was wrong.</param>
     public WebSocketException(string message)
-        : base(message)
+        : base(Escaped.Of(message))
     {
     }
 
@@ -22,7 +24,7 @@ public sealed class WebSocketException : IOException
     /// <param name="message">What was wrong.</param>
     /// <param name="innerException">Its cause.</param>
     public WebSocketException(string message, Exception innerException)
-        : base(message, innerException)
+        : base(Escaped.Of(message), innerException)
     {
     }
 

@@ -130,8 +130,8 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
         if (own is not null) await own.DisposeAsync().ConfigureAwait(false);
     }
 
-    private void Note(Notice notice) => Noticed(_logger, notice.Kind, notice.Message);
+    private void Note(Notice notice) => Noticed(_logger, notice.Kind, notice.Message, notice.Help, notice.Exception);
 
-    [LoggerMessage(1, LogLevel.Warning, "{Kind}: {Message}", EventName = "Notice")]
-    private static partial void Noticed(ILogger logger, NoticeKind kind, string message);
+    [LoggerMessage(1, LogLevel.Warning, "{Kind}: {Message} {Help}", EventName = "Notice")]
+    private static partial void Noticed(ILogger logger, NoticeKind kind, string message, string help, Exception? exception);
 }

@@ -102,7 +102,13 @@ public sealed class ProxySession : Session
         _options.CountRefused();
         try
         {
-            _options.OnRefused?.Invoke(this, fault);
+            if (_options.OnRefused is { } hook)
+            {
+                // Dispatched, an async void hook has a net for what it throws after an await.
+                // tidy: allowed because a connection is refused, which is not the hot path
+                if (Loop.IsCurrent) Loop.Dispatch(() => hook(this, fault));
+                else hook(this, fault);
+            }
         }
         finally
         {

@@ -29,7 +29,7 @@ public sealed class Relay : IAsyncDisposable
         ArgumentNullException.ThrowIfNull(options);
         if (options.Targets is not { Count: > 0 }) throw new ArgumentException("A relay needs a target.", nameof(options));
         string[] mistakes = [.. options.Targets.Select(static t => NetworkAddress.TryParse(t, out _, out string? mistake) ? null : mistake ?? $"'{t}' is no address").OfType<string>()];
-        if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes)}.", nameof(options));
+        if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes.Select(static m => m.TrimEnd('.')))}.", nameof(options));
         if (options is { TargetHeader: ProxyHeaderForm.Binary, Clients.HeaderLimitBytes: > ProxyHeader.MaxLength - OwnPart })
         {
             throw new ArgumentException(

@@ -109,7 +109,11 @@ public sealed class RelayTarget
     {
         try
         {
-            _onChanged?.Invoke(this);
+            if (_onChanged is not { } hook) return;
+            // Dispatched, an async void hook has a net for what it throws after an await.
+            // tidy: allowed because a target changes seldom
+            if (Loop.Current is { } loop) loop.Dispatch(() => hook(this));
+            else hook(this);
         }
         catch (Exception)
         {

@@ -241,7 +241,7 @@ public class MemoryEngine : Engine
     {
         "lo" or "127.0.0.1" or "::1" => 1,
         "memory0" => 2,
-        _ => throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md.")),
+        _ => throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md, or: whimbrel explain multicast.")),
     };
 
     /// <summary>Gives a host name addresses. Of names that were not added only <c>localhost</c> has any ([::1], 127.0.0.1).</summary>

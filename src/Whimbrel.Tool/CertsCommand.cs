@@ -41,7 +41,7 @@ internal static class CertsCommand
         }
         catch (CryptographicException e)
         {
-            return Fail($"{folder.PemOf(CertificateFolder.Authority)} cannot be used: {e.Message}. --password or --password-file opens an encrypted key; --new-ca --force makes another authority, and what the old one signed is then no longer trusted.");
+            return Fail($"{folder.PemOf(CertificateFolder.Authority)} cannot be used: {e.Message.TrimEnd('.')}. --password or --password-file opens an encrypted key; --new-ca --force makes another authority, and what the old one signed is then no longer trusted.");
         }
     }
 

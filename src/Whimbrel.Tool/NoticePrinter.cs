@@ -1,4 +1,5 @@
 using System.Threading.Channels;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Tool;
 
@@ -13,10 +14,10 @@ internal sealed class NoticePrinter : IAsyncDisposable
 
     internal NoticePrinter() => _printing = Task.Run(PrintAsync);
 
-    internal void Add(Notice notice) => Tell($"notice: {notice.Message} See docs/symptoms/{notice.Page}, or: whimbrel explain {Path.GetFileNameWithoutExtension(notice.Page)}");
+    internal void Add(Notice notice) => Tell($"notice: {notice.Message} {notice.Help}");
 
     /// <summary>Any other line.</summary>
-    internal void Tell(string line) => _lines.Writer.TryWrite(line);
+    internal void Tell(string line) => _lines.Writer.TryWrite(Escaped.Of(line));
 
     public async ValueTask DisposeAsync()
     {

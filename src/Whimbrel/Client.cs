@@ -384,6 +384,7 @@ public partial class Client : IAsyncDisposable
         {
             try
             {
+                using CallbackScope scope = new(Engine);
                 call(Client, argument);
             }
             catch (Exception e)

@@ -159,7 +159,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     /// <summary>One sentence for a log, without a full stop: it stands inside of others.</summary>
     public override string ToString()
     {
-        string text = Words();
+        string text = Escaped.Of(Words());
         return text.EndsWith('.') && !text.EndsWith("..", StringComparison.Ordinal) ? text[..^1] : text;
     }
 

@@ -103,7 +103,7 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     internal static NetworkException Failure(List<EndPoint> targets, CloseReason reason, string more = "")
     {
         string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";
-        return new NetworkException(reason.Error with { Message = $"Cannot connect to {TextOf(targets)}: {reason}.{tried}{more} See docs/symptoms/cannot-connect.md." }, reason.Exception);
+        return new NetworkException(reason.Error with { Message = $"Cannot connect to {TextOf(targets)}: {reason}.{tried}{more} See docs/symptoms/cannot-connect.md, or: whimbrel explain cannot-connect." }, reason.Exception);
     }
 
     internal static string TextOf(List<EndPoint> targets) => string.Join(" or ", targets.Select(static t => t is DnsEndPoint name ? $"{name.Host}:{name.Port}" : $"{t}"));

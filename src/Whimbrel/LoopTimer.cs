@@ -22,7 +22,9 @@ public class LoopTimer
 
     private readonly Action<object?>? _callback;
     private readonly Action<object?, bool>? _noticeCallback;
+    private readonly Func<object?, bool, Task>? _function;
     private readonly object? _state;
+    private Task? _running; // of the function
     private readonly Session? _session;
     private List<TimerWait>? _waits;
     private long _spanMs = -1; // of the last start; -1 when that was for a moment, or there was none
@@ -51,6 +53,14 @@ public class LoopTimer
         _noticeCallback = callback;
         _state = state;
         WantsCancelled = true;
+    }
+
+    internal LoopTimer(Loop loop, Func<object?, bool, Task> function, object? state, bool wantsCancelled)
+    {
+        Loop = loop;
+        _function = function;
+        _state = state;
+        WantsCancelled = wantsCancelled;
     }
 
     /// <summary>A timer of a session.</summary>
@@ -194,8 +204,24 @@ public class LoopTimer
     /// <param name="isCancelled">False for a firing. True when the start ended without one.</param>
     protected virtual void OnFired(bool isCancelled)
     {
+        if (_function is not null)
+        {
+            Start(_function, isCancelled);
+            return;
+        }
+
+        using CallbackScope scope = new(Loop.Engine);
         if (_noticeCallback is not null) _noticeCallback(_state, isCancelled);
         else _callback?.Invoke(_state);
+    }
+
+    /// <summary>One at a time: a firing while the function still runs is left out.</summary>
+    private void Start(Func<object?, bool, Task> function, bool isCancelled)
+    {
+        if (!isCancelled && _running is { IsCompleted: false }) return;
+        Task running = function(_state, isCancelled);
+        if (!isCancelled) _running = running;
+        Loop.Watch(running, "a timer");
     }
 
     // ------------------------------------------------------------------ on the loop

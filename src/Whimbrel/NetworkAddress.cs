@@ -3,6 +3,7 @@ using System.Globalization;
 using System.Net;
 using System.Net.Sockets;
 using System.Text;
+using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
 namespace Whimbrel;
@@ -14,6 +15,8 @@ namespace Whimbrel;
 /// <c>[fe80::1%eth0]</c>), or <c>*</c> for every address of this machine, IPv4 and IPv6. The port is a number or the
 /// name of a service.</item>
 /// <item><c>tls://HOST:PORT</c>: the same with TLS, which a server needs options for (<see cref="ServerOptions.Tls"/>).</item>
+/// <item><c>http://HOST:PORT</c> and <c>https://HOST:PORT</c>, for servers of HTTP: the same as <c>tcp://</c> and <c>tls://</c>. Without a port it is 80 or 443,
+/// a slash may end it, and <c>+</c> is every address, too.</item>
 /// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. Nothing in the path is decoded.</item>
 /// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>
 /// </list>
@@ -82,7 +85,7 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     {
         address = null;
         string? wrong = text is null ? $"it is missing; {Forms}" : Read(text, out address);
-        mistake = wrong is null ? null : $"'{text}' is no address: {wrong}.";
+        mistake = wrong is null ? null : $"'{Escaped.Of(text)}' is no address: {wrong}.";
         return wrong is null;
     }
 
@@ -110,13 +113,27 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
                 string? wrong = ReadHostAndPort(rest, out address)?.Replace("tcp://", "tls://", StringComparison.Ordinal);
                 if (address is { } tcp) address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
                 return wrong;
+            case "http" or "https":
+                return ReadHttp(scheme, rest, out address);
             case Memory:
                 if (rest.Length == 0) return "the name is missing; right would be memory://name";
                 address = new NetworkAddress(Memory, rest);
                 return null;
             default:
-                return $"'{scheme}' is no scheme here, allowed tcp, tls, unix and memory";
+                return $"'{scheme}' is no scheme here, allowed tcp, tls, http, https, unix and memory";
         }
+    }
+
+    /// <summary>As servers of HTTP are configured elsewhere: without a port, with a slash at the end, with + for every address.</summary>
+    private static string? ReadHttp(string scheme, string rest, out NetworkAddress? address)
+    {
+        bool isTls = scheme == "https";
+        string authority = rest.EndsWith('/') ? rest[..^1] : rest;
+        if (authority == "+" || authority.StartsWith("+:", StringComparison.Ordinal)) authority = "*" + authority[1..];
+        if (authority.Length > 0 && authority.LastIndexOf(':') <= authority.LastIndexOf(']')) authority += isTls ? ":443" : ":80";
+        string? wrong = ReadHostAndPort(authority, out address)?.Replace("tcp://", $"{scheme}://", StringComparison.Ordinal);
+        if (isTls && address is { } tcp) address = new NetworkAddress(Tls, tcp.Host, tcp.Port, tcp.Service, tcp._literal);
+        return wrong;
     }
 
     private static string NoScheme(string text)

@@ -46,9 +46,13 @@ public enum ErrorCategory
 /// <summary>A failure: number, kind, and one sentence that says what happened, why, and what to do.</summary>
 /// <param name="Code">The system's error number (errno on Linux), or 0.</param>
 /// <param name="Category">Which part of the world it belongs to.</param>
-/// <param name="Message">One sentence.</param>
+/// <param name="Message">One sentence. Control characters of foreign values are escaped (<c>\n</c>, <c>\u001b</c>).</param>
 public readonly record struct NetworkError(int Code, ErrorCategory Category, string Message)
 {
+    /// <summary>One sentence, without control characters.</summary>
+    public string Message { get; init => field = Escaped.Of(value); } = Escaped.Of(Message);
+
+
     /// <summary>
     /// What .NET's sockets call it: by <see cref="Code"/> where there is one, else by the category. Success for no failure;
     /// <see cref="SocketError.SocketError"/> for what sockets do not have, such as TLS and exceptions of user code.

@@ -83,5 +83,5 @@ public readonly unsafe ref struct NewSocket
 
     [DoesNotReturn]
     private static void Refused(int error, string what) =>
-        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/socket-option.md."));
+        throw new NetworkException(new NetworkError(error, ErrorCategory.Option, $"{what}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
 }

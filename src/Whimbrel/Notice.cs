@@ -1,3 +1,5 @@
+using Whimbrel.Diagnostics;
+
 namespace Whimbrel;
 
 /// <summary>What a <see cref="Notice"/> is about.</summary>
@@ -39,6 +41,19 @@ public enum NoticeKind
 /// <c>Whimbrel</c>. Notices of one kind are given at most once a minute: for each loop, or for each server and client.
 /// </summary>
 /// <param name="Kind">What it is about.</param>
-/// <param name="Message">What happened, why, and what to do.</param>
+/// <param name="Message">What happened, why, and what to do: one line. Control characters of foreign values are escaped (<c>\n</c>, <c>\u001b</c>).</param>
 /// <param name="Page">Its page below <c>docs/symptoms/</c>.</param>
-public readonly record struct Notice(NoticeKind Kind, string Message, string Page);
+/// <param name="Exception">
+/// The exception that the notice is about, with its stack trace; null when there is none. Its own texts are as they were thrown, and not escaped.
+/// </param>
+public readonly record struct Notice(NoticeKind Kind, string Message, string Page, Exception? Exception = null)
+{
+    /// <summary>What happened, why, and what to do: one line, without control characters.</summary>
+    public string Message { get; init => field = Escaped.Of(value); } = Escaped.Of(Message);
+
+    /// <summary>The sentence that says where to read more, as <c>See docs/symptoms/port-taken.md, or: whimbrel explain port-taken</c>.</summary>
+    public string Help => $"See docs/symptoms/{Page}, or: whimbrel explain {Path.GetFileNameWithoutExtension(Page)}";
+
+    /// <summary>The message.</summary>
+    public override string ToString() => Message;
+}

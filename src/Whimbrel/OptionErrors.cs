@@ -28,6 +28,6 @@ internal sealed class OptionErrors(string what)
 
     internal void ThrowIfAny()
     {
-        if (_mistakes.Count > 0) throw new ArgumentException($"{what} has {_mistakes.Count} mistake(s): {string.Join("; ", _mistakes)}.");
+        if (_mistakes.Count > 0) throw new ArgumentException($"{what} has {_mistakes.Count} {(_mistakes.Count == 1 ? "mistake" : "mistakes")}: {string.Join("; ", _mistakes)}.");
     }
 }

@@ -441,6 +441,7 @@ public partial class Server
         {
             try
             {
+                using CallbackScope scope = new(Engine);
                 call(_owner, argument);
             }
             catch (Exception e)

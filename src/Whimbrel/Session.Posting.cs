@@ -1,3 +1,4 @@
+using System.Runtime.ExceptionServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
@@ -14,6 +15,8 @@ public abstract partial class Session
     /// <summary>Lowest bit of <see cref="_posts"/>; the bits above count what was taken and has not run.</summary>
     private const int TakesPosts = 1;
     private const int OnePost = 2;
+
+    private static readonly Action<object?> s_rethrowPosted = static thrown => ((ExceptionDispatchInfo)thrown!).Throw();
 
     // Of a session whose callbacks run on the loop; on the pool the strand knows.
     private int _posts;
@@ -44,6 +47,30 @@ public abstract partial class Session
     {
         ArgumentNullException.ThrowIfNull(action);
         return PostCall(action, state);
+    }
+
+    /// <summary>
+    /// Starts an async function as <see cref="Post(Action)"/> runs an action. It is not serialized with callbacks where it awaits: awaits of this library
+    /// inside of it continue in the session's order, those of others wherever they do. What it throws, also after an await, goes to
+    /// <see cref="OnError"/> and ends the connection, as what a callback throws; after the end of the connection it is a notice.
+    /// </summary>
+    /// <param name="function">What to start.</param>
+    /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
+    public bool Post(Func<Task> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        return PostCall(function, this);
+    }
+
+    /// <summary>As <see cref="Post(Func{Task})"/>, with an argument.</summary>
+    /// <param name="function">What to start.</param>
+    /// <param name="state">Its argument.</param>
+    /// <returns>False when there is no connection, or it has ended, or was handed over: it will not run.</returns>
+    public bool Post(Func<object?, Task> function, object? state)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        // tidy: allowed because an async function costs its state machine anyway
+        return PostCall((Func<Task>)(() => function(state)), this);
     }
 
     /// <summary>
@@ -81,6 +108,16 @@ public abstract partial class Session
     {
         ArgumentNullException.ThrowIfNull(function);
         return PostAwaited(function);
+    }
+
+    /// <summary>As <see cref="PostAsync(Func{Task})"/>, with an argument.</summary>
+    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <param name="state">Its argument.</param>
+    public ValueTask<bool> PostAsync(Func<object?, Task> function, object? state)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        // tidy: allowed because an async function costs its state machine anyway
+        return PostAwaited((Func<Task>)(() => function(state)));
     }
 
     private ValueTask<bool> PostAwaited(Delegate action)
@@ -130,19 +167,57 @@ public abstract partial class Session
     internal bool PostsAreOver => Volatile.Read(ref _posts) == 0;
 
     /// <summary>Runs what was posted, and gives what it threw, unless that goes to somebody who awaits.</summary>
-    internal static Exception? RunPosted(Delegate action, object? state)
+    internal static Exception? RunPosted(Engine engine, Delegate action, object? state)
     {
         try
         {
-            if (action is Action<object?> withState) withState(state);
-            else if (state is not Completion<bool> done) ((Action)action)();
-            else if (action is Action plain) Loop.CallTo(done, plain);
-            else _ = RunTo(done, (Func<Task>)action);
+            if (action is Action<object?> withState) CallUser(engine, withState, state);
+            else if (state is Completion<bool> done)
+            {
+                if (action is Action awaited) Loop.CallTo(done, awaited);
+                else _ = RunTo(done, (Func<Task>)action);
+            }
+            else if (action is Action plain) CallUser(engine, plain);
+            else ((Session)state!).Follow(((Func<Task>)action)());
+
             return null;
         }
         catch (Exception e)
         {
             return e;
+        }
+    }
+
+    /// <summary>A delegate that returns nothing may be an async void method: its exceptions must not end the process.</summary>
+    private static void CallUser(Engine engine, Action action)
+    {
+        using CallbackScope scope = new(engine);
+        action();
+    }
+
+    private static void CallUser(Engine engine, Action<object?> action, object? state)
+    {
+        using CallbackScope scope = new(engine);
+        action(state);
+    }
+
+    private void Follow(Task? task)
+    {
+        if (task is null) throw new InvalidOperationException("The function gave no task.");
+        if (task.IsCompleted) task.GetAwaiter().GetResult();
+        else _ = FollowAsync(task);
+    }
+
+    // tidy: allowed because it belongs to a function that awaits
+    private async Task FollowAsync(Task task)
+    {
+        try
+        {
+            await task.ConfigureAwait(false);
+        }
+        catch (Exception e)
+        {
+            if (!PostCall(s_rethrowPosted, ExceptionDispatchInfo.Capture(e))) NoteLate(e, "A posted function");
         }
     }
 

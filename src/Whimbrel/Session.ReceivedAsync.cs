@@ -53,16 +53,16 @@ public abstract partial class Session
     internal void ReceivedAsyncEnded(Exception? thrown, bool outlived)
     {
         if (thrown is null && (RunningStrand is not null || (_connection is { Strand: null } connection && connection.Loop.IsCurrent))) ReleaseCallback();
-        else if (outlived || !PostCall(thrown is null ? s_release : RethrowReceived, thrown is null ? this : ExceptionDispatchInfo.Capture(thrown))) NoteLate(thrown);
+        else if (outlived || !PostCall(thrown is null ? s_release : RethrowReceived, thrown is null ? this : ExceptionDispatchInfo.Capture(thrown))) NoteLate(thrown, nameof(OnReceivedAsync));
         if (outlived) _host!.HandlerEnded(this);
     }
 
     /// <summary>There is no callback any more that could tell it. That the connection has failed under it is no news.</summary>
-    private void NoteLate(Exception? thrown)
+    private void NoteLate(Exception? thrown, string what)
     {
         if (thrown is null or NetworkException or OperationCanceledException) return;
         Loop.Engine.UserCodeThrew(thrown);
         _host!.CountUserException();
-        _host.NoteUserException(this, nameof(OnReceivedAsync), thrown);
+        _host.NoteUserException(this, what, thrown);
     }
 }

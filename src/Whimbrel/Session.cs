@@ -94,6 +94,9 @@ public abstract partial class Session : IConnection
     [ThreadStatic]
     private static bool t_isCaught; // by a protocol, which goes on
 
+    [ThreadStatic]
+    private static string? t_advice; // of that protocol, for the notice
+
     private Connection? _connection;
     private uint _generation;
     private PeerAddress _remote;
@@ -1015,7 +1018,7 @@ public abstract partial class Session : IConnection
     /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
     /// </summary>
     /// <param name="exception">What it threw.</param>
-    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught);
+    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught, t_advice);
 
     /// <summary>
     /// For protocols on top of sessions: code of their user's threw, and they have caught it, because they go on or say so to the peer. It is counted as what an
@@ -1023,19 +1026,23 @@ public abstract partial class Session : IConnection
     /// </summary>
     /// <param name="exception">What was thrown.</param>
     /// <param name="what">What threw it, as the beginning of a sentence: <c>The handler of GET /stock</c>. One of few: notices are paced by it.</param>
-    protected void NoteException(Exception exception, string what)
+    /// <param name="advice">
+    /// The last sentence of the notice: how the user of the protocol handles such exceptions. Empty for none. By default the override of
+    /// <see cref="OnError"/>, where the class of the session is not of this library.
+    /// </param>
+    protected void NoteException(Exception exception, string what, string? advice = null)
     {
         ArgumentNullException.ThrowIfNull(exception);
         ArgumentException.ThrowIfNullOrEmpty(what);
         CountException(exception);
-        (t_threw, t_isCaught) = (what, true);
+        (t_threw, t_isCaught, t_advice) = (what, true, advice);
         try
         {
             OnError(exception);
         }
         finally
         {
-            (t_threw, t_isCaught) = (null, false);
+            (t_threw, t_isCaught, t_advice) = (null, false, null);
         }
     }
 
@@ -1060,50 +1067,87 @@ public abstract partial class Session : IConnection
     /// <summary>What the server or client keeps with the session.</summary>
     internal object? HostState { get; set; }
 
-    internal void CallConnecting() => OnConnecting();
+    internal void CallConnecting()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnConnecting();
+    }
 
     internal void SetTls(TlsInfo info) => Volatile.Write(ref _tls, info);
 
-    internal void CallHandshaking() => OnHandshaking();
+    internal void CallHandshaking()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnHandshaking();
+    }
 
-    internal void CallHandshaked() => OnHandshaked(_tls!);
+    internal void CallHandshaked()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnHandshaked(_tls!);
+    }
 
-    internal void CallConnected() => OnConnected();
+    internal void CallConnected()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnConnected();
+    }
 
     internal void CallConnectFailed(CloseReason reason)
     {
         _isEnding = true;
         EndIntake(reason);
+        using CallbackScope scope = ScopeOfOverride();
         OnConnectFailed(reason);
     }
 
     internal void CallPeerFinished()
     {
-        if (_intake?.TakesFinish(this) != true) OnPeerFinished();
+        if (_intake?.TakesFinish(this) == true) return;
+        using CallbackScope scope = ScopeOfOverride();
+        OnPeerFinished();
     }
 
     internal void CallDisconnecting(CloseReason reason)
     {
         _isEnding = true;
         EndIntake(reason);
+        using CallbackScope scope = ScopeOfOverride();
         OnDisconnecting(reason);
     }
 
-    internal void CallServerStopping() => OnServerStopping();
+    internal void CallServerStopping()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnServerStopping();
+    }
 
     internal void CallDisconnected(CloseReason reason)
     {
         (_receiving as AsyncReceive)?.SessionEnds(_host!);
+        using CallbackScope scope = ScopeOfOverride();
         OnDisconnected(reason);
     }
 
-    internal void CallTimer(LoopTimer timer) => OnTimer(timer);
+    internal void CallTimer(LoopTimer timer)
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnTimer(timer);
+    }
 
     internal bool CallSending(long bytes) => OnSending(bytes);
 
-    internal void CallSent() => OnSent(RunningStrand?.TakeSent() ?? _connection!.TakeSent(), PendingBytes);
+    internal void CallSent()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnSent(RunningStrand?.TakeSent() ?? _connection!.TakeSent(), PendingBytes);
+    }
 
-    internal void CallDrained() => OnDrained();
+    internal void CallDrained()
+    {
+        using CallbackScope scope = ScopeOfOverride();
+        OnDrained();
+    }
 
     /// <summary>Which hooks this class overrides: seen by where the method that a call would reach is declared.</summary>
     internal SessionHooks FindHooks()
@@ -1115,9 +1159,28 @@ public abstract partial class Session : IConnection
         if (IsOverride((Func<long, bool>)OnSending)) hooks |= SessionHooks.Sending;
         if (IsOverride((Func<ReadOnlyMemory<byte>, ValueTask>)OnReceivedAsync)) hooks |= SessionHooks.ReceivedAsync;
         if (IsOverride((Action)OnHandshaking)) hooks |= SessionHooks.Handshaking;
+        if (HasAsyncVoid()) hooks |= SessionHooks.AsyncVoid;
         s_hooks.AddOrUpdate(GetType(), hooks);
         return hooks;
     }
+
+    /// <summary>Once for each class: the compiler marks async methods.</summary>
+    private bool HasAsyncVoid()
+    {
+        ReadOnlySpan<Delegate> overrides =
+        [
+            (Action)OnConnecting, (Action)OnHandshaking, (Action<TlsInfo>)OnHandshaked, (Action)OnConnected, (Action<CloseReason>)OnConnectFailed, (Action)OnPeerFinished, (Action<long, long>)OnSent,
+            (Action<CloseReason>)OnDisconnecting, (Action)OnDrained, (Action)OnServerStopping, (Action<CloseReason>)OnDisconnected, (Action<LoopTimer>)OnTimer, (Action<Exception>)OnError,
+        ];
+        foreach (Delegate method in overrides)
+        {
+            if (IsOverride(method) && method.Method.IsDefined(typeof(AsyncStateMachineAttribute), inherit: false)) return true;
+        }
+
+        return false;
+    }
+
+    private CallbackScope ScopeOfOverride() => (FindHooks() & SessionHooks.AsyncVoid) == 0 ? default : new CallbackScope(Loop.Engine);
 
     private static bool IsOverride(Delegate method) => method.Method.DeclaringType != typeof(Session);
 
@@ -1169,6 +1232,7 @@ public abstract partial class Session : IConnection
         _isEnding = true;
         CountException(exception);
         t_threw = callback;
+        using CallbackScope scope = ScopeOfOverride();
         OnError(exception);
     }
 

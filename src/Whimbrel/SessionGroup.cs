@@ -163,6 +163,12 @@ public class SessionGroup
         return task;
     }
 
+    /// <summary>Does not exist for async functions: nothing would wait for them, or handle what they throw.</summary>
+    /// <param name="function">Not called.</param>
+    /// <exception cref="NotSupportedException">Always.</exception>
+    [Obsolete("ForEachAsync does not wait for async functions. Start one for each member in its own order: ForEachAsync(session => session.Post(async () => ...)).", error: true)]
+    public ValueTask ForEachAsync(Func<Session, Task> function) => throw new NotSupportedException("ForEachAsync takes no async function.");
+
     private void CheckChange(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);

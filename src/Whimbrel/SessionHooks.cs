@@ -20,4 +20,7 @@ internal enum SessionHooks : byte
 
     /// <summary><c>OnReceivedAsync</c>.</summary>
     ReceivedAsync = 16,
+
+    /// <summary>Any override that is <c>async void</c>: its exceptions must not end the process.</summary>
+    AsyncVoid = 32,
 }

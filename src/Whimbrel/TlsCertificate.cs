@@ -2,6 +2,7 @@ using System.Globalization;
 using System.Security.Cryptography;
 using System.Security.Cryptography.X509Certificates;
 using Whimbrel.Connections;
+using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 using Whimbrel.Tls;
 
@@ -21,7 +22,6 @@ public sealed class TlsCertificate
     private string _stamp = "";
     private string? _loadMistake;
     private long _lookedAtMs = long.MinValue / 2;
-    private int _looking;
     private int _reloads;
 
     private TlsCertificate(string source, Func<TlsKeyPair>? load, params string?[] files)
@@ -136,14 +136,40 @@ public sealed class TlsCertificate
         }
     }
 
-    /// <summary>A handshake begins: looks now and then, off the loop, whether the files have changed.</summary>
+    /// <summary>
+    /// A handshake begins: when the last look is older than <see cref="LookEveryMs"/>, it looks whether the files have changed, and loads them before
+    /// it continues. So no handshake shows a certificate that was replaced before the last look became old. The loop's thread: a look costs some microseconds, loading
+    /// some milliseconds, once for each renewal. Handshakes of other loops wait for the one that looks.
+    /// </summary>
     internal void LookAtFiles(Engine engine, ConnectionHost host)
     {
         if (_files.Length == 0) return;
         long nowMs = engine.NowMs;
-        if (nowMs - Volatile.Read(ref _lookedAtMs) < LookEveryMs || Interlocked.Exchange(ref _looking, 1) == 1) return;
-        Volatile.Write(ref _lookedAtMs, nowMs);
-        engine.Offload(static look => ((FileLook)look!).Run(), new FileLook(this, host));
+        if (nowMs - Volatile.Read(ref _lookedAtMs) < LookEveryMs) return;
+        string? failure = null;
+        // tidy: allowed because it is taken once in two seconds, and what waits for it needs the certificate
+        lock (_gate)
+        {
+            if (nowMs - _lookedAtMs < LookEveryMs) return;
+            try
+            {
+                string stamp = StampOfFiles();
+                if (stamp != _stamp)
+                {
+                    Replace(Load());
+                    // Only now: a file that is being written is tried again.
+                    _stamp = stamp;
+                }
+            }
+            catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
+            {
+                failure = $"{Failure("has changed and cannot be loaded", e)}. The old certificate stays in use; the file is tried again.";
+            }
+
+            Volatile.Write(ref _lookedAtMs, nowMs);
+        }
+
+        if (failure is not null) host.NoteCertificate(failure);
     }
 
     /// <summary>What is wrong with it, for the start of a server or client; null when it can be used.</summary>
@@ -159,7 +185,7 @@ public sealed class TlsCertificate
             }
             catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
             {
-                return $"{Source} cannot be loaded: {e.Message}";
+                return Failure("cannot be loaded", e);
             }
         }
     }
@@ -188,8 +214,15 @@ public sealed class TlsCertificate
         }
         catch (CryptographicException e)
         {
-            throw new CryptographicException($"{Source} cannot be loaded: {e.Message}", e);
+            throw new CryptographicException(Failure("cannot be loaded", e), e);
         }
+    }
+
+    /// <summary>Without a full stop. What has been said on the way up is not said a second time.</summary>
+    private string Failure(string what, Exception exception)
+    {
+        Exception cause = exception is CryptographicException { InnerException: { } inner } && exception.Message.StartsWith(Source, StringComparison.Ordinal) ? inner : exception;
+        return $"{Source} {what}: {ErrorText.WithoutStop(cause.Message)}";
     }
 
     private void Replace(TlsKeyPair fresh)
@@ -288,32 +321,5 @@ public sealed class TlsCertificate
         }
 
         return new TlsKeyPair(best ?? throw new CryptographicException("the store has none with a private key"), []);
-    }
-
-    /// <summary>One look at the files, on the pool.</summary>
-    private sealed class FileLook(TlsCertificate certificate, ConnectionHost host)
-    {
-        internal void Run()
-        {
-            try
-            {
-                string stamp = certificate.StampOfFiles();
-                lock (certificate._gate)
-                {
-                    if (stamp == certificate._stamp) return;
-                    certificate.Replace(certificate.Load());
-                    // Only now: a file that is being written is tried again.
-                    certificate._stamp = stamp;
-                }
-            }
-            catch (Exception e) when (e is IOException or UnauthorizedAccessException or CryptographicException or ArgumentException)
-            {
-                host.NoteCertificate($"{certificate.Source} has changed and cannot be loaded: {e.Message}. The old certificate stays in use; the file is tried again.");
-            }
-            finally
-            {
-                Volatile.Write(ref certificate._looking, 0);
-            }
-        }
     }
 }

@@ -25,7 +25,7 @@ public sealed class ServerOptionsTests
         ArgumentNullException.ThrowIfNull(options);
         string message = Assert.Throws<ArgumentException>(() => options.Validate(Engine.Default)).Message;
         Assert.Contains(expected, message, StringComparison.Ordinal);
-        Assert.Contains("1 mistake(s)", message, StringComparison.Ordinal);
+        Assert.Contains("1 mistake:", message, StringComparison.Ordinal);
     }
 
     [Fact]

@@ -13,7 +13,10 @@ public sealed class NoticeTests
         await host.StartAsync();
         await Visits.AskToThrowAsync(host);
         await TestHost.UntilAsync(() => host.Log.Has($"Error {(int)NoticeKind.UserException + 1} "), "the notice of the session that threw");
-        Assert.Contains(host.Log.Lines, static l => l.Contains("as asked", StringComparison.Ordinal) && l.Contains("docs/symptoms/", StringComparison.Ordinal));
+        string line = Assert.Single(host.Log.Lines, static l => l.Contains("as asked", StringComparison.Ordinal));
+        Assert.Contains("docs/symptoms/user-exception.md, or: whimbrel explain user-exception", line, StringComparison.Ordinal);
+        // The logger gets the exception itself, and so its stack trace.
+        Assert.EndsWith("(as asked)", line, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -50,7 +53,7 @@ public sealed class NoticeTests
         Assert.Equal(11, lines.Lines.Count);
         clock.Now += TimeSpan.FromSeconds(1).Ticks;
         log.Write(new Notice(NoticeKind.SlowConsumer, "slow", "slow-consumer.md"));
-        Assert.Equal("Whimbrel.Test Warning 2 slow (docs/symptoms/slow-consumer.md; 16 more of this kind were left out)", lines.Lines.Last());
+        Assert.Equal("Whimbrel.Test Warning 2 slow See docs/symptoms/slow-consumer.md, or: whimbrel explain slow-consumer (16 more of this kind were left out)", lines.Lines.Last());
     }
 
     [Fact]

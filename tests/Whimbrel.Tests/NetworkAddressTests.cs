@@ -56,6 +56,16 @@ public sealed class NetworkAddressTests
         Assert.NotEqual(address, NetworkAddress.Parse("tcp://localhost:81"));
     }
 
+    [Theory]
+    [InlineData("http://127.0.0.1:8080", "tcp://127.0.0.1:8080")]
+    [InlineData("HTTP://*", "tcp://*:80")]
+    [InlineData("http://+:80", "tcp://*:80")]
+    [InlineData("http://+", "tcp://*:80")]
+    [InlineData("http://localhost:5000/", "tcp://localhost:5000")]
+    [InlineData("https://[::1]", "tls://[::1]:443")]
+    [InlineData("https://+:8443", "tls://*:8443")]
+    public void Addresses_of_HTTP_mean_the_same_as_those_of_the_core(string text, string same) => Assert.Equal(NetworkAddress.Parse(same), NetworkAddress.Parse(text));
+
     [Fact]
     public void It_gives_what_sockets_take()
     {
@@ -114,7 +124,10 @@ public sealed class NetworkAddressTests
     [InlineData("://a:1", "the scheme is missing before '://'; right would be")]
     [InlineData("tcp:localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
     [InlineData("tcp:/localhost:80", "'//' is missing after 'tcp:'; right would be tcp://localhost:80")]
-    [InlineData("http://localhost:80", "'http' is no scheme here, allowed tcp, tls, unix and memory")]
+    [InlineData("ftp://localhost:80", "'ftp' is no scheme here, allowed tcp, tls, http, https, unix and memory")]
+    [InlineData("http://localhost:80/chat", "'/chat' follows the port; an address ends there")]
+    [InlineData("https://:443", "the host is missing; right would be https://localhost:443, or https://*:443 for every address of this machine")]
+    [InlineData("tcp://+:80", "'+' cannot be part of a host name")]
     [InlineData("tls://localhost", "the port is missing; right would be tls://localhost:80")]
     [InlineData("tcp://", "the host and the port are missing")]
     [InlineData("tcp://localhost", "the port is missing; right would be tcp://localhost:80")]

@@ -128,7 +128,7 @@ public sealed class TextTests
         errors.Defined("Policy", (SlowConsumer)77);
         errors.Add("one more");
         string message = Assert.Throws<ArgumentException>(errors.ThrowIfAny).Message;
-        Assert.Contains("SomeOptions has 5 mistake(s)", message, StringComparison.Ordinal);
+        Assert.Contains("SomeOptions has 5 mistakes", message, StringComparison.Ordinal);
         foreach (string part in new[] { "Low = 0, allowed 1 to 5", "High = 6", "Time = 00:00:03", "Policy = 77, allowed Disconnect, DropNewest, Wait", "one more" }) Assert.Contains(part, message, StringComparison.Ordinal);
     }
 
@@ -172,6 +172,68 @@ public sealed class TextTests
     public void What_options_ask_for_goes_before_the_environment()
     {
         Assert.Equal(new EngineChoice(EngineKind.Portable, "asked for by EngineOptions.Kind"), EngineSelector.Choose(EngineKind.Portable, "nonsense"));
+    }
+
+    [Theory]
+    [InlineData("a\nb", @"a\nb")]
+    [InlineData("a\r\tb", @"a\r\tb")]
+    [InlineData("\u001b[2J\u0007", @"\u001b[2J\u0007")]
+    [InlineData("\0\u007f\u0080\u009b", @"\u0000\u007f\u0080\u009b")]
+    [InlineData("\u2028\u2029\u202a\u202e\u2066\u2069", @"\u2028\u2029\u202a\u202e\u2066\u2069")]
+    [InlineData("plain, ümlaut \u00a0 \u2027 \u202f \u2065 \u206a \ud83d\ude00 C:\\new", "plain, ümlaut \u00a0 \u2027 \u202f \u2065 \u206a \ud83d\ude00 C:\\new")]
+    public void Control_characters_of_foreign_values_are_escaped_in_notices_errors_and_reasons(string foreign, string escaped)
+    {
+        Assert.Equal(escaped, new Notice(NoticeKind.System, foreign, "page.md").Message);
+        Assert.Equal(escaped, (default(Notice) with { Message = foreign }).Message);
+        Assert.Equal(escaped, new NetworkException(new NetworkError(0, ErrorCategory.System, foreign)).Message);
+        Assert.Equal(escaped, (default(NetworkError) with { Message = foreign }).Message);
+        Assert.Equal(escaped, new TlsException(TlsFailure.LocalFault, foreign).Message);
+        Assert.Equal($"user code threw FormatException: {escaped}", new CloseReason(CloseCause.UserException, 0, new FormatException(foreign)).ToString());
+        Assert.Contains(escaped, new CloseReason(CloseCause.UnknownHost, 0, new IOException(foreign)).ToString(), StringComparison.Ordinal);
+        if (foreign != escaped) Assert.Contains(escaped, Assert.Throws<FormatException>(() => NetworkAddress.Parse($"tcp://{foreign}:port")).Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void A_notice_prints_its_message_and_names_its_page_and_the_command()
+    {
+        Notice notice = new(NoticeKind.System, "Something happened.", "port-taken.md");
+        Assert.Equal("Something happened.", notice.ToString());
+        Assert.Equal("See docs/symptoms/port-taken.md, or: whimbrel explain port-taken", notice.Help);
+        Assert.Equal("Whimbrel: Something happened. See docs/symptoms/port-taken.md, or: whimbrel explain port-taken", StandardError.TextOf(notice));
+    }
+
+    [Fact]
+    public void A_notice_on_standard_error_has_the_stack_trace_and_no_line_that_a_value_forged()
+    {
+        Exception thrown = Assert.Throws<InvalidOperationException>(ThrowForeign);
+        string[] lines = StandardError.TextOf(new Notice(NoticeKind.UserException, $"a timer threw {ErrorText.Of(thrown)}.", "user-exception.md", thrown)).Split('\n');
+        Assert.StartsWith("Whimbrel: a timer threw InvalidOperationException: outer. See ", lines[0], StringComparison.Ordinal);
+        Assert.Equal("   InvalidOperationException: outer", lines[1]);
+        Assert.Contains(lines[2..], static l => l.StartsWith("      at ", StringComparison.Ordinal) && l.Contains(nameof(ThrowForeign), StringComparison.Ordinal));
+        Assert.Contains(@"   caused by FormatException: x\nWhimbrel: forged\u001b[2J", lines);
+        Assert.All(lines[1..], static l => Assert.StartsWith("   ", l, StringComparison.Ordinal));
+    }
+
+    private static void ThrowForeign()
+    {
+        try
+        {
+            throw new FormatException("x\nWhimbrel: forged\u001b[2J.");
+        }
+        catch (FormatException e)
+        {
+            throw new InvalidOperationException("outer.", e);
+        }
+    }
+
+    [Fact]
+    public void A_message_that_is_quoted_loses_its_full_stop_and_one_mistake_is_no_plural()
+    {
+        Assert.Equal("FormatException: odd", ErrorText.Of(new FormatException("odd.")));
+        Assert.Equal("FormatException: and so on...", ErrorText.Of(new FormatException("and so on...")));
+        OptionErrors errors = new("SomeOptions");
+        errors.Add("it is odd.");
+        Assert.Equal("SomeOptions has 1 mistake: it is odd.", Assert.Throws<ArgumentException>(errors.ThrowIfAny).Message);
     }
 
     [Fact]

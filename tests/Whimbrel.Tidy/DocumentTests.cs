@@ -104,7 +104,8 @@ public class DocumentTests
         Judge.Finds("no message", Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { }")]));
         Judge.Finds("no such page", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
         Judge.Finds("no such page", Documents.Symptoms([], [Judge.File("src/A.cs", "class A { string s = \"a-b.md\"; }")]));
-        Judge.None(Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.Finds("without the command", Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md\"; }")]));
+        Judge.None(Documents.Symptoms(["docs/symptoms/a-b.md"], [Judge.File("src/A.cs", "class A { string s = \"see docs/symptoms/a-b.md, or: whimbrel explain a-b\"; }")]));
     }
 
     [Fact]

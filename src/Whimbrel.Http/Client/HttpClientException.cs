@@ -1,3 +1,4 @@
+using Whimbrel.Diagnostics;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -6,7 +7,7 @@ namespace Whimbrel.Http;
 public sealed class HttpClientException : IOException
 {
     internal HttpClientException(HttpClientFailure failure, string message, Exception? inner = null)
-        : base(message, inner) => Failure = failure;
+        : base(Escaped.Of(message), inner) => Failure = failure;
 
     internal HttpClientException(HttpRule rule, string from)
         : this(FailureOf(rule), $"The answer of {from} is not taken. {HttpRules.TextOf(rule)}.")

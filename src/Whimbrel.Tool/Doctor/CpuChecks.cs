@@ -6,7 +6,7 @@ namespace Whimbrel.Tool.Doctor;
 internal static class CpuChecks
 {
     private const string GroupsPath = "/proc/self/cgroup";
-    private const string Page = "docs/symptoms/cpu-limit.md";
+    private const string Page = "docs/symptoms/cpu-limit.md, or: whimbrel explain cpu-limit";
     private const string ClockPath = "/sys/devices/system/clocksource/clocksource0/";
 
     // Read from user space, without a system call.

@@ -29,7 +29,7 @@ internal static class EngineChecks
             EngineSupport support = examined.Support(kind);
             if (support.IsAvailable) yield return Finding.Ok(Name(kind), kind == auto.Kind ? "works here, and is taken" : $"works here; --engine {kind.ToString().ToLowerInvariant()}, WHIMBREL_ENGINE or EngineOptions.Kind take it");
             else if (!examined.System.IsLinux) yield return Finding.Skipped(Name(kind), support.Reason);
-            else yield return Finding.Advice(Name(kind), support.Reason, support.Remedy.Length == 0 ? "docs/symptoms/no-io-uring.md; nothing has to be done, the other engines keep every guarantee" : support.Remedy);
+            else yield return Finding.Advice(Name(kind), support.Reason, support.Remedy.Length == 0 ? "docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring; nothing has to be done, the other engines keep every guarantee" : support.Remedy);
         }
     }
 

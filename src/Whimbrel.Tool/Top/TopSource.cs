@@ -48,7 +48,7 @@ internal static class TopSource
         }
         catch (SocketException e)
         {
-            throw new TopException($"The status of {path} broke off: {e.Message}.");
+            throw new TopException($"The status of {path} broke off: {e.Message.TrimEnd('.')}.");
         }
     }
 
@@ -91,6 +91,6 @@ internal static class TopSource
         SocketException { SocketErrorCode: SocketError.AccessDenied } => $"{path} may be asked by its owner only: be the user that the server runs as.",
         _ when !Path.Exists(path) => $"There is no {path}: no server has it open (ServerOptions.StatusPath, or whimbrel serve --status).",
         SocketException { SocketErrorCode: SocketError.ConnectionRefused } => $"Nobody answers at {path}: its server has ended, or it never was a socket.",
-        _ => $"{path} cannot be asked: {exception.Message}.",
+        _ => $"{path} cannot be asked: {exception.Message.TrimEnd('.')}.",
     };
 }

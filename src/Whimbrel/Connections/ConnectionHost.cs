@@ -1,5 +1,6 @@
 using System.Net;
 using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
 using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
@@ -99,14 +100,24 @@ internal abstract class ConnectionHost
         NoteSession(new Notice(
             NoticeKind.System,
             $"Session {session.Id:x} was sending a file: {fault.Message} Its connection was ended, so that its peer does not take a part for the whole. Replace files by renaming new ones over them.",
-            "file-failed.md"));
+            "file-failed.md",
+            fault));
     }
 
     internal void CountUserException() => Interlocked.Increment(ref _userExceptions);
 
     /// <summary>An override threw, and the session has no OnError of its own.</summary>
-    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false) =>
-        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, $"{(isCaught ? "Its protocol goes on from there" : "Its connection was ended; the others go on")}. Override OnError to be told yourself.");
+    /// <param name="session">Its session.</param>
+    /// <param name="callback">What threw.</param>
+    /// <param name="exception">What was thrown.</param>
+    /// <param name="isCaught">A protocol has caught it, and the connection continues.</param>
+    /// <param name="advice">How to handle such exceptions; null for the override, where the class of the session is the user's.</param>
+    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false, string? advice = null)
+    {
+        advice ??= UserCode.IsOfUser(session.GetType()) ? "Override OnError to handle it yourself." : "";
+        string consequence = isCaught ? "Its protocol goes on from there." : "Its connection was ended; the others go on.";
+        NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, advice.Length == 0 ? consequence : $"{consequence} {advice}");
+    }
 
     /// <summary>User code threw, and nobody else was told. Once a minute for each piece of code and class of exception.</summary>
     internal void NoteUserException(string what, string which, Exception exception, string consequence)
@@ -115,7 +126,7 @@ internal abstract class ConnectionHost
         // Servers are few, and tell their own; clients may be very many.
         string place = IsAccepting || Options.OnNotice is not null ? $"{System.Runtime.CompilerServices.RuntimeHelpers.GetHashCode(Owner)}: " : "";
         if (!Engine.ExceptionNotices.TryTake($"{place}{what}: {type}", Engine.NowMs, out long leftOut)) return;
-        NoteSession(new Notice(NoticeKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md"));
+        NoteSession(new Notice(NoticeKind.UserException, $"{what}{which} threw {ErrorText.Of(exception)}. {consequence}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
 
     /// <summary>The handler of a stream begins: a stop waits for it. Where the session's callbacks run.</summary>

@@ -3,7 +3,7 @@ using Whimbrel.Engines;
 
 namespace Whimbrel.Connections;
 
-/// <summary>One <see cref="SessionGroup.ForEachAsync"/>: the loops count themselves off, and the last one completes it.</summary>
+/// <summary>One <see cref="SessionGroup.ForEachAsync(Action{Session})"/>: the loops count themselves off, and the last one completes it.</summary>
 internal sealed class MemberVisit(Engine engine, Action<Session> action, int loops) : Completion<bool>(engine)
 {
     private int _left = loops;

@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.Sockets;
 using System.Text;
 using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Connections;
@@ -156,7 +157,7 @@ internal unsafe ref struct SocketOptions
             Errno.ENOPROTOOPT or Errno.EOPNOTSUPP => " This kernel does not have it.",
             _ => "",
         };
-        return Fail(error, ErrorCategory.Option, $"the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md.", null);
+        return Fail(error, ErrorCategory.Option, $"the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
     }
 
     private readonly NetworkException Fail(int error, ErrorCategory category, string why, Exception? inner) =>
@@ -170,6 +171,7 @@ internal unsafe ref struct SocketOptions
         SocketOptions target = new(socket, endPoint);
         try
         {
+            using CallbackScope scope = Loop.Current is { } loop ? new CallbackScope(loop.Engine) : default;
             hook(new NewSocket(role, endPoint, socket));
         }
         catch (NetworkException e)
@@ -178,12 +180,12 @@ internal unsafe ref struct SocketOptions
         }
         catch (Exception e)
         {
-            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {ErrorText.Of(e)}. See docs/symptoms/socket-option.md.", e);
+            return target.Fail(0, ErrorCategory.User, $"OnSocketCreated threw {ErrorText.Of(e)}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", e);
         }
 
         int seconds = LingerSecondsOf(socket);
         if (seconds <= 0) return null;
-        return target.Fail(0, ErrorCategory.User, $"OnSocketCreated switched SO_LINGER on with {seconds} s: every close would hold up a loop for as long. Close drains by itself, see DrainTimeout. See docs/symptoms/socket-option.md.", null);
+        return target.Fail(0, ErrorCategory.User, $"OnSocketCreated switched SO_LINGER on with {seconds} s: every close would hold up a loop for as long. Close drains by itself, see DrainTimeout. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option.", null);
     }
 
     private static int LingerSecondsOf(RawSocket socket)

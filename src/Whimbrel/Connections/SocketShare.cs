@@ -93,7 +93,7 @@ internal struct SocketShare
 
         if (why.Length == 0) return socket;
         socket?.Dispose();
-        fault = new NetworkException(new NetworkError(0, ErrorCategory.User, $"Cannot prepare a socket for {endPoint}: CreateSocket {why}. See docs/symptoms/socket-option.md."), thrown);
+        fault = new NetworkException(new NetworkError(0, ErrorCategory.User, $"Cannot prepare a socket for {endPoint}: CreateSocket {why}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), thrown);
         return null;
     }
 }

@@ -13,7 +13,7 @@ internal static class DatagramErrors
 
     /// <summary>More than <see cref="DatagramOptions.AnswerLimit"/> allows.</summary>
     internal static NetworkError Withheld { get; } =
-        new(0, ErrorCategory.Limit, "It would have been more than AnswerLimit allows for a peer that has not proved its address. See docs/symptoms/datagram-not-sent.md.");
+        new(0, ErrorCategory.Limit, "It would have been more than AnswerLimit allows for a peer that has not proved its address. See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent.");
 
     internal static NetworkError Of(int error)
     {
@@ -42,13 +42,13 @@ internal static class DatagramErrors
             Errno.EHOSTUNREACH or Errno.ENETUNREACH => "No way leads there.",
             _ => "The system did not take or deliver it.",
         };
-        return new NetworkError(error, category, $"{why} {ErrorText.Of(error)} (error {error}). See docs/symptoms/datagram-not-sent.md.");
+        return new NetworkError(error, category, $"{why} {ErrorText.Of(error)} (error {error}). See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent.");
     }
 
     internal static NetworkException BindFailure(EndPoint endPoint, DatagramOptions options, int error)
     {
         if (options.RemoteEndPoint is { } remote && error is Errno.ENETUNREACH or Errno.EHOSTUNREACH or Errno.ECONNREFUSED or Errno.ENOENT or Errno.EACCES)
-            return new NetworkException(new NetworkError(error, error is Errno.ECONNREFUSED or Errno.ENOENT ? ErrorCategory.Refused : ErrorCategory.Unreachable, $"Cannot connect a datagram socket to {remote}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/datagram-not-sent.md."));
+            return new NetworkException(new NetworkError(error, error is Errno.ECONNREFUSED or Errno.ENOENT ? ErrorCategory.Refused : ErrorCategory.Unreachable, $"Cannot connect a datagram socket to {remote}: {ErrorText.Of(error)} (error {error}). See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent."));
         string hint = error switch
         {
             Errno.EADDRINUSE => " Another socket has the address; several receivers of a multicast group share it with ReuseAddress.",
@@ -56,7 +56,7 @@ internal static class DatagramErrors
             Errno.EACCES => " Ports below 1024 need a privilege.",
             _ => "",
         };
-        return new NetworkException(new NetworkError(error, ErrorCategory.Bind, $"Cannot bind a datagram socket to {endPoint}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/port-taken.md."));
+        return new NetworkException(new NetworkError(error, ErrorCategory.Bind, $"Cannot bind a datagram socket to {endPoint}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/port-taken.md, or: whimbrel explain port-taken."));
     }
 
     internal static NetworkException JoinFailure(MulticastGroup group, int error)
@@ -73,6 +73,6 @@ internal static class DatagramErrors
         return new NetworkException(new NetworkError(
             error,
             error is Errno.ENOBUFS or Errno.ENOMEM ? ErrorCategory.Limit : ErrorCategory.System,
-            $"Cannot join {group}: {ErrorText.Of(error)} (error {error}).{why} See docs/symptoms/multicast.md."));
+            $"Cannot join {group}: {ErrorText.Of(error)} (error {error}).{why} See docs/symptoms/multicast.md, or: whimbrel explain multicast."));
     }
 }

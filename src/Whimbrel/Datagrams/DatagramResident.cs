@@ -432,8 +432,9 @@ internal sealed partial class DatagramResident : Resident
         if (!Loop.Engine.ExceptionNotices.TryTake($"{EndPoint}: {what}: {type}", Loop.Engine.NowMs, out long leftOut)) return;
         Loop.Engine.Note(new Notice(
             NoticeKind.UserException,
-            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket goes on. Override OnError to be told yourself.{NoticePaces.LeftOutText(leftOut)}",
-            "user-exception.md"));
+            $"{what} (datagrams at {EndPoint}) threw {ErrorText.Of(exception)}. Nothing was ended; the socket goes on. Override OnError to handle it yourself.{NoticePaces.LeftOutText(leftOut)}",
+            "user-exception.md",
+            exception));
     }
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)

@@ -201,7 +201,7 @@ internal static unsafe class DatagramSetup
         }
         catch (SocketException e)
         {
-            return new NetworkException(new NetworkError(ErrorText.ErrnoOf(e.SocketErrorCode), ErrorCategory.Option, $"Cannot prepare a datagram socket for {resident.EndPoint}: the system refused {option}: {e.Message}. See docs/symptoms/socket-option.md."), e);
+            return new NetworkException(new NetworkError(ErrorText.ErrnoOf(e.SocketErrorCode), ErrorCategory.Option, $"Cannot prepare a datagram socket for {resident.EndPoint}: the system refused {option}: {ErrorText.WithoutStop(e.Message)}. See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."), e);
         }
     }
 

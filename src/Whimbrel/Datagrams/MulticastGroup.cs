@@ -49,7 +49,7 @@ public sealed record MulticastGroup(IPAddress Address, string? Interface = null,
             if (isIt) return NumberOf(properties);
         }
 
-        throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md."));
+        throw new NetworkException(new NetworkError(Linux.Errno.ENODEV, ErrorCategory.Option, $"No network interface is called, or has the address, '{name}'. See docs/symptoms/multicast.md, or: whimbrel explain multicast."));
     }
 
     private static int NumberOf(IPInterfaceProperties properties)

@@ -33,7 +33,7 @@ internal ref struct OptionSetter(RawSocket socket, EndPoint endPoint)
         Fault = new NetworkException(new NetworkError(
             error,
             ErrorCategory.Option,
-            $"Cannot prepare a datagram socket for {endPoint}: the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md."));
+            $"Cannot prepare a datagram socket for {endPoint}: the system refused {option}: {ErrorText.Of(error)} (error {error}).{hint} See docs/symptoms/socket-option.md, or: whimbrel explain socket-option."));
     }
 
     /// <summary>Of a socket of IPv6, both options: the IPv4 one is for mapped addresses.</summary>

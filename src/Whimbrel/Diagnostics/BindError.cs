@@ -12,11 +12,11 @@ internal static class BindError
     {
         string why = error switch
         {
-            Errno.EADDRINUSE => $"already in use{HolderOf(endPoint)}. Choose another address (port 0 takes a free one), or set ReusePort=true if you meant to share it. See docs/symptoms/port-taken.md.",
+            Errno.EADDRINUSE => $"already in use{HolderOf(endPoint)}. Choose another address (port 0 takes a free one), or set ReusePort=true if you meant to share it. See docs/symptoms/port-taken.md, or: whimbrel explain port-taken.",
             Errno.EACCES => "not permitted: ports below 1024 need a privilege, and a Unix path must be in a folder you may write to.",
             Errno.EADDRNOTAVAIL => "the address is none of this machine's.",
             Errno.ENOENT => "the folder of the Unix path does not exist.",
-            Errno.EMFILE or Errno.ENFILE => "no file descriptor is left, beyond those that EngineOptions.DescriptorMargin keeps free. See docs/symptoms/descriptor-limit.md.",
+            Errno.EMFILE or Errno.ENFILE => "no file descriptor is left, beyond those that EngineOptions.DescriptorMargin keeps free. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit.",
             _ => $"{ErrorText.Of(error)}.",
         };
         return new NetworkError(error, ErrorCategory.Bind, $"Cannot listen on {endPoint}: {why}");

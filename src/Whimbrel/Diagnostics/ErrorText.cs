@@ -1,5 +1,6 @@
 using System.Net.Sockets;
 using System.Runtime.InteropServices;
+using System.Text;
 using Whimbrel.Linux;
 
 namespace Whimbrel.Diagnostics;
@@ -7,6 +8,8 @@ namespace Whimbrel.Diagnostics;
 /// <summary>Names and classes of system error numbers. Pure.</summary>
 internal static class ErrorText
 {
+    private const int MostCauses = 8;
+
     /// <summary>Of several numbers with one meaning the first is the one that stands for it. Those that come most often stand first.</summary>
     private static readonly (int Number, SocketError Meaning)[] s_errors =
     [
@@ -95,16 +98,47 @@ internal static class ErrorText
         return SocketError.SocketError;
     }
 
-    /// <summary>Type and message of an exception, for a notice. Its message is user code, too, and may throw.</summary>
+    /// <summary>Type and message of an exception, for a notice, without the message's full stop. The message is user code, too, and may throw.</summary>
     internal static string Of(Exception exception)
     {
         try
         {
-            return $"{exception.GetType().Name}: {exception.Message}";
+            return $"{exception.GetType().Name}: {WithoutStop(Escaped.Of(exception.Message))}";
         }
         catch (Exception)
         {
             return $"{exception.GetType().Name} (whose Message throws)";
+        }
+    }
+
+    /// <summary>A sentence for the middle of another one. Three dots stay.</summary>
+    internal static string WithoutStop(string sentence) => sentence.EndsWith('.') && !sentence.EndsWith("..", StringComparison.Ordinal) ? sentence[..^1] : sentence;
+
+    /// <summary>
+    /// The exception and what caused it, a line for each call, for a log that people read. Each line begins with spaces and has no control
+    /// character, so that none can be mistaken for another notice.
+    /// </summary>
+    internal static string TraceOf(Exception exception)
+    {
+        StringBuilder lines = new();
+        for ((Exception? next, int depth) = (exception, 0); next is not null && depth < MostCauses; (next, depth) = (next.InnerException, depth + 1))
+        {
+            lines.Append("\n   ").Append(depth == 0 ? "" : "caused by ").Append(Of(next));
+            foreach (string line in (StackOf(next) ?? "").Split('\n', StringSplitOptions.TrimEntries | StringSplitOptions.RemoveEmptyEntries)) lines.Append("\n      ").Append(Escaped.Of(line));
+        }
+
+        return lines.ToString();
+    }
+
+    private static string? StackOf(Exception exception)
+    {
+        try
+        {
+            return exception.StackTrace;
+        }
+        catch (Exception)
+        {
+            return null; // an override of the user's
         }
     }
 }

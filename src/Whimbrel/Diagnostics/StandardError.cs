@@ -15,6 +15,9 @@ internal static class StandardError
     private static int s_leftOfMinute;
     private static bool s_isRunning;
 
+    /// <summary>How a notice looks there: one line, and below it the exception with its stack trace.</summary>
+    internal static string TextOf(Notice notice) => $"Whimbrel: {notice.Message} {notice.Help}{(notice.Exception is { } thrown ? ErrorText.TraceOf(thrown) : "")}";
+
     internal static void Write(string line)
     {
         // tidy: allowed because something has gone wrong already when there is something to tell, and the writer holds it for moments

@@ -547,7 +547,7 @@ public class Engine : IAsyncDisposable
         Errno.EMFILE,
         ErrorCategory.Limit,
         $"Cannot start {KindName} with {LoopCount} {(LoopCount == 1 ? "loop" : "loops")}: of the {DescriptorMargin.Limit} file descriptors that the process may have (ulimit -n), "
-            + $"fewer than {Descriptors.Count} would be left for the runtime and the program (EngineOptions.DescriptorMargin). Raise the limit, or take fewer loops. See docs/symptoms/descriptor-limit.md."));
+            + $"fewer than {Descriptors.Count} would be left for the runtime and the program (EngineOptions.DescriptorMargin). Raise the limit, or take fewer loops. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
 
     /// <summary>Starts the threads and waits until each has begun; <see cref="LoopBegan"/> is told of what failed.</summary>
     private protected virtual void StartLoops()
@@ -703,7 +703,7 @@ public class Engine : IAsyncDisposable
 
     /// <summary>Why the stop of an engine, a client or a datagram socket returns before all has ended.</summary>
     internal static NetworkException OverdueError(string what, IReadOnlyList<UnfinishedCall> unfinished) =>
-        new(new NetworkError(0, ErrorCategory.Timeout, $"{what} at the deadline of its stop. {UnfinishedText(unfinished)} It ends by itself when that returns. See docs/symptoms/stop-overdue.md."));
+        new(new NetworkError(0, ErrorCategory.Timeout, $"{what} at the deadline of its stop. {UnfinishedText(unfinished)} It ends by itself when that returns. See docs/symptoms/stop-overdue.md, or: whimbrel explain stop-overdue."));
 
     private static string UnfinishedText(IReadOnlyList<UnfinishedCall> unfinished) =>
         unfinished.Count == 0 ? "Nothing is known to run." : $"Still running: {string.Join(", ", unfinished)}.";
@@ -796,6 +796,7 @@ public class Engine : IAsyncDisposable
     {
         try
         {
+            using CallbackScope scope = new(this);
             call(this);
         }
         catch (Exception e)
@@ -806,13 +807,22 @@ public class Engine : IAsyncDisposable
 
     // ------------------------------------------------------------------ notices
 
+    /// <summary>For calls of a user's delegates that return nothing. See <see cref="CallbackScope"/>.</summary>
+    internal CallbackContext CallbackContext => field ??= new CallbackContext(this);
+
     internal void Note(Notice notice, Action<Notice>? handler = null)
     {
         WhimbrelEventSource.Log.Notice(notice.Kind.ToString(), notice.Message, notice.Page);
         try
         {
-            if ((handler ?? Options.OnNotice) is { } told) told(notice);
-            else NoteUnasked(notice);
+            if ((handler ?? Options.OnNotice) is not { } told)
+            {
+                NoteUnasked(notice);
+                return;
+            }
+
+            using CallbackScope scope = new(this);
+            told(notice);
         }
         catch (Exception)
         {
@@ -821,7 +831,7 @@ public class Engine : IAsyncDisposable
     }
 
     /// <summary>Nobody has asked for notices: who runs the program sees them.</summary>
-    private protected virtual void NoteUnasked(Notice notice) => StandardError.Write($"Whimbrel: {notice.Message} See docs/symptoms/{notice.Page}");
+    private protected virtual void NoteUnasked(Notice notice) => StandardError.Write(StandardError.TextOf(notice));
 
     // ------------------------------------------------------------------ for an engine that watches (the memory engine)
 
@@ -842,7 +852,7 @@ public class Engine : IAsyncDisposable
     {
         UserCodeThrew(exception);
         if (!ExceptionNotices.TryTake($"{where}: {exception.GetType().Name}", NowMs, out long leftOut)) return;
-        Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md"));
+        Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
 
     /// <summary>Name, loops and reason.</summary>

@@ -36,7 +36,7 @@ internal static class EngineSelector
             case EngineKind.Epoll when !KernelProbe.HasEpoll:
                 throw new PlatformNotSupportedException($"The epoll engine, {source}, needs Linux on x64 or arm64. Use portable.");
             case EngineKind.Uring when probe() is { IsOffered: false } support:
-                throw new PlatformNotSupportedException($"The io_uring engine, {source}, cannot run: {support.Advice}. Use epoll, or see docs/symptoms/no-io-uring.md.");
+                throw new PlatformNotSupportedException($"The io_uring engine, {source}, cannot run: {support.Advice}. Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.");
             default:
                 return new EngineChoice(asked, source);
         }

@@ -16,7 +16,7 @@ public abstract partial class Loop
     public bool Post(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (_, a, _, _) => ((Action)a!)(), action);
+        return PostControl(static (loop, a, _, _) => loop.CallUser((Action)a!), action);
     }
 
     /// <summary>Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a closure. Any thread.</summary>
@@ -26,7 +26,29 @@ public abstract partial class Loop
     public bool Post(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (_, a, s, _) => ((Action<object?>)a!)(s), action, state);
+        return PostControl(static (loop, a, s, _) => loop.CallUser((Action<object?>)a!, s), action, state);
+    }
+
+    /// <summary>
+    /// Starts an async function on the loop's thread in a later turn. Nothing waits for it: other work runs where it awaits. Awaits of this
+    /// library inside of it continue on the loop, others wherever they do. What it throws, also after an await, is given as a notice. Any thread.
+    /// </summary>
+    /// <param name="function">What to start.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Post(Func<Task> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        return PostControl(static (loop, f, _, _) => loop.Watch(((Func<Task>)f!)(), "a posted function"), function);
+    }
+
+    /// <summary>As <see cref="Post(Func{Task})"/>, with an argument and so without a closure.</summary>
+    /// <param name="function">What to start.</param>
+    /// <param name="state">Its argument.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Post(Func<object?, Task> function, object? state)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        return PostControl(static (loop, f, s, _) => loop.Watch(((Func<object?, Task>)f!)(s), "a posted function"), function, state);
     }
 
     /// <summary>Runs <paramref name="action"/> at once when this is the loop's thread (then what it throws goes to the caller), else posts it.</summary>
@@ -36,7 +58,18 @@ public abstract partial class Loop
     {
         ArgumentNullException.ThrowIfNull(action);
         if (!IsCurrent) return Post(action);
-        action();
+        CallUser(action);
+        return true;
+    }
+
+    /// <summary>Starts an async function at once when this is the loop's thread (then what it throws before its first await goes to the caller), else posts it. Later exceptions are given as a notice.</summary>
+    /// <param name="function">What to start.</param>
+    /// <returns>False when the engine is stopped or disposed: it will not run.</returns>
+    public bool Dispatch(Func<Task> function)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        if (!IsCurrent) return Post(function);
+        Watch(function(), "a dispatched function");
         return true;
     }
 
@@ -69,6 +102,16 @@ public abstract partial class Loop
         // The user's action comes first: it is what messages name.
         if (PostControl(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!), action, (done, state))) return task;
         return ValueTask.FromException(Engine.EndedError());
+    }
+
+    /// <summary>As <see cref="PostAsync(Func{Task})"/>, with an argument.</summary>
+    /// <param name="function">What to start. What it throws goes to who awaits.</param>
+    /// <param name="state">Its argument.</param>
+    public ValueTask PostAsync(Func<object?, Task> function, object? state)
+    {
+        ArgumentNullException.ThrowIfNull(function);
+        // tidy: allowed because it runs once a call, off the hot path, and the result needs an object anyway
+        return PostAsync(() => function(state));
     }
 
     /// <summary>As <see cref="PostAsync(Action)"/>, and brings back what it returned.</summary>
@@ -114,6 +157,7 @@ public abstract partial class Loop
     {
         try
         {
+            using CallbackScope scope = new(done.Engine);
             action();
         }
         catch (Exception e)
@@ -166,6 +210,40 @@ public abstract partial class Loop
     }
 
     // ------------------------------------------------------------------ for the library
+
+    /// <summary>A delegate that returns nothing may be an async void method: its exceptions must not end the process.</summary>
+    private void CallUser(Action action)
+    {
+        using CallbackScope scope = new(Engine);
+        action();
+    }
+
+    private void CallUser(Action<object?> action, object? state)
+    {
+        using CallbackScope scope = new(Engine);
+        action(state);
+    }
+
+    /// <summary>What an async function of the user's throws is thrown here when it has ended already, and else a notice when it ends.</summary>
+    internal void Watch(Task? task, string what)
+    {
+        if (task is null) throw new InvalidOperationException("The function gave no task.");
+        if (task.IsCompleted) task.GetAwaiter().GetResult();
+        else _ = WatchAsync(task, what);
+    }
+
+    // tidy: allowed because it belongs to a function that awaits
+    private async Task WatchAsync(Task task, string what)
+    {
+        try
+        {
+            await task.ConfigureAwait(false);
+        }
+        catch (Exception e)
+        {
+            Engine.NoteException(what, e, "Nothing was ended; the loop continues.");
+        }
+    }
 
     internal bool PostControl(ControlAction action, object? first = null, object? second = null, long value = 0) =>
         Mailbox.PostControl(action, first, second, value);

@@ -2,6 +2,7 @@ using System.Diagnostics;
 using Whimbrel.Connections;
 using Whimbrel.Datagrams;
 using Whimbrel.Diagnostics;
+using Whimbrel.Engines;
 
 namespace Whimbrel;
 
@@ -185,6 +186,7 @@ public abstract partial class Loop
         if (_hasBegun) return;
         _hasBegun = true;
         if (Engine.HasWatchdog) _threadId = Linux.CurrentThread.Id;
+        using CallbackScope scope = new(Engine);
         Engine.Options.OnLoopStarted?.Invoke(this);
         _hooked = true;
     }
@@ -226,6 +228,7 @@ public abstract partial class Loop
         EnterWork("OnIdle");
         try
         {
+            using CallbackScope scope = new(Engine);
             Engine.Options.OnIdle?.Invoke(this);
         }
         catch (Exception e)
@@ -373,6 +376,7 @@ public abstract partial class Loop
         EnterWork("OnLoopStopping");
         try
         {
+            using CallbackScope scope = new(Engine);
             Engine.Options.OnLoopStopping?.Invoke(this);
         }
         catch (Exception e)

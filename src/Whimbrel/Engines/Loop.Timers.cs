@@ -61,6 +61,68 @@ public abstract partial class Loop
         return timer;
     }
 
+    /// <summary>
+    /// Starts a timer with an async callback. One call at a time: a firing while the task of the last one has not ended is left out. It begins on the loop;
+    /// awaits of this library inside of it continue there. What it throws, also after an await, is given as a notice.
+    /// </summary>
+    /// <param name="due">Time until the first firing; zero means the next turn.</param>
+    /// <param name="callback">What to start at each firing.</param>
+    /// <param name="state">Its argument.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    [OverloadResolutionPriority(1)]
+    public LoopTimer StartTimer(TimeSpan due, Func<object?, Task> callback, object? state = null, TimeSpan period = default)
+    {
+        ArgumentNullException.ThrowIfNull(callback);
+        // tidy: allowed because it runs once for each timer that is made
+        LoopTimer timer = new(this, (s, _) => callback(s), state, wantsCancelled: false);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    /// <summary>
+    /// Starts a timer with an async callback. One call at a time: a firing while the task of the last one has not ended is left out. It begins on the loop;
+    /// awaits of this library inside of it continue there. What it throws, also after an await, is given as a notice.
+    /// </summary>
+    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
+    /// <param name="callback">What to start at each firing.</param>
+    /// <param name="state">Its argument.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    [OverloadResolutionPriority(1)]
+    public LoopTimer StartTimer(DateTimeOffset due, Func<object?, Task> callback, object? state = null, TimeSpan period = default)
+    {
+        ArgumentNullException.ThrowIfNull(callback);
+        // tidy: allowed because it runs once for each timer that is made
+        LoopTimer timer = new(this, (s, _) => callback(s), state, wantsCancelled: false);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    /// <summary>Starts a timer with an async callback, which is also called when it is cancelled. As <see cref="StartTimer(TimeSpan, Func{object?, Task}, object?, TimeSpan)"/>.</summary>
+    /// <param name="due">Time until the first firing; zero means the next turn.</param>
+    /// <param name="callback">Gets <paramref name="state"/>, and true when the timer was cancelled instead of fired: then also while an earlier call has not ended.</param>
+    /// <param name="state">Its argument.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    public LoopTimer StartTimer(TimeSpan due, Func<object?, bool, Task> callback, object? state = null, TimeSpan period = default)
+    {
+        ArgumentNullException.ThrowIfNull(callback);
+        LoopTimer timer = new(this, callback, state, wantsCancelled: true);
+        timer.Start(due, period);
+        return timer;
+    }
+
+    /// <summary>Starts a timer with an async callback, which is also called when it is cancelled. As <see cref="StartTimer(DateTimeOffset, Func{object?, Task}, object?, TimeSpan)"/>.</summary>
+    /// <param name="due">When to fire first; a moment that has passed means the next turn.</param>
+    /// <param name="callback">Gets <paramref name="state"/>, and true when the timer was cancelled instead of fired: then also while an earlier call has not ended.</param>
+    /// <param name="state">Its argument.</param>
+    /// <param name="period">Distance between firings; zero for one shot.</param>
+    public LoopTimer StartTimer(DateTimeOffset due, Func<object?, bool, Task> callback, object? state = null, TimeSpan period = default)
+    {
+        ArgumentNullException.ThrowIfNull(callback);
+        LoopTimer timer = new(this, callback, state, wantsCancelled: true);
+        timer.Start(due, period);
+        return timer;
+    }
+
     /// <summary>Completes after a time, by this loop's timers. Awaited on the loop, the code goes on there; elsewhere on the thread pool.</summary>
     /// <param name="due">How long; zero means the next turn.</param>
     /// <param name="cancellationToken">Ends the wait early.</param>

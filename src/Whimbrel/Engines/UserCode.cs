@@ -31,6 +31,9 @@ internal static class UserCode
         // tidy: allowed because it is asked once for each assembly
         type is not null && s_isOurs.GetOrAdd(type.Assembly, static assembly => assembly.GetCustomAttributes<AssemblyMetadataAttribute>().Any(static a => a.Key == "WhimbrelLibrary"));
 
+    /// <summary>False for classes of this library's packages, whose overrides a user cannot write.</summary>
+    internal static bool IsOfUser(Type type) => !IsOurs(type);
+
     /// <summary>The method behind a delegate or an async method, as "Class.Method"; null for anything else.</summary>
     internal static string? MethodOf(object? subject)
     {

@@ -493,7 +493,8 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
 
         rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.UserException), "the notice");
         Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
-        Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; the others go on\. Override OnError to be told yourself\.$", notice.Message);
+        Assert.Matches(@"^OnReceived of SilentSession \(session [0-9a-f]+\) threw InvalidDataException: not told to anybody\. Its connection was ended; the others go on\. Override OnError to handle it yourself\.$", notice.Message);
+        Assert.Contains(nameof(SilentSession), Assert.IsType<InvalidDataException>(notice.Exception).StackTrace, StringComparison.Ordinal);
         Assert.Equal("user-exception.md", notice.Page);
         Assert.True(rig.Engine.UserExceptionCount >= 3);
         if (!rig.IsVirtual) return;
@@ -503,6 +504,27 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         rig.Until(() => rig.Notices.Count(static n => n.Kind == NoticeKind.UserException) == 2, "the next notice");
         Assert.EndsWith("(2 more since the last notice of this.)", rig.Notices[^1].Message, StringComparison.Ordinal);
     });
+
+    [Fact, Contract(4)]
+    public void What_an_async_void_override_throws_after_its_await_is_a_notice_and_does_not_end_the_process() => Run(rig =>
+    {
+        rig.Expect("an async void callback");
+        Server server = rig.Keep(new Server(rig.Scheduled(new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress() }), static () => new AsyncVoidSession()));
+        rig.Await(server.StartAsync());
+        Peer peer = rig.Dial(server.EndPoint!);
+        rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
+        Assert.Equal(1, server.SessionCount);
+        peer.Write("x");
+    });
+
+    private sealed class AsyncVoidSession : Session
+    {
+        protected override async void OnConnected()
+        {
+            await Loop.DelayAsync(TimeSpan.FromMilliseconds(2));
+            throw new InvalidDataException("late");
+        }
+    }
 
     [Fact, Contract(4)]
     public void A_session_with_an_OnError_of_its_own_is_counted_and_gets_no_notice() => Run(rig =>

@@ -242,9 +242,9 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
         Loop loop = Started(rig);
         Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.FromMilliseconds(-1), static _ => { }));
         Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.Zero, static _ => { }, null, TimeSpan.FromMilliseconds(-1)));
-        Assert.Throws<ArgumentNullException>(() => loop.StartTimer(TimeSpan.Zero, null!));
-        Assert.Throws<ArgumentNullException>(() => loop.Post(null!));
-        Assert.Throws<ArgumentNullException>(() => loop.Dispatch(null!));
+        Assert.Throws<ArgumentNullException>(() => loop.StartTimer(TimeSpan.Zero, (Action<object?>)null!));
+        Assert.Throws<ArgumentNullException>(() => loop.Post((Action)null!));
+        Assert.Throws<ArgumentNullException>(() => loop.Dispatch((Action)null!));
     });
 
     [Fact, Contract(1)]

@@ -20,13 +20,61 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
         rig.OnLoop(loop, static () => { });
         Assert.Equal(Enumerable.Range(0, 200), order);
         Assert.Equal(0, astray);
-        Assert.Throws<ArgumentNullException>(() => loop.Post(null!));
+        Assert.Throws<ArgumentNullException>(() => loop.Post((Action)null!));
 
         void Add(int number)
         {
             if (Loop.Current != loop || !loop.IsCurrent || rig.Engine.GetLoop(0).IsCurrent) astray++;
             order.Add(number);
         }
+    });
+
+    [Theory, Contract(14, 2)]
+    [InlineData("Post")]
+    [InlineData("Post with state")]
+    [InlineData("Dispatch")]
+    [InlineData("async void")]
+    [InlineData("async void with state")]
+    public void What_async_code_throws_after_an_await_is_one_notice_and_the_loop_continues(string form) => Run(rig =>
+    {
+        rig.Expect("threw InvalidDataException: late");
+        Loop loop = rig.Engine.GetLoop(0);
+        Assert.True(form switch
+        {
+            "Post" => loop.Post(async () => await LateAsync()),
+            "Post with state" => loop.Post(async _ => await LateAsync(), null),
+            "Dispatch" => loop.Dispatch(async () => await LateAsync()),
+            "async void" => loop.Post(new Action(Late)),
+            _ => loop.Post(new Action<object?>(_ => Late()), null),
+        });
+        rig.Until(() => rig.Notices.Any(static n => n.Exception is InvalidDataException), "the notice");
+        bool runs = false;
+        rig.OnLoop(loop, () => runs = true);
+        Assert.True(runs);
+        Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
+
+        async Task LateAsync()
+        {
+            await loop.DelayAsync(TimeSpan.FromMilliseconds(2));
+            throw new InvalidDataException("late");
+        }
+
+        async void Late() => await LateAsync();
+    });
+
+    [Fact, Contract(14, 2)]
+    public void An_awaited_post_with_state_gives_what_its_async_function_throws_to_the_caller() => Run(rig =>
+    {
+        Loop loop = rig.Engine.GetLoop(0);
+        Task awaited = loop.PostAsync(
+            async state =>
+            {
+                await loop.DelayAsync(TimeSpan.FromMilliseconds(2));
+                throw new InvalidDataException((string)state!);
+            },
+            "late").AsTask();
+        rig.Until(() => awaited.IsCompleted, "the end of the function");
+        Assert.Equal("late", Assert.IsType<InvalidDataException>(awaited.Exception!.InnerException).Message);
     });
 
     [Fact, Contract(14, 2)]

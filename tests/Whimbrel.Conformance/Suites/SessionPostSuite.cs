@@ -3,6 +3,26 @@ namespace Whimbrel.Conformance;
 /// <summary>Contract 18: what is posted to a session runs in the order of its callbacks, and what was taken runs.</summary>
 public abstract class SessionPostSuite(Transport transport) : TrafficSuite(transport)
 {
+    [Theory, Contract(18, 4)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void What_a_posted_async_function_throws_after_an_await_ends_its_connection(bool withState) => Run(rig =>
+    {
+        RecordingServer server = rig.Serve(static _ => { });
+        Peer peer = rig.Dial(server.EndPoint!), other = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        bool taken = withState ? session.Post(async _ => await LateAsync(), null) : session.Post(async () => await LateAsync());
+        Assert.True(taken);
+        rig.Until(() => server.ReadCounters().UserExceptions == 1 && server.SessionCount == 1, "the end of the session that posted");
+        other.Write("still served");
+
+        async Task LateAsync()
+        {
+            await session.Loop.DelayAsync(TimeSpan.FromMilliseconds(2));
+            throw new InvalidDataException("late");
+        }
+    });
+
     [Fact, Contract(18, 2)]
     public void Posts_of_many_threads_run_between_callbacks_each_once_and_in_the_order_of_their_thread() => Run(rig =>
     {
@@ -277,7 +297,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
         Assert.False(unused.Post(static () => { }));
         Assert.False(rig.Await(unused.PostAsync(static () => { })));
         Assert.False(rig.Await(unused.PostAsync(static _ => { }, null)));
-        Assert.Throws<ArgumentNullException>(() => session.Post(null!));
+        Assert.Throws<ArgumentNullException>(() => session.Post((Action)null!));
         peer.Close();
         session.End();
     });

@@ -41,6 +41,33 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         }
     });
 
+    [Fact]
+    public void An_async_callback_of_a_timer_runs_one_at_a_time_and_what_it_throws_later_is_a_notice() => Run(rig =>
+    {
+        rig.Expect("a timer threw InvalidDataException");
+        Loop loop = rig.Engine.GetLoop(0);
+        TaskCompletionSource release = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        int began = 0, ticks = 0;
+        TimeSpan often = TimeSpan.FromMilliseconds(1);
+        LoopTimer slow = loop.StartTimer(
+            often,
+            async _ =>
+            {
+                if (Interlocked.Increment(ref began) > 1) return;
+                await release.Task;
+                throw new InvalidDataException("late");
+            },
+            null,
+            often);
+        LoopTimer other = loop.StartTimer(often, _ => ticks++, null, often);
+        rig.Until(() => Volatile.Read(ref ticks) >= 20, "the other timer to fire");
+        Assert.Equal(1, Volatile.Read(ref began));
+        release.SetResult();
+        rig.Until(() => Volatile.Read(ref began) > 1 && rig.Notices.Any(static n => n.Exception is InvalidDataException), "the next firing and the notice");
+        slow.Cancel();
+        other.Cancel();
+    });
+
     [Fact, Contract(14)]
     public void Timers_fire_in_the_order_of_their_due_times() => Run(rig =>
     {
@@ -263,6 +290,6 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
         foreach (LoopTimer timer in timers) timer.Cancel();
         Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.FromTicks(-1), static _ => { }));
         Assert.Throws<ArgumentOutOfRangeException>(() => loop.StartTimer(TimeSpan.Zero, static _ => { }, null, TimeSpan.FromTicks(-1)));
-        Assert.Throws<ArgumentNullException>(() => loop.StartTimer(TimeSpan.Zero, null!));
+        Assert.Throws<ArgumentNullException>(() => loop.StartTimer(TimeSpan.Zero, (Action<object?>)null!));
     });
 }

@@ -719,7 +719,8 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
 
         Write(second);
         rig.Pass(TimeSpan.FromMilliseconds(30));
-        rig.Until(() => SubjectSeen() == "CN=second", "the renewed certificate");
+        // The very next handshake: the last look is older than the interval, however long ago the file has changed.
+        Assert.Equal("CN=second", SubjectSeen());
         old.Write("still here");
         Assert.Equal("still here", old.ReadText(10));
         Assert.Equal(0, server.ReadCounters().TlsFailed);

@@ -29,7 +29,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
             DeferAccept = TimeSpan.FromSeconds(9),
         });
         ArgumentException e = Assert.Throws<ArgumentException>(() => rig.Await(server.StartAsync()));
-        Assert.Contains("14 mistake(s)", e.Message, StringComparison.Ordinal);
+        Assert.Contains("14 mistakes", e.Message, StringComparison.Ordinal);
         string[] expected =
         [
             "NoDelay = False, Unix sockets have no TCP_NODELAY", "KeepAlive = True, Unix sockets have no SO_KEEPALIVE", "KeepAliveTime = 00:00:01", "KeepAliveInterval = 00:00:02", "KeepAliveCount = 3",
@@ -40,7 +40,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
 
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = rig.DeadAddress(), KeepAlive = true, FastOpen = true });
         e = Assert.Throws<ArgumentException>(() => rig.Await(client.ConnectAsync()));
-        Assert.Contains("2 mistake(s)", e.Message, StringComparison.Ordinal);
+        Assert.Contains("2 mistakes", e.Message, StringComparison.Ordinal);
         Assert.Contains("KeepAlive = True", e.Message, StringComparison.Ordinal);
         Assert.Contains("FastOpen = True, Unix sockets have no TCP_FASTOPEN_CONNECT", e.Message, StringComparison.Ordinal);
     });

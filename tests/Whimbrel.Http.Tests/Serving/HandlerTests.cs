@@ -92,6 +92,23 @@ public sealed partial class HandlerTests
         Assert.Equal(1, web.Server.ReadCounters().UserExceptions);
         Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
         Assert.StartsWith($"The handler of GET {path} of HttpSession", notice.Message, StringComparison.Ordinal);
+        // Nobody writes the session of a route.
+        Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
+        Assert.IsType<InvalidOperationException>(notice.Exception);
+    }
+
+    [Fact]
+    public void A_value_of_a_request_cannot_forge_a_line_of_a_notice()
+    {
+        using Web web = new();
+        web.Network.RethrowsExceptions = false;
+        web.Server.Get("/room/{name}", static (request, _) => throw new InvalidOperationException($"no room {request.Route["name"].ToString()}."));
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/room/x%0aWhimbrel:%20all%20is%20well%1b%5b2J%c2%9b%e2%80%ae"));
+        Assert.Equal(500, Web.One(peer).Status);
+        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.Contains(@"InvalidOperationException: no room x\nWhimbrel: all is well\u001b[2J\u009b\u202e. Its protocol goes on from there.", notice.Message, StringComparison.Ordinal);
+        Assert.DoesNotContain(notice.Message, char.IsControl);
     }
 
     [Fact]

@@ -83,8 +83,31 @@ public sealed class SessionTests
     [InlineData("http://*", "tcp://*:80")]
     [InlineData("https://[::1]", "tls://[::1]:443")]
     [InlineData("https://[::1]:8443/", "tls://[::1]:8443")]
+    [InlineData("http://+:80", "tcp://*:80")]
     [InlineData("unix:/tmp/x", "unix:/tmp/x")]
     public void Addresses_are_those_of_the_core(string address, string expected) => Assert.Equal(expected, HttpServer.AddressOf(address));
+
+    [Theory]
+    [InlineData("http://127.0.0.1:0")]
+    [InlineData("http://+:0")]
+    public async Task Options_of_the_core_take_addresses_of_HTTP(string address)
+    {
+        await using HttpServer server = new(new ServerOptions { Address = address });
+        server.Get("/", static (_, response) => response.Text("here"));
+        await server.StartAsync(TestContext.Current.CancellationToken);
+        using HttpClient client = new();
+        Assert.Equal("here", await client.GetStringAsync(new Uri($"http://127.0.0.1:{((System.Net.IPEndPoint)server.EndPoint!).Port}/"), TestContext.Current.CancellationToken));
+    }
+
+    [Theory]
+    [InlineData("localhost:8080", "right would be http://localhost:8080")]
+    [InlineData("tcp:localhost:8080", "right would be tcp://localhost:8080")]
+    [InlineData("https://", "right would be https://host:port")]
+    public void An_address_that_cannot_be_read_is_answered_with_the_scheme_that_fits(string address, string hint)
+    {
+        Assert.Contains(hint, Assert.Throws<ArgumentException>(() => new HttpServer(address)).Message, StringComparison.Ordinal);
+        Assert.Contains(hint, Assert.Throws<ArgumentException>(() => new HttpServer(new ServerOptions { Address = address })).Message, StringComparison.Ordinal);
+    }
 
     [Fact]
     public void Text_goes_before_names_names_before_the_rest_and_a_dead_end_is_left_again()

@@ -103,8 +103,19 @@ internal static partial class Documents
             foreach (Match named in SymptomPage().Matches(source.Text))
             {
                 if (!all.Contains($"docs/symptoms/{named.Groups[1].Value}")) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, and docs/symptoms has no such page");
+                // Who has the tool has the pages with it, and no repository.
+                var page = named.Groups[1].Value[..^3];
+                if (named.Value.StartsWith("docs/", StringComparison.Ordinal) && source.Path.StartsWith("src/", StringComparison.Ordinal)
+                    && !source.Text.AsSpan(named.Index + named.Length).StartsWith($", or: whimbrel explain {page}", StringComparison.Ordinal) && !IsComment(source, named.Index))
+                    yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value} without the command: write \"{named.Value}, or: whimbrel explain {page}\"");
             }
         }
+    }
+
+    private static bool IsComment(SourceFile source, int at)
+    {
+        var start = source.Text.LastIndexOf('\n', at) + 1;
+        return source.Text[start..at].TrimStart().StartsWith("//", StringComparison.Ordinal);
     }
 
     public static IEnumerable<Finding> Workplace(string path, string text)

@@ -86,7 +86,7 @@ internal sealed unsafe partial class EpollLoop : Loop
     }
 
     private static NetworkException NoQueue(int error) =>
-        new(new NetworkError(error, ErrorCategory.System, $"Cannot make an epoll queue: {ErrorText.Of(error)}. See docs/symptoms/descriptor-limit.md."));
+        new(new NetworkError(error, ErrorCategory.System, $"Cannot make an epoll queue: {ErrorText.Of(error)}. See docs/symptoms/descriptor-limit.md, or: whimbrel explain descriptor-limit."));
 
     // ------------------------------------------------------------------ waiting and delivering
 

@@ -63,7 +63,7 @@ internal sealed unsafe partial class UringLoop : Loop
         throw new NetworkException(new NetworkError(
             failure.Error,
             ErrorCategory.System,
-            $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md."));
+            $"Cannot make an io_uring queue ({failure.Step}): {ErrorText.Of(failure.Error)}. See docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring."));
     }
 
     private protected override void OpenQueue()

@@ -1,0 +1,55 @@
+using System.Collections.Immutable;
+using System.Linq;
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.Diagnostics;
+using Microsoft.CodeAnalysis.Operations;
+
+namespace Whimbrel.Analyzers;
+
+/// <summary>WHIM0001 and WHIM0002: async code where Whimbrel calls a method that returns nothing.</summary>
+[DiagnosticAnalyzer(LanguageNames.CSharp)]
+public sealed class AsyncVoidAnalyzer : DiagnosticAnalyzer
+{
+    /// <inheritdoc/>
+    public override ImmutableArray<DiagnosticDescriptor> SupportedDiagnostics { get; } = [Descriptors.AsyncVoidDelegate, Descriptors.AsyncVoidOverride];
+
+    /// <inheritdoc/>
+    public override void Initialize(AnalysisContext context)
+    {
+        context.ConfigureGeneratedCodeAnalysis(GeneratedCodeAnalysisFlags.None);
+        context.EnableConcurrentExecution();
+        context.RegisterOperationAction(LookAtDelegate, OperationKind.DelegateCreation);
+        context.RegisterSymbolAction(LookAtMethod, SymbolKind.Method);
+    }
+
+    private static void LookAtDelegate(OperationAnalysisContext context)
+    {
+        IDelegateCreationOperation creation = (IDelegateCreationOperation)context.Operation;
+        string? what = creation.Target switch
+        {
+            IAnonymousFunctionOperation { Symbol: { IsAsync: true, ReturnsVoid: true } } => "lambda",
+            IMethodReferenceOperation { Method: { IsAsync: true, ReturnsVoid: true } } => "method",
+            _ => null,
+        };
+        if (what is null || LibraryCode.TakerOf(creation) is not { } taker) return;
+        context.ReportDiagnostic(Diagnostic.Create(Descriptors.AsyncVoidDelegate, creation.Syntax.GetLocation(), LibraryCode.NameOf(taker), what, CureFor(taker, what)));
+    }
+
+    /// <summary>By whether the same method is there for functions that return a task.</summary>
+    private static string CureFor(ISymbol taker, string what)
+    {
+        if (taker is not IMethodSymbol method) return "Start the async part as a task there and handle its exceptions, or post it: loop.Post(async () => ...).";
+        bool takesTasks = method.ContainingType.GetMembers(method.Name).OfType<IMethodSymbol>().Any(static m => m.Parameters.Any(static p => ReturnsTask(p.Type)));
+        if (!takesTasks) return "Start the async part as a task there and handle its exceptions.";
+        return what == "method" ? "Let the method return a Task: there is an overload that takes one." : "Let it return a Task: there is an overload that takes one.";
+    }
+
+    private static bool ReturnsTask(ITypeSymbol type) => (type as INamedTypeSymbol)?.DelegateInvokeMethod?.ReturnType.Name is "Task" or "ValueTask";
+
+    private static void LookAtMethod(SymbolAnalysisContext context)
+    {
+        IMethodSymbol method = (IMethodSymbol)context.Symbol;
+        if (!method.IsAsync || !method.ReturnsVoid || !method.IsOverride || LibraryCode.OverriddenBy(method) is not { } overridden) return;
+        context.ReportDiagnostic(Diagnostic.Create(Descriptors.AsyncVoidOverride, method.Locations[0], LibraryCode.NameOf(overridden)));
+    }
+}

@@ -1,0 +1,79 @@
+using System.Collections.Immutable;
+using System.Linq;
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.Diagnostics;
+using Microsoft.CodeAnalysis.Operations;
+
+namespace Whimbrel.Analyzers;
+
+/// <summary>
+/// WHIM0004: waiting on a loop's thread, in overrides of the library's methods and in lambdas that it is given. What a callback calls is not
+/// followed, and work that it starts elsewhere (<c>Task.Run</c>) may wait.
+/// </summary>
+[DiagnosticAnalyzer(LanguageNames.CSharp)]
+public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
+{
+    /// <inheritdoc/>
+    public override ImmutableArray<DiagnosticDescriptor> SupportedDiagnostics { get; } = [Descriptors.BlockingCall];
+
+    /// <inheritdoc/>
+    public override void Initialize(AnalysisContext context)
+    {
+        context.ConfigureGeneratedCodeAnalysis(GeneratedCodeAnalysisFlags.None);
+        context.EnableConcurrentExecution();
+        context.RegisterOperationAction(LookAtCall, OperationKind.Invocation);
+        context.RegisterOperationAction(LookAtProperty, OperationKind.PropertyReference);
+    }
+
+    private static void LookAtCall(OperationAnalysisContext context)
+    {
+        IMethodSymbol method = ((IInvocationOperation)context.Operation).TargetMethod;
+        if (Blocks(method)) Report(context, method.Name == "GetResult" ? "GetAwaiter().GetResult()" : LibraryCode.NameOf(method));
+    }
+
+    private static void LookAtProperty(OperationAnalysisContext context)
+    {
+        IPropertySymbol property = ((IPropertyReferenceOperation)context.Operation).Property;
+        if (property.Name == "Result" && IsTask(property.ContainingType)) Report(context, $"{property.ContainingType.Name}.Result");
+    }
+
+    private static void Report(OperationAnalysisContext context, string what)
+    {
+        if (CallbackAround(context.Operation, context.ContainingSymbol) is { } callback)
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.BlockingCall, context.Operation.Syntax.GetLocation(), what, callback));
+    }
+
+    /// <summary>The callback whose body this stands in, by name; null when another function stands between, or there is none.</summary>
+    private static string? CallbackAround(IOperation operation, ISymbol containing)
+    {
+        for (IOperation? outer = operation.Parent; outer is not null; outer = outer.Parent)
+        {
+            if (outer is ILocalFunctionOperation) return null;
+            if (outer is not IAnonymousFunctionOperation) continue;
+            return outer.Parent is IDelegateCreationOperation creation && LibraryCode.TakerOf(creation) is { } taker && LibraryCode.RunsOnLoops(taker) ? $"what is given to {LibraryCode.NameOf(taker)}" : null;
+        }
+
+        return LibraryCode.OverriddenBy(containing) is { } overridden && LibraryCode.RunsOnLoops(overridden) ? LibraryCode.NameOf(overridden) : null;
+    }
+
+    private static bool Blocks(IMethodSymbol method)
+    {
+        INamedTypeSymbol type = method.ContainingType;
+        string space = type.ContainingNamespace.ToDisplayString();
+        return (space, type.Name, method.Name) switch
+        {
+            ("System.Threading", "Thread", "Sleep" or "Join") => true,
+            ("System.Threading", "SemaphoreSlim" or "ManualResetEventSlim" or "CountdownEvent", "Wait") => true,
+            ("System.Threading", "WaitHandle", "WaitOne" or "WaitAny" or "WaitAll") => true,
+            ("System.Threading.Tasks", "Task", "Wait" or "WaitAll" or "WaitAny") => true,
+            ("System.Runtime.CompilerServices", _, "GetResult") => type.Name.EndsWith("Awaiter", System.StringComparison.Ordinal),
+            _ => LibraryCode.IsOf(method) && HasTimeLimit(method),
+        };
+    }
+
+    /// <summary>A form of the library that waits on the calling thread: it has a time limit, and an awaited form beside it.</summary>
+    private static bool HasTimeLimit(IMethodSymbol method) =>
+        !method.Name.EndsWith("Async", System.StringComparison.Ordinal) && method.Parameters.Any(static p => p is { Name: "timeout", Type.Name: "TimeSpan" }) && !method.ContainingType.GetMembers(method.Name + "Async").IsEmpty;
+
+    private static bool IsTask(INamedTypeSymbol type) => type.Name is "Task" or "ValueTask" && type.ContainingNamespace.ToDisplayString() == "System.Threading.Tasks";
+}

@@ -1,0 +1,38 @@
+using Microsoft.CodeAnalysis;
+
+namespace Whimbrel.Analyzers;
+
+/// <summary>The rules. Each message says what happens, why, and what to write instead; docs/guide/analyzers.md has a section for each.</summary>
+internal static class Descriptors
+{
+    private const string Category = "Whimbrel";
+    private const string Help = "docs/guide/analyzers.md#";
+
+    internal static readonly DiagnosticDescriptor AsyncVoidDelegate = Rule(
+        "WHIM0001",
+        "An async method without a task is given to Whimbrel",
+        "{0} takes a method that returns nothing, so this async {1} becomes async void: nothing waits for it, and what follows its first await runs outside of the callback. {2}");
+
+    internal static readonly DiagnosticDescriptor AsyncVoidOverride = Rule(
+        "WHIM0002",
+        "A callback of Whimbrel is overridden as async void",
+        "{0} is overridden as async void: Whimbrel continues at its first await, and what it throws later ends no connection. Do the awaiting part in Post(async () => ...), or override OnReceivedAsync.");
+
+    internal static readonly DiagnosticDescriptor IgnoredSend = Rule(
+        "WHIM0003",
+        "The result of a send in a loop is ignored",
+        "The result of {0} is ignored in a loop: at the send limit messages are dropped or the connection is ended, and the loop does not notice. Stop at another result than SendResult.Queued, or await {0}Async, which waits for room.");
+
+    internal static readonly DiagnosticDescriptor BlockingCall = Rule(
+        "WHIM0004",
+        "A callback of Whimbrel blocks its thread",
+        "{0} blocks the thread of {1}, which is a loop's: all its connections wait meanwhile, or for ever. Await instead, or run the callbacks with Scheduling.ThreadPool and suppress this warning there.");
+
+    internal static readonly DiagnosticDescriptor RawSend = Rule(
+        "WHIM0005",
+        "A WebSocket session sends bytes without a frame",
+        "{0} of Session sends bytes past the WebSocket's framing, and the peer will fail the connection. Use SendText, SendBinary or their Async forms.");
+
+    private static DiagnosticDescriptor Rule(string id, string title, string message) =>
+        new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true, helpLinkUri: Help + id.ToLowerInvariant());
+}

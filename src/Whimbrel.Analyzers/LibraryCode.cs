@@ -1,0 +1,62 @@
+using Microsoft.CodeAnalysis;
+using Microsoft.CodeAnalysis.Operations;
+
+namespace Whimbrel.Analyzers;
+
+/// <summary>What of a program is Whimbrel's: its members, and the delegates that it is given.</summary>
+internal static class LibraryCode
+{
+    /// <summary>Declared in one of the packages. The old APIs of Whimbrel.Compat have rules of their own.</summary>
+    internal static bool IsOf(ISymbol? symbol) =>
+        symbol?.ContainingAssembly?.Name is { } name && (name == "Whimbrel" || name is "Whimbrel.Http" or "Whimbrel.Relays" or "Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing"
+            or "Whimbrel.Cluster" or "Whimbrel.Cluster.Nats" or "Whimbrel.Cluster.Redis" or "Whimbrel.Cluster.RabbitMq");
+
+    /// <summary>Declared where delegates and overrides run on loops.</summary>
+    internal static bool RunsOnLoops(ISymbol symbol) => IsOf(symbol) && symbol.ContainingAssembly.Name is not ("Whimbrel.Kestrel" or "Whimbrel.Hosting" or "Whimbrel.Testing");
+
+    /// <summary>The parameter, property or event of a package that a delegate goes to, through conversions and conditional expressions; null for others.</summary>
+    internal static ISymbol? TakerOf(IOperation created)
+    {
+        IOperation inner = created;
+        for (IOperation? outer = created.Parent; outer is not null; (inner, outer) = (outer, outer.Parent))
+        {
+            switch (outer)
+            {
+                case IConversionOperation or IConditionalOperation or ICoalesceOperation or IParenthesizedOperation or IDelegateCreationOperation:
+                    continue;
+                case IArgumentOperation argument:
+                    return IsOf(argument.Parameter?.ContainingSymbol) ? argument.Parameter!.ContainingSymbol : null;
+                case IAssignmentOperation assignment when ReferenceEquals(assignment.Value, inner):
+                    return assignment.Target is IPropertyReferenceOperation property && IsOf(property.Property) ? property.Property : null;
+                case IEventAssignmentOperation { EventReference: IEventReferenceOperation raised }:
+                    return IsOf(raised.Event) ? raised.Event : null;
+                default:
+                    return null;
+            }
+        }
+
+        return null;
+    }
+
+    /// <summary>The method that a package declares and this one overrides; null for others.</summary>
+    internal static IMethodSymbol? OverriddenBy(ISymbol symbol)
+    {
+        IMethodSymbol? last = null;
+        for (IMethodSymbol? method = (symbol as IMethodSymbol)?.OverriddenMethod; method is not null; method = method.OverriddenMethod) last = method;
+        return IsOf(last) ? last : null;
+    }
+
+    /// <summary>As a user writes it: <c>Session.Post</c>, <c>EngineOptions.OnNotice</c>.</summary>
+    internal static string NameOf(ISymbol symbol) =>
+        symbol is IMethodSymbol { MethodKind: MethodKind.Constructor } ? symbol.ContainingType.Name : $"{symbol.ContainingType.Name}.{symbol.Name}";
+
+    internal static bool DerivesFrom(ITypeSymbol? type, INamedTypeSymbol ancestor)
+    {
+        for (ITypeSymbol? t = type; t is not null; t = t.BaseType)
+        {
+            if (SymbolEqualityComparer.Default.Equals(t, ancestor)) return true;
+        }
+
+        return false;
+    }
+}
