@@ -135,8 +135,7 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
         _told = text;
         if (settings.OnTrouble is not { } hook) return;
         string escaped = Escaped.Of(text); // a server's own words may be part of it
-        // Dispatched, an async void hook has a net for what it throws after an await.
-        if (Loop.Current is { } loop) loop.Dispatch(() => hook(escaped));
-        else hook(escaped);
+        Engine engine = Session?.Loop.Engine ?? Loop.Current?.Engine ?? Engine.Default;
+        HookNet.Call(() => hook(escaped), e => engine.GetLoop(0).Post(() => throw new InvalidOperationException($"{nameof(settings.OnTrouble)} threw: {e.Message}", e)));
     }
 }

@@ -473,9 +473,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         try
         {
-            // Dispatched, an async void hook has a net for what it throws after an await.
-            if (_loop.IsCurrent) _loop.Dispatch(action);
-            else action();
+            HookNet.Call(action, Report);
         }
         catch (Exception e)
         {

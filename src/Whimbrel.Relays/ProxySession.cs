@@ -1,4 +1,5 @@
 using System.Buffers;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Relays;
 
@@ -102,13 +103,8 @@ public sealed class ProxySession : Session
         _options.CountRefused();
         try
         {
-            if (_options.OnRefused is { } hook)
-            {
-                // Dispatched, an async void hook has a net for what it throws after an await.
-                // tidy: allowed because a connection is refused, which is not the hot path
-                if (Loop.IsCurrent) Loop.Dispatch(() => hook(this, fault));
-                else hook(this, fault);
-            }
+            // tidy: allowed because a connection is refused, which is not the hot path
+            if (_options.OnRefused is { } hook) HookNet.Call(() => hook(this, fault), e => Loop.Post(() => throw new InvalidOperationException($"{nameof(ProxyOptions.OnRefused)} threw: {e.Message}", e)));
         }
         finally
         {

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using Whimbrel.Diagnostics;
 
 namespace Whimbrel.Relays;
 
@@ -110,10 +111,8 @@ public sealed class RelayTarget
         try
         {
             if (_onChanged is not { } hook) return;
-            // Dispatched, an async void hook has a net for what it throws after an await.
             // tidy: allowed because a target changes seldom
-            if (Loop.Current is { } loop) loop.Dispatch(() => hook(this));
-            else hook(this);
+            HookNet.Call(() => hook(this), static _ => { }); // as what it throws at once
         }
         catch (Exception)
         {

@@ -384,7 +384,6 @@ public partial class Client : IAsyncDisposable
         {
             try
             {
-                using CallbackScope scope = new(Engine);
                 call(Client, argument);
             }
             catch (Exception e)

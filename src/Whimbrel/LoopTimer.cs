@@ -210,7 +210,6 @@ public class LoopTimer
             return;
         }
 
-        using CallbackScope scope = new(Loop.Engine);
         if (_noticeCallback is not null) _noticeCallback(_state, isCancelled);
         else _callback?.Invoke(_state);
     }

@@ -441,7 +441,6 @@ public partial class Server
         {
             try
             {
-                using CallbackScope scope = new(Engine);
                 call(_owner, argument);
             }
             catch (Exception e)

@@ -167,17 +167,17 @@ public abstract partial class Session
     internal bool PostsAreOver => Volatile.Read(ref _posts) == 0;
 
     /// <summary>Runs what was posted, and gives what it threw, unless that goes to somebody who awaits.</summary>
-    internal static Exception? RunPosted(Engine engine, Delegate action, object? state)
+    internal static Exception? RunPosted(Delegate action, object? state)
     {
         try
         {
-            if (action is Action<object?> withState) CallUser(engine, withState, state);
+            if (action is Action<object?> withState) withState(state);
             else if (state is Completion<bool> done)
             {
                 if (action is Action awaited) Loop.CallTo(done, awaited);
                 else _ = RunTo(done, (Func<Task>)action);
             }
-            else if (action is Action plain) CallUser(engine, plain);
+            else if (action is Action plain) plain();
             else ((Session)state!).Follow(((Func<Task>)action)());
 
             return null;
@@ -186,19 +186,6 @@ public abstract partial class Session
         {
             return e;
         }
-    }
-
-    /// <summary>A delegate that returns nothing may be an async void method: its exceptions must not end the process.</summary>
-    private static void CallUser(Engine engine, Action action)
-    {
-        using CallbackScope scope = new(engine);
-        action();
-    }
-
-    private static void CallUser(Engine engine, Action<object?> action, object? state)
-    {
-        using CallbackScope scope = new(engine);
-        action(state);
     }
 
     private void Follow(Task? task)

@@ -164,7 +164,7 @@ public sealed class NetworkAddressTests
     {
         Assert.False(NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake));
         Assert.Null(address);
-        Assert.StartsWith($"'{text}' is no address: {expected}", mistake, StringComparison.Ordinal);
+        Assert.StartsWith($"'{Diagnostics.Escaped.Of(text)}' is no address: {expected}", mistake, StringComparison.Ordinal);
         if (text is null) Assert.Throws<ArgumentNullException>(() => NetworkAddress.Parse(text!));
         else Assert.Equal(mistake, Assert.Throws<FormatException>(() => NetworkAddress.Parse(text)).Message);
     }
@@ -193,7 +193,7 @@ public sealed class NetworkAddressTests
             Random random = new(seed);
             string text = (random.Next(3) == 0 ? "" : "tcp://") + new string([.. Enumerable.Range(0, random.Next(20)).Select(_ => letters[random.Next(letters.Length)])]);
             if (NetworkAddress.TryParse(text, out NetworkAddress? address, out string? mistake)) Assert.Equal(address, NetworkAddress.Parse(address.ToString()));
-            else Assert.StartsWith($"'{text}' is no address: ", mistake, StringComparison.Ordinal);
+            else Assert.StartsWith($"'{Diagnostics.Escaped.Of(text)}' is no address: ", mistake, StringComparison.Ordinal);
         }
     }
 }

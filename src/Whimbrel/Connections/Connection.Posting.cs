@@ -13,7 +13,7 @@ internal sealed partial class Connection
         Debug.Assert(generation == Generation, "a connection does not end while something posted to it is under way");
         Loop.EnterCallback(this, name);
         Loop.Mailbox.EnterPosted(isAsync: action is Func<Task>);
-        Exception? thrown = Session.RunPosted(Loop.Engine, action, state);
+        Exception? thrown = Session.RunPosted(action, state);
         Loop.Mailbox.LeavePosted();
         Loop.LeaveCallback();
         bool wasAwaited = Session.EndPost();

@@ -632,7 +632,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
                 break;
             case StrandEventKind.Call:
                 if (ReferenceEquals(item.First, Session.RethrowReceived)) _running = "OnReceivedAsync";
-                if (Session.RunPosted(_loop.Engine, (Delegate)item.First!, item.Second) is { } fault) FailWith(fault);
+                if (Session.RunPosted((Delegate)item.First!, item.Second) is { } fault) FailWith(fault);
                 else CallReturned();
                 break;
         }

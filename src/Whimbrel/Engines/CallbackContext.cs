@@ -1,10 +1,10 @@
 namespace Whimbrel.Engines;
 
 /// <summary>
-/// What an <c>async void</c> method of a user finds as its context when the library calls it through a delegate that returns nothing. Such a
-/// method gives its exceptions to the context that it began in; without one the runtime ends the process. Here they become a notice.
-/// Awaits of tasks continue on the thread pool, as they do without a context. Set only around calls of such delegates: code of the library
-/// and the methods that return a task never see it. One for each engine.
+/// What an <c>async void</c> hook or override of a user finds as its context. Such a method gives its exceptions to the context that it began in;
+/// without one the runtime ends the process. Here they become a notice. Awaits of tasks continue on the thread pool, as they do without a context.
+/// Set only around hooks, and around overrides of a class that has one which is async void: a continuation of other code, run inside of the
+/// call, would find it as well and leave its loop. One for each engine.
 /// </summary>
 internal sealed class CallbackContext(Engine engine) : SynchronizationContext
 {

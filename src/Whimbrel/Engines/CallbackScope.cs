@@ -1,6 +1,6 @@
 namespace Whimbrel.Engines;
 
-/// <summary>The calling thread has the engine's <see cref="CallbackContext"/> until this is disposed. Around a call of a user's delegate that returns nothing.</summary>
+/// <summary>The calling thread has the engine's <see cref="CallbackContext"/> until this is disposed. See there for which calls have it.</summary>
 internal readonly ref struct CallbackScope
 {
     private readonly SynchronizationContext? _outer;

@@ -796,7 +796,6 @@ public class Engine : IAsyncDisposable
     {
         try
         {
-            using CallbackScope scope = new(this);
             call(this);
         }
         catch (Exception e)
@@ -807,7 +806,7 @@ public class Engine : IAsyncDisposable
 
     // ------------------------------------------------------------------ notices
 
-    /// <summary>For calls of a user's delegates that return nothing. See <see cref="CallbackScope"/>.</summary>
+    /// <summary>For hooks, which return nothing. See <see cref="CallbackScope"/>.</summary>
     internal CallbackContext CallbackContext => field ??= new CallbackContext(this);
 
     internal void Note(Notice notice, Action<Notice>? handler = null)

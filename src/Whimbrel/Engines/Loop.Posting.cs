@@ -16,7 +16,7 @@ public abstract partial class Loop
     public bool Post(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (loop, a, _, _) => loop.CallUser((Action)a!), action);
+        return PostControl(static (_, a, _, _) => ((Action)a!)(), action);
     }
 
     /// <summary>Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a closure. Any thread.</summary>
@@ -26,7 +26,7 @@ public abstract partial class Loop
     public bool Post(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (loop, a, s, _) => loop.CallUser((Action<object?>)a!, s), action, state);
+        return PostControl(static (_, a, s, _) => ((Action<object?>)a!)(s), action, state);
     }
 
     /// <summary>
@@ -58,7 +58,7 @@ public abstract partial class Loop
     {
         ArgumentNullException.ThrowIfNull(action);
         if (!IsCurrent) return Post(action);
-        CallUser(action);
+        action();
         return true;
     }
 
@@ -157,7 +157,6 @@ public abstract partial class Loop
     {
         try
         {
-            using CallbackScope scope = new(done.Engine);
             action();
         }
         catch (Exception e)
@@ -210,19 +209,6 @@ public abstract partial class Loop
     }
 
     // ------------------------------------------------------------------ for the library
-
-    /// <summary>A delegate that returns nothing may be an async void method: its exceptions must not end the process.</summary>
-    private void CallUser(Action action)
-    {
-        using CallbackScope scope = new(Engine);
-        action();
-    }
-
-    private void CallUser(Action<object?> action, object? state)
-    {
-        using CallbackScope scope = new(Engine);
-        action(state);
-    }
 
     /// <summary>What an async function of the user's throws is thrown here when it has ended already, and else a notice when it ends.</summary>
     internal void Watch(Task? task, string what)
