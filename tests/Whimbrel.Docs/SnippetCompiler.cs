@@ -1,6 +1,8 @@
 using Microsoft.CodeAnalysis;
 using Microsoft.CodeAnalysis.CSharp;
 using Microsoft.CodeAnalysis.CSharp.Syntax;
+using Microsoft.CodeAnalysis.Diagnostics;
+using Whimbrel.Analyzers;
 
 namespace Whimbrel.Docs;
 
@@ -65,8 +67,16 @@ internal static class SnippetCompiler
             .Where(d => d.Severity == DiagnosticSeverity.Error)
             .Select(d => (Place: d.Location.GetMappedLineSpan(), Said: d))
             .Select(d => $"{(d.Place.HasMappedPath ? d.Place.Path : snippet.Path)}:{(d.Place.HasMappedPath ? d.Place.StartLinePosition.Line + 1 : snippet.Line)}: {d.Said.Id} {d.Said.GetMessage(System.Globalization.CultureInfo.InvariantCulture)}")];
+        if (errors.Count == 0) errors.AddRange(Warnings(empty.WithOptions(options).AddSyntaxTrees(trees), snippet));
         return (errors, output.ToArray());
     }
+
+    /// What the analyzers of the package would say to a reader who takes the snippet.
+    private static IEnumerable<string> Warnings(CSharpCompilation compilation, Snippet snippet) =>
+        from found in compilation.WithAnalyzers([new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer()]).GetAnalyzerDiagnosticsAsync().GetAwaiter().GetResult()
+        let place = found.Location.GetMappedLineSpan()
+        where place.HasMappedPath && place.Path == snippet.Path
+        select $"{place.Path}:{place.StartLinePosition.Line + 1}: {found.Id} {found.GetMessage(System.Globalization.CultureInfo.InvariantCulture)}";
 
     private static bool HasWhimbrel => File.Exists(Path.Combine(AppContext.BaseDirectory, "Whimbrel.dll"));
 

@@ -36,6 +36,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     public void What_async_code_throws_after_an_await_is_one_notice_and_the_loop_continues(string form) => Run(rig =>
     {
         rig.Expect("threw InvalidDataException: late");
+        rig.Serve();
         Loop loop = rig.Engine.GetLoop(0);
         Assert.True(form switch
         {
@@ -59,6 +60,7 @@ public abstract class PostSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(14, 2)]
     public void An_awaited_post_with_state_gives_what_its_async_function_throws_to_the_caller() => Run(rig =>
     {
+        rig.Serve();
         Loop loop = rig.Engine.GetLoop(0);
         Task awaited = loop.PostAsync(
             async state =>

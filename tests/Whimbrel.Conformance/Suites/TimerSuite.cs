@@ -45,6 +45,7 @@ public abstract class TimerSuite(Transport transport) : TrafficSuite(transport)
     public void An_async_callback_of_a_timer_runs_one_at_a_time_and_what_it_throws_later_is_a_notice() => Run(rig =>
     {
         rig.Expect("a timer threw InvalidDataException");
+        rig.Serve();
         Loop loop = rig.Engine.GetLoop(0);
         TaskCompletionSource release = new(TaskCreationOptions.RunContinuationsAsynchronously);
         int began = 0, ticks = 0;
