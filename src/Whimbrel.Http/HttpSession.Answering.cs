@@ -372,7 +372,8 @@ public partial class HttpSession
     /// <summary>Nobody has answered for an exception: a notice, and 500, or an abort when there is a part of an answer.</summary>
     private void Fail(Exception exception)
     {
-        NoteException(exception, _exchange?.Found.Route is { } route ? $"The handler of {route.Text}" : nameof(OnRequest));
+        if (_exchange?.Found.Route is { } route) NoteException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? "HttpServer.OnError takes a hook that gets request and exception." : "");
+        else NoteException(exception, nameof(OnRequest));
         if (_response!.HasBegun) AbortAnswer(exception, isPeers: false);
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
     }

@@ -36,7 +36,7 @@ public class AnalyzerPackageTests(PackedFeed feed)
             """, TestContext.Current.CancellationToken);
         var (code, output) = await Command.RunAsync(folder, _limit, "dotnet", "build", "-v:quiet", "-nologo");
         Assert.True(code == 0, output);
-        foreach (var expected in (string[])["Program.cs(4,47): warning WHIM0001", "Program.cs(9,35): warning WHIM0002", "Program.cs(14,41): warning WHIM0003", "Program.cs(13,9): warning WHIM0004", "Program.cs(14,41): warning WHIM0005"])
+        foreach (var expected in (string[])["Program.cs(4,46): warning WHIM0001", "Program.cs(9,35): warning WHIM0002", "Program.cs(14,38): warning WHIM0003", "Program.cs(13,9): warning WHIM0004", "Program.cs(14,38): warning WHIM0005"])
             Assert.Contains(expected, output, StringComparison.Ordinal);
         // A compiler that cannot load an analyzer says so by these.
         Assert.DoesNotContain("CS8032", output, StringComparison.Ordinal);

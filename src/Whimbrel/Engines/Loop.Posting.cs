@@ -218,12 +218,11 @@ public abstract partial class Loop
         else _ = WatchAsync(task, what);
     }
 
-    // tidy: allowed because it belongs to a function that awaits
     private async Task WatchAsync(Task task, string what)
     {
         try
         {
-            await task.ConfigureAwait(false);
+            await task.ConfigureAwait(false); // tidy: allowed because it belongs to a function that awaits
         }
         catch (Exception e)
         {

@@ -105,7 +105,7 @@ internal static partial class Documents
                 if (!all.Contains($"docs/symptoms/{named.Groups[1].Value}")) yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value}, and docs/symptoms has no such page");
                 // Who has the tool has the pages with it, and no repository.
                 var page = named.Groups[1].Value[..^3];
-                if (named.Value.StartsWith("docs/", StringComparison.Ordinal) && source.Path.StartsWith("src/", StringComparison.Ordinal)
+                if (named.Value.StartsWith("docs/", StringComparison.Ordinal) && source.Path.StartsWith("src/", StringComparison.Ordinal) && source.Text.AsSpan(0, named.Index).EndsWith("ee ", StringComparison.Ordinal)
                     && !source.Text.AsSpan(named.Index + named.Length).StartsWith($", or: whimbrel explain {page}", StringComparison.Ordinal) && !IsComment(source, named.Index))
                     yield return new Finding(source.Path, source.LineOf(named.Index), $"names {named.Value} without the command: write \"{named.Value}, or: whimbrel explain {page}\"");
             }
