@@ -27,7 +27,8 @@ public sealed class AllocationTests
     [Fact]
     public void The_objects_of_a_connection_stay_small()
     {
-        Assert.InRange(BytesOf(typeof(Whimbrel.Connections.Connection)), 1, 488);
+        // Of these, 24 are what paced sends need: what was awaited in this turn is looked at for each awaited send.
+        Assert.InRange(BytesOf(typeof(Whimbrel.Connections.Connection)), 1, 512);
         Assert.InRange(BytesOf(typeof(EchoSession)), 1, 200);
     }
 
