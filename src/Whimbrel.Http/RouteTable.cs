@@ -205,7 +205,7 @@ internal sealed class RouteTable
         ReadOnlySpan<byte> segment = path[start..end];
         if (node.Find(segment) is { } text && Walk(text, path, end + 1, names, method, ref allowed, ref places) is { } byText) return byText;
         // An empty segment is not a value.
-        if (node.Any is { } any && RouteText.IsValue(segment))
+        if (node.Any is { } any && end > start)
         {
             Route? byName = Walk(any, path, end + 1, names + 1, method, ref allowed, ref places);
             if (byName is not null)
@@ -216,7 +216,7 @@ internal sealed class RouteTable
             }
         }
 
-        if (node.Rest is not { } all || !RouteText.IsRest(path[start..]) || all.RouteFor(method, ref allowed) is not { } rest) return null;
+        if (node.Rest?.RouteFor(method, ref allowed) is not { } rest) return null;
         places.Starts[names] = start;
         places.Lengths[names] = path.Length - start;
         return rest;

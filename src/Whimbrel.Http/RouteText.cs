@@ -4,31 +4,28 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 /// <summary>
-/// What a name of a pattern takes from a path, and how that becomes text. No value leads out of a folder: <c>Path.Combine(root, value)</c> stays below the root,
-/// because a path with a segment <c>..</c> (also written <c>%2e%2e</c>, also with backslashes) matches no name, and a slash written <c>%2F</c> stays <c>%2F</c>.
+/// How a part of a path becomes text. No text leads out of a folder: <c>Path.Combine(root, value)</c> stays below the root, because one with a segment <c>..</c> (also
+/// written <c>%2e%2e</c>, also with backslashes) is refused, and a slash written <c>%2F</c> stays <c>%2F</c>.
 /// </summary>
 internal static class RouteText
 {
     private const int OnStack = 256;
     private static readonly bool s_isWindows = OperatingSystem.IsWindows();
 
-    /// <summary>Whether one segment of a path, as it was sent, can be the value of a name.</summary>
-    internal static bool IsValue(ReadOnlySpan<byte> segment) => !segment.IsEmpty && IsRest(segment);
-
-    /// <summary>Whether the end of a path, as it was sent, can be the value of <c>{*name}</c>.</summary>
-    internal static bool IsRest(ReadOnlySpan<byte> rest) => IsRest(rest, s_isWindows);
+    /// <summary>Whether a value, as it was sent, leads to nothing outside of a folder that it is combined with.</summary>
+    internal static bool StaysInside(ReadOnlySpan<byte> value) => StaysInside(value, s_isWindows);
 
     /// <summary>The same, for a system.</summary>
-    internal static bool IsRest(ReadOnlySpan<byte> rest, bool isWindows)
+    internal static bool StaysInside(ReadOnlySpan<byte> rest, bool isWindows)
     {
         // Most have nothing of which anything below could be made.
-        if (rest.IndexOfAny((byte)'%', (byte)'\\') < 0 && !isWindows) return IsRestPlain(rest, isWindows);
-        if (rest.Length > OnStack) return IsRestPlain(Decode(rest, new byte[rest.Length]), isWindows);
+        if (rest.IndexOfAny((byte)'%', (byte)'\\') < 0 && !isWindows) return StaysInsidePlain(rest, isWindows);
+        if (rest.Length > OnStack) return StaysInsidePlain(Decode(rest, new byte[rest.Length]), isWindows);
         Span<byte> room = stackalloc byte[OnStack];
-        return IsRestPlain(Decode(rest, room), isWindows);
+        return StaysInsidePlain(Decode(rest, room), isWindows);
     }
 
-    private static bool IsRestPlain(ReadOnlySpan<byte> rest, bool isWindows)
+    private static bool StaysInsidePlain(ReadOnlySpan<byte> rest, bool isWindows)
     {
         if (rest.IsEmpty) return true;
         // Path.Combine forgets the root for these.

@@ -11,12 +11,21 @@ public readonly struct RouteValues
 
     /// <summary>
     /// The part of the path that stands for a name, as UTF-8 text without percent signs. <c>%2F</c> alone stays as it is, so that a slash in the text always was one in
-    /// the path. The text does not lead out of a folder: it begins with no slash and no backslash, and has no segment <c>.</c> or <c>..</c>, because such a path
-    /// matches no name, however it is written; on Windows it begins with no drive (<c>c:</c>), either.
+    /// the path. The text does not lead out of a folder that it is combined with: what begins with a slash or a backslash, or has a segment <c>.</c> or <c>..</c>, however written, throws,
+    /// and so does what begins with a drive (<c>c:</c>) on Windows.
     /// </summary>
     /// <param name="name">As in the pattern.</param>
     /// <exception cref="KeyNotFoundException">The pattern has no such name.</exception>
-    public string this[string name] => RouteText.TextOf(GetBytes(name));
+    /// <exception cref="HttpProtocolException">The value could lead out of a folder: a handler that lets it pass has answered with 404. <see cref="GetBytes"/> has such values, too.</exception>
+    public string this[string name]
+    {
+        get
+        {
+            ReadOnlySpan<byte> value = GetBytes(name);
+            if (!RouteText.StaysInside(value)) throw _request.Session.Mistake(404, "The path could lead out of a folder");
+            return RouteText.TextOf(value);
+        }
+    }
 
     /// <summary>The same as it was sent, with all percent signs: for an application that takes <c>%2F</c> for a slash, and to pass a path on.</summary>
     /// <param name="name">As in the pattern.</param>

@@ -57,6 +57,33 @@ public sealed class RouteValueTests
     [InlineData("/files/a%5C..%5C..%5Cb", "404")]
     public void The_rest_has_any_segments_but_those_that_lead_out_of_a_folder(string path, string expected) => Assert.Equal(expected, Ask("/files/{*rest}", path));
 
+    [Theory]
+    [InlineData("/../a")]
+    [InlineData("//other.test/%2e%2E/a")]
+    [InlineData("/a%5C..")]
+    public void As_bytes_each_value_is_there_to_be_passed_on(string path)
+    {
+        using Web web = new();
+        web.Server.Get("/{*rest}", static (request, response) => response.Bytes(request.Route.GetBytes("rest")));
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get(path));
+        Assert.Equal([$"200 {path[1..]}"], Web.Answers(peer));
+    }
+
+    [Fact]
+    public void A_value_that_leads_out_of_a_folder_is_the_mistake_of_the_client()
+    {
+        using Web web = new();
+        int told = 0;
+        web.Server.OnError((_, _, _) => { told++; });
+        web.Server.Get("/{name}", static async (request, response) => { await Task.CompletedTask; response.Text(request.Route["name"]); });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get("/%2e%2e"));
+        Assert.Equal(404, Web.One(peer).Status);
+        Assert.Equal((0, 0L, 1L), (told, web.Counters.HandlerErrors, web.Counters.Refused));
+        Assert.Empty(web.Notices);
+    }
+
     [Fact]
     public void No_value_leaves_the_folder_that_it_is_combined_with()
     {
@@ -68,7 +95,7 @@ public sealed class RouteValueTests
         {
             string sent = string.Concat(Enumerable.Range(0, random.Next(1, 7)).Select(_ => pieces[random.Next(pieces.Length)]));
             byte[] bytes = Encoding.ASCII.GetBytes(sent);
-            if (!RouteText.IsRest(bytes))
+            if (!RouteText.StaysInside(bytes))
             {
                 refused++;
                 continue;
@@ -94,8 +121,8 @@ public sealed class RouteValueTests
     [InlineData("a b", true)]
     public void On_Windows_neither_a_drive_nor_dots_with_spaces_are_values(string sent, bool isValue)
     {
-        Assert.Equal(isValue, RouteText.IsRest(Encoding.ASCII.GetBytes(sent), isWindows: true));
-        Assert.True(RouteText.IsRest(Encoding.ASCII.GetBytes(sent), isWindows: false));
+        Assert.Equal(isValue, RouteText.StaysInside(Encoding.ASCII.GetBytes(sent), isWindows: true));
+        Assert.True(RouteText.StaysInside(Encoding.ASCII.GetBytes(sent), isWindows: false));
     }
 
     [Theory]
