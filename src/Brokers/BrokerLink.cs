@@ -33,6 +33,17 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
     /// <summary>The open connection, or null.</summary>
     internal BrokerSession? Session { get; private set; }
 
+    /// <summary>The server that is reached, behind the name of its kind: <c>Redis 10.0.0.5:6379 (of redis://one:6379,two:6379)</c>.</summary>
+    internal string Reached
+    {
+        get
+        {
+            if (Session?.RemoteEndPoint is not { } server) return settings.Description;
+            int space = settings.Description.IndexOf(' ', StringComparison.Ordinal);
+            return $"{settings.Description[..space]} {server} (of {settings.Description[(space + 1)..]})";
+        }
+    }
+
     /// <summary>Who is told; null when nobody is any more.</summary>
     internal IGroupBusListener? Listener => _isDisposed ? null : _listener;
 

@@ -62,6 +62,9 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
     public string Description => Link.Settings.Description;
 
     /// <inheritdoc/>
+    public string Reached => Link.Reached;
+
+    /// <inheritdoc/>
     public int MaxEnvelopeBytes => Math.Min((Link.Session?.Protocol as NatsProtocol)?.Info?.MaxPayload ?? MostEnvelopeBytes, MostEnvelopeBytes);
 
     internal BrokerLink Link { get; }
@@ -117,6 +120,9 @@ public sealed class NatsBus : IGroupBus, IGroupHistory
         ArgumentNullException.ThrowIfNull(done);
         return _history.Read(subject, limits, after, most, done);
     }
+
+    /// <inheritdoc/>
+    public string? Unsupported => _history.Unsupported;
 
     /// <inheritdoc/>
     public ValueTask DisposeAsync() => Link.DisposeAsync();

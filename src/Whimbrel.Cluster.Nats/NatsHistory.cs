@@ -23,9 +23,13 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
 
     internal bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done) => Read(new Reading(subject, limits, after, most, done));
 
+    /// <summary>Why this server keeps no streams; null while nothing is known against it.</summary>
+    internal string? Unsupported { get; private set; }
+
     /// <summary>The connection is over.</summary>
     internal void Forget()
     {
+        Unsupported = null;
         _made.Clear();
         _told.Clear();
     }
@@ -41,7 +45,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         if (info.IsClustered)
         {
             // With one replica in memory a server that comes back would begin its stream again as the same one.
-            Tell("recoverable groups are not built for clusters of NATS servers, only for one server");
+            Refuse("recoverable groups are not built for clusters of NATS servers, only for one server");
             return false;
         }
 
@@ -70,7 +74,7 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
         {
             if (answer != NatsAnswer.Said)
             {
-                if (answer == NatsAnswer.Nobody) Tell("it has no JetStream, which recoverable groups need: jetstream {} in its configuration");
+                if (answer == NatsAnswer.Nobody) Refuse("it has no JetStream, which recoverable groups need: jetstream {} in its configuration");
                 done(null, 0);
                 return;
             }
@@ -173,6 +177,12 @@ internal sealed class NatsHistory(NatsBus bus, NatsRequests requests)
             // What is missing was trimmed, most likely, since the stream was asked what it has: it is asked again.
             one.Done(null);
         }
+    }
+
+    private void Refuse(string why)
+    {
+        Unsupported = $"{bus.Link.Reached}: {why}.";
+        Tell(why);
     }
 
     /// <summary>Once for each connection.</summary>

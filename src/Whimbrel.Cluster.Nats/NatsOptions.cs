@@ -25,10 +25,10 @@ public sealed class NatsOptions
     public TimeSpan PingInterval { get; init; } = TimeSpan.FromSeconds(2);
 
     /// <summary>
-    /// When a lost server is dialled again. The default: without end, after up to 0.1 s at first and up to 2 s later; and the first time not
+    /// When a lost server is dialled again. The default: without end, after up to 0.1 s at first and up to 1 s later; and the first time not
     /// at all, so that who starts with a wrong address hears of it.
     /// </summary>
-    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(2), RetryFirstConnect = false };
+    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
 
     /// <summary>
     /// Called on the bus's loop with what the server refuses (permissions), and with why it cannot be reached again, whenever that is something new. Must not block. Null (the

@@ -72,6 +72,9 @@ public sealed class RabbitMqBus : IGroupBus
     public string Description { get; }
 
     /// <inheritdoc/>
+    public string Reached => _link is { } link ? $"RabbitMQ {link.Server} (of {Description[(Description.IndexOf(' ', StringComparison.Ordinal) + 1)..]})" : Description;
+
+    /// <inheritdoc/>
     public int MaxEnvelopeBytes => MostEnvelopeBytes;
 
     internal string Exchange => _options.Exchange;

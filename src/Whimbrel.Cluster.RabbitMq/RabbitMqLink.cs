@@ -54,6 +54,9 @@ internal sealed class RabbitMqLink : IAsyncDisposable
         Acknowledge,
     }
 
+    /// <summary>Host and port of the server, for people.</summary>
+    internal string Server => string.Create(CultureInfo.InvariantCulture, $"{_connection.Endpoint.HostName}:{_connection.Endpoint.Port}");
+
     /// <summary>Completes with the reason when it is over, whoever ended it.</summary>
     internal Task<string> Ended => _ended.Task;
 

@@ -27,10 +27,10 @@ public sealed class RabbitMqOptions
     public TimeSpan Heartbeat { get; init; } = TimeSpan.FromSeconds(6);
 
     /// <summary>
-    /// When a lost server is dialled again: delays, factor and jitter of it hold, all else does not. The default: without end, after up to 0.1 s at first and up to 2 s later; and the first time not at
+    /// When a lost server is dialled again: delays, factor and jitter of it hold, all else does not. The default: without end, after up to 0.1 s at first and up to 1 s later; and the first time not at
     /// all, so that who starts with a wrong address hears of it.
     /// </summary>
-    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(2), RetryFirstConnect = false };
+    public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
 
     /// <summary>Called with why a lost server cannot be reached again, whenever that is something new. On a thread of the pool; must not throw. Null: nobody is.</summary>
     public Action<string>? OnTrouble { get; init; }

@@ -63,6 +63,9 @@ public sealed class RedisBus : IGroupBus, IGroupHistory
     public string Description => Link.Settings.Description;
 
     /// <inheritdoc/>
+    public string Reached => Link.Reached;
+
+    /// <inheritdoc/>
     public int MaxEnvelopeBytes => MostEnvelopeBytes;
 
     internal BrokerLink Link { get; }

@@ -20,7 +20,7 @@ public sealed partial class Cluster
         ArgumentNullException.ThrowIfNull(options);
         options.Check();
         if (_recoverable.TryGetValue(name, out RecoverableGroup? known)) return known;
-        if (_bus is not IGroupHistory history) throw new NotSupportedException($"{_bus.Description} keeps no history: a recoverable group needs a bus that is an {nameof(IGroupHistory)}.");
+        if (_bus is not IGroupHistory history) throw new NotSupportedException($"{_bus.Description} keeps no history: a recoverable group needs a bus that is an {nameof(IGroupHistory)}, as those of Redis and NATS (one server with JetStream) are.");
         RecoverableGroup made;
         lock (_recoverableGate)
         {
@@ -34,6 +34,8 @@ public sealed partial class Cluster
     }
 
     internal bool IsReached => _isConnected;
+
+    internal string BusText => _bus.Reached;
 
     internal int MostEnvelopeBytes => _bus.MaxEnvelopeBytes;
 

@@ -26,6 +26,8 @@ namespace Whimbrel.Clusters;
 /// <item>Broadcasts of one turn go to the bus in one call.</item>
 /// <item>Whatever comes from the broker, the process lives: what is too large, cut, foreign, unsigned or of another version is left out and counted.</item>
 /// <item>Presence, where it is wanted: three intervals after the last loss and the last change the counts are right, and a node without a word for a lease has no members.</item>
+/// <item>A broker that is restarted loses nothing that fits the queue, where the nodes are back within the grace: see <see cref="ClusterOptions.RejoinGrace"/> and <see cref="ClusterOptions.RepeatLimitBytes"/>.</item>
+/// <item>A known node that vanishes without a goodbye makes the state <see cref="ClusterState.Degraded"/> and is named.</item>
 /// </list>
 /// Everything about the bus happens on one loop, the first of the server's engine; an <see cref="Outbox"/> is the way there for other threads.
 /// </remarks>
@@ -33,6 +35,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 {
     private const int MostInBatch = 256;
     private const int MostPresenceBytes = 16 * 1024; // of an envelope
+    private const int AnnouncementBytes = 5; // its interval, and whether the others are asked to announce themselves
+    private const long LeastBetweenAnnouncementsMs = 100;
     private const int MostTwins = 256; // that are told of
     private const int MostNames = 1024;
     private const long ForgetAfterMs = 600_000;
@@ -56,8 +60,18 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private GroupState? _lastFound;
     private readonly string _nodesSubject;
     private readonly Presence? _presence;
+    private readonly NodeTable _nodes = new();
     private LoopTimer? _timer;
     private LoopTimer? _presenceTimer;
+    private LoopTimer? _announceTimer;
+    private LoopTimer? _answerTimer; // the next announcement for those that ask
+    private LoopTimer? _grace;
+    private bool _isHeld; // broadcasts wait for the nodes that were there before
+    private bool _wasLost;
+    private long _announcedAtMs = long.MinValue / 2;
+    private long _beatAtMs;
+    private long _watchMs; // the clock of the table of nodes: stands while the loop does
+    private string _stateReason = "The broker has not been reached yet.";
     private uint _epochs;
     private bool _isConnected;
     private bool _isDisposed;
@@ -84,7 +98,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         NodeId = options.NodeId ?? MakeNodeId();
         _nodeBytes = Encoding.UTF8.GetBytes(NodeId);
         _form = new EnvelopeForm(_instance, _nodeBytes, _key.Length > 0);
-        _outbox = new Outbox(options.QueueLimitBytes, options.QueuePolicy, _form);
+        _outbox = new Outbox(options.QueueLimitBytes, options.RepeatLimitBytes, options.QueuePolicy, _form);
         _groupsBySpan = _groups.GetAlternateLookup<ReadOnlySpan<char>>();
         _nodesSubject = Subjects.OfNodes(options.Application);
         if (options.PresenceInterval > TimeSpan.Zero) _presence = new Presence(Math.Min(MostPresenceBytes, options.MaxPayloadBytes));
@@ -95,6 +109,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     /// <summary>How it stands with the others. Any thread; a moment old.</summary>
     public ClusterState State => (ClusterState)Volatile.Read(ref _state);
+
+    /// <summary>What made the state what it is, for people: what happened, why, and what now; names the nodes that are missing. Any thread; a moment old.</summary>
+    public string StateReason => Volatile.Read(ref _stateReason);
 
     internal string Application => _options.Application;
 
@@ -253,7 +270,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         while (_isConnected)
         {
             AskAndMark();
-            _outbox.Take(_batch, MostInBatch);
+            _outbox.Take(_batch, MostInBatch, _isHeld);
             if (_batch.Count == 0) return;
             LeaveOutTooLarge();
             if (_batch.Count == 0) continue;
@@ -261,11 +278,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             Span<Outgoing> sent = CollectionsMarshal.AsSpan(_batch)[..taken];
             foreach (Outgoing item in sent)
             {
+                if (item.IsRepeated) continue; // counted when it was published first
                 if (item.Count > 0) Interlocked.Add(ref _published, item.Count);
                 foreach (long since in item.Since) ClusterMetrics.Published(this, _loop, since);
             }
 
-            _outbox.Sent(sent);
+            _outbox.Sent(sent, _loop.TimeMs);
             _batch.RemoveRange(0, taken);
             if (_batch.Count == 0) continue;
             _outbox.GiveBack(_batch); // the bus is full or away: OnRoom or OnConnected, and the next tick
@@ -299,8 +317,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         for (int i = 0; i < _batch.Count; i++)
         {
             if (_batch[i].Length <= most) continue;
-            if (_batch[i] is { Group: { } group, Count: > 0 and var count }) (dropped ??= []).Add((group, count));
-            _outbox.Sent(CollectionsMarshal.AsSpan(_batch).Slice(i, 1));
+            if (_batch[i] is { Group: { } group, Count: > 0 and var count, IsRepeated: false }) (dropped ??= []).Add((group, count));
+            _outbox.Discard(_batch[i]);
             _batch.RemoveAt(i--);
         }
 
@@ -361,8 +379,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private void StartTicking()
     {
         if (_isDisposed) return;
-        _tickedAtMs = _loop.TimeMs;
+        _tickedAtMs = _beatAtMs = _loop.TimeMs;
         _timer = _loop.StartTimer(_options.MarkInterval, static c => ((Cluster)c!).Tick(), this, _options.MarkInterval);
+        _announceTimer = _loop.StartTimer(_options.AnnounceInterval, static c => ((Cluster)c!).Watch(), this, _options.AnnounceInterval);
         if (_presence is not null) _presenceTimer = _loop.StartTimer(_options.PresenceInterval, static c => ((Cluster)c!).TellPresence(), this, _options.PresenceInterval);
     }
 
@@ -372,8 +391,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         // While the process stands still nobody could use anything, and who is about to must not find it forgotten.
         Volatile.Write(ref _runningMs, _runningMs + Math.Min(nowMs - _tickedAtMs, 2 * intervalMs));
         _tickedAtMs = nowMs;
-        if (_isConnected) _outbox.BeginMarks();
-        else if (State == ClusterState.Degraded && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
+        if (_isConnected) _outbox.TrimSent(nowMs);
+        if (_isConnected && !_isHeld) _outbox.BeginMarks();
+        else if (!_isConnected && State == ClusterState.Degraded && nowMs - _lostAtMs >= (long)_options.IsolatedAfter.TotalMilliseconds)
         {
             SetState(ClusterState.Isolated, $"{_bus.Description} has been away for {(nowMs - _lostAtMs) / 1000} s; members here are served, other nodes hear nothing.");
         }
@@ -463,7 +483,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void SetState(ClusterState state, string message)
     {
-        if (State == state) return;
+        if (State == state && StateReason == message) return;
+        Volatile.Write(ref _stateReason, message);
         Volatile.Write(ref _state, (int)state);
         Guard(() => _options.OnStateChanged?.Invoke(state, Escaped.Of(message)));
     }
@@ -486,17 +507,23 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
     private void Leave()
     {
-        if (_presence is not null && _isConnected)
+        _isHeld = false;
+        Flush();
+        if (_isConnected)
         {
-            (ulong revision, byte[] payload) = _presence.TellFarewell();
-            AddPresence(EnvelopeKind.Presence, revision, payload);
+            Outgoing goodbye = _form.Control(EnvelopeKind.Goodbye, (ReadOnlySpan<byte>)[], _nodesSubject, default);
+            goodbye.Sequence = 1;
+            if (_outbox.AddControl(goodbye)) Schedule();
+            Flush();
         }
 
-        Flush();
         _isDisposed = true;
         _isConnected = false;
         _timer?.Cancel();
         _presenceTimer?.Cancel();
+        _announceTimer?.Cancel();
+        _answerTimer?.Cancel();
+        _grace?.Cancel();
         foreach (RecoverableGroup group in _recoverable.Values) group.Close();
     }
 
@@ -519,7 +546,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
 
         foreach (RecoverableGroup group in _recoverable.Values) _bus.Subscribe(group.Subject);
-        SetState(ClusterState.Healthy, $"{_bus.Description} is reached.");
+        Announce(asks: true);
+        if (_wasLost) _outbox.Repeat();
+        if (_wasLost) _nodes.Await();
+        _isHeld = _options.RejoinGrace > TimeSpan.Zero && _nodes.IsAwaiting;
+        if (_isHeld) _grace = _loop.StartTimer(_options.RejoinGrace, static c => ((Cluster)c!).Release(), this);
+        else JudgeNodes();
         Flush();
         Look();
     }
@@ -528,6 +560,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (_isDisposed || !_isConnected) return;
         _isConnected = false;
+        (_isHeld, _wasLost) = (false, true);
+        _grace?.Cancel();
         _unasked.Clear(); // all are subscribed and asked about anew
         _lostAtMs = _loop.TimeMs;
         SetState(ClusterState.Degraded, $"{_bus.Description} lost: {reason} Broadcasts to other nodes wait, local delivery continues.");
@@ -561,6 +595,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         if (envelope.Instance == _instance)
         {
+            if (envelope.Kind == EnvelopeKind.Announcement) return; // not counted: it comes with the clock, and not for something that was said
             Interlocked.Increment(ref _echoes);
             // It went behind the subscription.
             if (envelope.Kind == EnvelopeKind.Query && FindGroup(envelope.Group) is { IsSubscribed: true } asked) asked.IsConfirmed = true;
@@ -570,6 +605,13 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         if (envelope.Node.SequenceEqual(_nodeBytes) && _twins.Count < MostTwins && _twins.Add(envelope.Instance))
         {
             Guard(() => _options.OnTwin?.Invoke($"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own."));
+        }
+
+        if (_nodes.Hear(envelope.Instance, _watchMs)) NodesChanged();
+        if (envelope.Kind is EnvelopeKind.Announcement or EnvelopeKind.Goodbye)
+        {
+            HearNode(envelope);
+            return;
         }
 
         if (envelope.Kind is EnvelopeKind.Presence or EnvelopeKind.PresenceQuery)

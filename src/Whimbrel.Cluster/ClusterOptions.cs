@@ -28,6 +28,30 @@ public sealed class ClusterOptions
     /// <summary>How long the broker is away until the state is <see cref="ClusterState.Isolated"/>. Default 10 s.</summary>
     public TimeSpan IsolatedAfter { get; init; } = TimeSpan.FromSeconds(10);
 
+    /// <summary>
+    /// Interval at which a node tells the others that it is there. Default 2 s, at least 10 ms. A node that is silent for more than three of them, by the larger of the two nodes' intervals, and that
+    /// has not left by <see cref="Cluster.DisposeAsync"/>, makes the state <see cref="ClusterState.Degraded"/>: it has crashed, or is connected to another broker.
+    /// </summary>
+    public TimeSpan AnnounceInterval { get; init; } = TimeSpan.FromSeconds(2);
+
+    /// <summary>
+    /// Time for which a missing node keeps the state at <see cref="ClusterState.Degraded"/>. Default 10 minutes. After it the node is not expected any more; a node that is started again under the same
+    /// <see cref="NodeId"/> replaces it at once.
+    /// </summary>
+    public TimeSpan ForgetNodesAfter { get; init; } = TimeSpan.FromMinutes(10);
+
+    /// <summary>
+    /// Longest time for which broadcasts wait after a lost broker is reached again, until the nodes that were there before are heard: what is published earlier reaches no subscription. Default 2 s;
+    /// zero publishes at once.
+    /// </summary>
+    public TimeSpan RejoinGrace { get; init; } = TimeSpan.FromSeconds(2);
+
+    /// <summary>
+    /// Most bytes of broadcasts that are kept for 10 s after the broker took them. When a lost broker is reached again they are published once more, since it may not have delivered them; nodes that
+    /// have them drop them by their numbers. Default 4 MiB; zero keeps none.
+    /// </summary>
+    public int RepeatLimitBytes { get; init; } = 4 << 20;
+
     /// <summary>How long a group without members here stays subscribed, for those who come back. Default 5 s.</summary>
     public TimeSpan UnsubscribeAfter { get; init; } = TimeSpan.FromSeconds(5);
 
@@ -55,7 +79,7 @@ public sealed class ClusterOptions
     /// <summary>Called on a loop for what members here or elsewhere did not get. Must not block.</summary>
     public Action<ClusterGap>? OnGap { get; init; }
 
-    /// <summary>Called on a loop when the state has changed, with what happened, why, and what now. Must not block.</summary>
+    /// <summary>Called on a loop when the state has changed, or other nodes are missing than before, with what happened, why, and what now. Must not block.</summary>
     public Action<ClusterState, string>? OnStateChanged { get; init; }
 
     /// <summary>Called on a loop once for each other process that uses this node's id. Nothing is lost by it, but gaps name the wrong node.</summary>
@@ -71,6 +95,10 @@ public sealed class ClusterOptions
         Want(MaxPayloadBytes is >= 1 and <= MostPayloadBytes, nameof(MaxPayloadBytes), "between 1 byte and 16 MiB");
         Want(QueueLimitBytes >= (long)MaxPayloadBytes + Envelope.MostOverheadBytes, nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
         Want(IsolatedAfter > TimeSpan.Zero, nameof(IsolatedAfter), "positive");
+        Want(AnnounceInterval >= TimeSpan.FromMilliseconds(10) && AnnounceInterval <= TimeSpan.FromHours(1), nameof(AnnounceInterval), "10 ms up to an hour");
+        Want(ForgetNodesAfter > TimeSpan.Zero, nameof(ForgetNodesAfter), "positive");
+        Want(RejoinGrace >= TimeSpan.Zero && RejoinGrace <= TimeSpan.FromHours(1), nameof(RejoinGrace), "zero up to an hour");
+        Want(RepeatLimitBytes >= 0, nameof(RepeatLimitBytes), "zero or positive");
         Want(UnsubscribeAfter >= TimeSpan.Zero, nameof(UnsubscribeAfter), "zero or positive");
         Want(PresenceInterval == TimeSpan.Zero || PresenceInterval >= TimeSpan.FromMilliseconds(10), nameof(PresenceInterval), "zero or at least 10 ms");
         Want(PresenceLease is not { } lease || lease >= 2 * PresenceInterval, nameof(PresenceLease), "at least two of PresenceInterval");

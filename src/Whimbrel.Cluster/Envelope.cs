@@ -4,7 +4,7 @@ using System.Security.Cryptography;
 namespace Whimbrel.Clusters;
 
 /// <summary>
-/// What nodes send each other, as bytes in and out. Version 2, numbers little endian: version (1), flags (1: kind, 0x80 signed), instance (8), epoch (4),
+/// What nodes send each other, as bytes in and out. Version 2, numbers little endian: version (1), flags (1: kind, 0x80 signed, 0x40 published again), instance (8), epoch (4),
 /// sequence (8), length of the node's id (1) and of the group's name (2), these two in UTF-8, the payload, and HMAC-SHA256 of all before it
 /// when signed. The payload of a broadcast is one or several, with numbers that follow each other: before each its length, seven bits a byte, the lowest first. (In version 1 it
 /// was one, without a length.) Nothing is deserialized.
@@ -25,6 +25,8 @@ internal readonly ref struct Envelope
     private const int SequenceAt = 14;
     private const byte KindMask = 0x0F;
     private const byte IsSigned = 0x80;
+    private const byte IsAgain = 0x40;
+    private const int FlagsAt = 1;
 
     internal EnvelopeKind Kind { get; init; }
 
@@ -39,6 +41,9 @@ internal readonly ref struct Envelope
 
     /// <summary>How many broadcasts are in it; 0 in all but broadcasts.</summary>
     internal int Count { get; init; }
+
+    /// <summary>Broadcasts that were published before and may have been lost with the broker.</summary>
+    internal bool IsRepeated { get; init; }
 
     internal ReadOnlySpan<byte> Node { get; init; }
 
@@ -62,6 +67,9 @@ internal readonly ref struct Envelope
         payload.CopyTo(target[(HeadBytes + node.Length + group.Length)..]);
     }
 
+    /// <summary>Marks broadcasts that are published once more. Before <see cref="Seal"/>.</summary>
+    internal static void MarkRepeated(Span<byte> envelope) => envelope[FlagsAt] |= IsAgain;
+
     internal static void Seal(Span<byte> envelope, ulong sequence, ReadOnlySpan<byte> key)
     {
         BinaryPrimitives.WriteUInt64LittleEndian(envelope[SequenceAt..], sequence);
@@ -83,7 +91,8 @@ internal readonly ref struct Envelope
         int group = BinaryPrimitives.ReadUInt16LittleEndian(bytes[23..]);
         int payloadAt = HeadBytes + node + group;
         int end = bytes.Length - (isSigned ? MacBytes : 0);
-        if ((flags & ~(KindMask | IsSigned)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.News) return EnvelopeResult.Refused;
+        if ((flags & ~(KindMask | IsSigned | IsAgain)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.Goodbye) return EnvelopeResult.Refused;
+        if ((flags & IsAgain) != 0 && (flags & KindMask) != (byte)EnvelopeKind.Broadcast) return EnvelopeResult.Refused;
         if (node is 0 or > MostNodeBytes || group > MostGroupBytes || payloadAt > end) return EnvelopeResult.Refused;
         if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.Refused;
         envelope = new Envelope
@@ -92,6 +101,7 @@ internal readonly ref struct Envelope
             Instance = BinaryPrimitives.ReadUInt64LittleEndian(bytes[2..]),
             Epoch = BinaryPrimitives.ReadUInt32LittleEndian(bytes[10..]),
             Sequence = BinaryPrimitives.ReadUInt64LittleEndian(bytes[SequenceAt..]),
+            IsRepeated = (flags & IsAgain) != 0,
             Node = bytes.Slice(HeadBytes, node),
             Group = bytes.Slice(HeadBytes + node, group),
             Payload = bytes[payloadAt..end],

@@ -54,7 +54,7 @@ internal sealed class EnvelopeForm(ulong instance, byte[] node, bool isSigned)
         int length = Length(name.Length, payload.Length + more);
         byte[] buffer = ArrayPool<byte>.Shared.Rent(length);
         Envelope.Write(buffer.AsSpan(0, length), kind, instance, epoch, node, name, payload, isSigned);
-        return new Outgoing(subject, group, buffer, length);
+        return new Outgoing(subject, group, buffer, length) { IsOrdered = kind is EnvelopeKind.Broadcast or EnvelopeKind.Mark };
     }
 
     private int EndOf(Outgoing envelope) => envelope.Length - (isSigned ? Envelope.MacBytes : 0);

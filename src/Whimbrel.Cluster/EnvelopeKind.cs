@@ -23,4 +23,10 @@ internal enum EnvelopeKind : byte
 
     /// <summary>A recoverable group has new entries.</summary>
     News,
+
+    /// <summary>A node is there, and perhaps wants to know which others are.</summary>
+    Announcement,
+
+    /// <summary>A node leaves.</summary>
+    Goodbye,
 }

@@ -122,7 +122,8 @@ internal sealed class GroupState : SessionGroup
         else
         {
             // While a subscription is fresh, what was before may not be ours.
-            ulong before = isSettled ? 0 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
+            // What is published again to a fresh subscription was said before it, all of it.
+            ulong before = isSettled ? 0 : envelope.IsRepeated ? envelope.Sequence + (ulong)envelope.Count - 1 : envelope.Sequence - (envelope.Count == 0 ? 0ul : 1ul);
             known = new Publisher(envelope.Instance, _cluster.NameOf(envelope), envelope.Epoch, before) { Unproven = (long)before };
             if (_publisherCount == MostPublishers) at--;
             else if (_publisherCount++ == _publishers.Length) Array.Resize(ref _publishers, Math.Max(2, 2 * _publishers.Length));

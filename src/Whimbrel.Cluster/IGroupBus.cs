@@ -42,4 +42,7 @@ public interface IGroupBus : IAsyncDisposable
 
     /// <summary>What is on the other end, for notices: <c>NATS nats://127.0.0.1:4222</c>. Without passwords.</summary>
     string Description { get; }
+
+    /// <summary>The server that is reached, where <see cref="Description"/> may name several, for notices. The default: the description.</summary>
+    string Reached => Description;
 }

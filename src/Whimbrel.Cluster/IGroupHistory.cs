@@ -25,4 +25,7 @@ public interface IGroupHistory
     /// <param name="done">Told what was read, or null when it could not be.</param>
     /// <returns>False when it was not taken, and <paramref name="done"/> is not called.</returns>
     bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done);
+
+    /// <summary>Why the broker that is reached keeps no histories, for people; null (the default) when it does, or when that is not known yet.</summary>
+    string? Unsupported => null;
 }

@@ -39,7 +39,7 @@ public sealed class MemoryBus
         lock (_gate) _links.Remove(link);
     }
 
-    internal void Publish(ReadOnlySpan<BusMessage> messages)
+    internal void Publish(ReadOnlySpan<BusMessage> messages, int part)
     {
         lock (_gate)
         {
@@ -48,7 +48,7 @@ public sealed class MemoryBus
                 byte[]? copy = null;
                 foreach (MemoryBusLink link in _links)
                 {
-                    if (!link.Wants(message.Subject) || Strikes(Loss)) continue;
+                    if (link.Part != part || !link.Wants(message.Subject) || Strikes(Loss)) continue;
                     copy ??= message.Envelope.ToArray();
                     for (int times = Strikes(Doubled) ? 2 : 1; times > 0; times--) link.Bring(copy, Delay());
                 }

@@ -23,6 +23,14 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
     public string Description => "the bus in memory";
 
     /// <inheritdoc/>
+    public string Reached => Part == 0 ? Description : $"part {Part} of {Description}";
+
+    /// <summary>
+    /// The server of the bus that the node is connected to, as on a broker of several that have lost each other: links of other parts do not hear it. Default 0. The node is not told of a change. Any thread.
+    /// </summary>
+    public int Part { get; set; }
+
+    /// <inheritdoc/>
     public int MaxEnvelopeBytes => int.MaxValue;
 
     /// <summary>Cut off from the bus, as by a broker that was lost: what is on its way to the node is lost, too. Any thread.</summary>
@@ -60,7 +68,7 @@ public sealed class MemoryBusLink : IGroupBus, IGroupHistory
     public int Publish(ReadOnlySpan<BusMessage> messages)
     {
         if (IsCut) return 0;
-        _bus.Publish(messages);
+        _bus.Publish(messages, Part);
         return messages.Length;
     }
 

@@ -6,9 +6,9 @@ namespace Whimbrel.Clusters;
 /// <summary>
 /// What waits for the bus, from any thread, within a limit. The sequence is given under the same gate that orders the queue; a broadcast that is dropped has
 /// used its number, so that the other nodes find the gap. Broadcasts that wait for the same turn of the loop share an envelope for each group, whose first place in the queue
-/// they take: the order of a group is kept, that of groups among each other is not.
+/// they take: the order of a group is kept, that of groups among each other is not. What the bus has taken lately is kept, and goes out once more when a lost broker is back.
 /// </summary>
-internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm form)
+internal sealed class Outbox(int limitBytes, int repeatLimitBytes, QueuePolicy policy, EnvelopeForm form)
 {
     // Behind the last broadcast of a group, so that lost marks do not hide a loss: where one envelope of twenty is lost, each alone, one loss of a billion stays unknown until the next broadcast.
     private const int MarksBehindLast = 6;
@@ -16,9 +16,19 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm fo
     /// <summary>So much of marks and questions waits beside the broadcasts. Others wait where they come from, which is a list of groups.</summary>
     internal const int ControlLimitBytes = 256 * 1024;
 
+    /// <summary>For so long broadcasts that the bus took are kept: the longest time in which a silent broker is found, and some more.</summary>
+    internal const long RepeatMs = 10_000;
+
+    // Beside its bytes an envelope that is kept has an object and the unused part of its buffer.
+    private const int MemoryAroundKept = 128;
+
     private readonly Lock _gate = new();
     private readonly WaitingLine _broadcasts = new(); // these alone count against the limit, and may be lost for others
-    private readonly WaitingLine _control = new();
+    private readonly WaitingLine _control = new(); // marks, whose place among broadcasts matters
+    private readonly WaitingLine _words = new(); // of this node to others: they overtake all else, and are not held
+    private readonly WaitingLine _again = new();
+    private readonly Queue<Outgoing> _sent = [];
+    private long _sentBytes;
     private long _lastPlace;
     private readonly Queue<GroupState> _unmarked = [];
     private long _bytes;
@@ -120,10 +130,53 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm fo
         }
     }
 
+    /// <summary>Whether something that this node says of itself has not left yet.</summary>
+    internal bool HasWords
+    {
+        get
+        {
+            lock (_gate) return !_words.IsEmpty;
+        }
+    }
+
     /// <summary>It is time for a mark of each group that needs one.</summary>
     internal void BeginMarks()
     {
         lock (_gate) _marksDue = _unmarked.Count;
+    }
+
+    /// <summary>Forgets what was sent too long ago to be lost with the broker.</summary>
+    internal void TrimSent(long nowMs)
+    {
+        lock (_gate)
+        {
+            while (_sent.TryPeek(out Outgoing? oldest) && (_sentBytes > repeatLimitBytes || nowMs - oldest.SentAtMs > RepeatMs))
+            {
+                _sentBytes -= oldest.Length + MemoryAroundKept;
+                Return(_sent.Dequeue());
+            }
+        }
+    }
+
+    /// <summary>A lost broker is back: what it was given last goes out again, before all other broadcasts.</summary>
+    internal void Repeat()
+    {
+        lock (_gate)
+        {
+            // Younger than what was sent: the broker was lost again before all of it had left.
+            List<Outgoing> rest = [];
+            while (_again.TryTake(out Outgoing? item)) rest.Add(item);
+            while (_sent.TryDequeue(out Outgoing? item))
+            {
+                item.IsRepeated = true;
+                Envelope.MarkRepeated(item.Bytes.Span);
+                if (item.Group is { } group) group.Waiting++;
+                _again.Add(item);
+            }
+
+            foreach (Outgoing item in rest) _again.Add(item);
+            _sentBytes = 0;
+        }
     }
 
     /// <summary>Takes the next group that is to be marked now, with its sequence; none while too many marks wait.</summary>
@@ -162,13 +215,13 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm fo
         lock (_gate) return group.Sequence;
     }
 
-    /// <summary>Moves what waits, so many at most, for the loop. It counts as waiting until <see cref="Sent"/>.</summary>
-    internal void Take(List<Outgoing> target, int most)
+    /// <summary>Moves what waits, so many at most, for the loop; while it is held, only what has no order. It counts as waiting until <see cref="Sent"/>.</summary>
+    internal void Take(List<Outgoing> target, int most, bool isHeld)
     {
         lock (_gate)
         {
-            while (target.Count < most && TryTake(out Outgoing? item)) target.Add(item);
-            if (_broadcasts.IsEmpty && _control.IsEmpty) _isScheduled = false;
+            while (target.Count < most && TryTake(isHeld, out Outgoing? item)) target.Add(item);
+            if (target.Count < most) _isScheduled = false;
         }
     }
 
@@ -193,15 +246,34 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm fo
         lock (_gate) _isScheduled = false;
     }
 
-    /// <summary>The bus has taken them, or nobody ever will.</summary>
-    internal void Sent(ReadOnlySpan<Outgoing> items)
+    /// <summary>The bus has taken them. Broadcasts are kept for a while, since the broker may be lost with them.</summary>
+    internal void Sent(ReadOnlySpan<Outgoing> items, long nowMs)
     {
         lock (_gate)
         {
-            foreach (Outgoing item in items) Leaves(item);
+            foreach (Outgoing item in items)
+            {
+                Leaves(item);
+                if (item.Count == 0 || repeatLimitBytes == 0)
+                {
+                    Return(item);
+                    continue;
+                }
+
+                item.SentAtMs = nowMs;
+                _sent.Enqueue(item);
+                _sentBytes += item.Length + MemoryAroundKept;
+            }
         }
 
-        foreach (Outgoing item in items) Return(item);
+        TrimSent(nowMs);
+    }
+
+    /// <summary>The bus will never take it.</summary>
+    internal void Discard(Outgoing item)
+    {
+        lock (_gate) Leaves(item);
+        Return(item);
     }
 
     internal void Close()
@@ -209,18 +281,21 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm fo
         lock (_gate)
         {
             _isClosed = true;
-            while (TryTake(out Outgoing? item)) Return(item);
-            _bytes = _controlBytes = 0;
+            while (TryTake(isHeld: false, out Outgoing? item) || _sent.TryDequeue(out item)) Return(item);
+            _bytes = _controlBytes = _sentBytes = 0;
         }
     }
 
     private long BroadcastBytes => _bytes - _controlBytes;
 
-    private WaitingLine LineOf(Outgoing item) => item.Count > 0 ? _broadcasts : _control;
+    private WaitingLine LineOf(Outgoing item) => item.IsRepeated ? _again : item.Count > 0 ? _broadcasts : item.IsOrdered ? _control : _words;
 
     // In the order in which they came, so that a mark stays behind the broadcasts that it counts.
-    private bool TryTake([NotNullWhen(true)] out Outgoing? oldest)
+    private bool TryTake(bool isHeld, [NotNullWhen(true)] out Outgoing? oldest)
     {
+        if (_words.TryTake(out oldest)) return true;
+        if (isHeld) return false;
+        if (_again.TryTake(out oldest)) return true;
         bool isBroadcast = _broadcasts.TryPeek(out Outgoing? broadcast) && !(_control.TryPeek(out Outgoing? control) && control.Place < broadcast.Place);
         if (!(isBroadcast ? _broadcasts : _control).TryTake(out oldest)) return false;
         Close(oldest);
@@ -254,6 +329,12 @@ internal sealed class Outbox(int limitBytes, QueuePolicy policy, EnvelopeForm fo
 
     private void Leaves(Outgoing item)
     {
+        if (item.IsRepeated)
+        {
+            if (item.Group is { } of) of.Waiting--;
+            return;
+        }
+
         _bytes -= item.Length;
         if (item.Count == 0) _controlBytes -= item.Length;
         if (item.Group is { } group) group.Waiting--;

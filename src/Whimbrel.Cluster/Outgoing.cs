@@ -23,6 +23,17 @@ internal sealed class Outgoing(string subject, GroupState? group, byte[] buffer,
     /// <summary>How many broadcasts are in it: none in a mark, a question or a word about presence.</summary>
     internal int Count { get; set; }
 
+    /// <summary>
+    /// Its place among broadcasts matters: it is one, or a mark, which counts those before it. What a node says of itself, and its questions, overtake them.
+    /// </summary>
+    internal bool IsOrdered { get; init; }
+
+    /// <summary>Time at which the bus took it.</summary>
+    internal long SentAtMs { get; set; }
+
+    /// <summary>Its broadcasts were given to the bus before, and are published once more.</summary>
+    internal bool IsRepeated { get; set; }
+
     /// <summary>In the order of all that waits.</summary>
     internal long Place { get; set; }
 

@@ -72,8 +72,11 @@ internal sealed class Presence(int mostBytes)
         return said;
     }
 
-    /// <summary>The last word.</summary>
-    internal (ulong Revision, byte[] Payload) TellFarewell() => (++_revision, [(byte)PresencePart.Farewell, 0, 0]);
+    /// <summary>The node leaves.</summary>
+    internal void Forget(ulong instance)
+    {
+        lock (_gate) _nodes.Remove(instance);
+    }
 
     /// <summary>Takes note of what another node says.</summary>
     /// <param name="envelope">Of presence.</param>
@@ -82,16 +85,10 @@ internal sealed class Presence(int mostBytes)
     internal PresenceHeard Hear(in Envelope envelope, long nowMs, long askAgainMs)
     {
         ReadOnlySpan<byte> payload = envelope.Payload;
-        if (payload.Length < HeadBytes || payload[0] > (byte)PresencePart.Farewell) return PresenceHeard.Refused;
+        if (payload.Length < HeadBytes || payload[0] > (byte)PresencePart.SnapshotEnd) return PresenceHeard.Refused;
         PresencePart part = (PresencePart)payload[0];
         lock (_gate)
         {
-            if (part == PresencePart.Farewell)
-            {
-                _nodes.Remove(envelope.Instance);
-                return PresenceHeard.Known;
-            }
-
             if (!_nodes.TryGetValue(envelope.Instance, out PresenceOfNode? node))
             {
                 if (_nodes.Count >= MostNodes) _nodes.Remove(_nodes.MinBy(static n => n.Value.HeardAtMs).Key);

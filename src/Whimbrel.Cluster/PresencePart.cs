@@ -14,7 +14,4 @@ internal enum PresencePart : byte
 
     /// <summary>The last part.</summary>
     SnapshotEnd,
-
-    /// <summary>The node leaves.</summary>
-    Farewell,
 }

@@ -23,9 +23,13 @@ public sealed class RecoverableGroup
     private const int MostInBatch = 256;
     private const int MostBatchBytes = 1 << 20; // or one
     private const int MostInPage = 256;
+    private const int KeptForReaders = 64; // beyond the history, so that a node that is about to read does not find it trimmed
+    private const int LeastInBatch = 16;
     private const int MostRunning = 16;
     private const int MostResuming = 65_536;
+    private const long PatienceMs = 4_500; // within 5 s whoever enters has its answer
     private static readonly TimeSpan s_retry = TimeSpan.FromMilliseconds(20);
+    private static readonly TimeSpan s_look = TimeSpan.FromMilliseconds(250);
 
     private readonly Lock _gate = new();
     private readonly Queue<byte[]> _queue = []; // under the gate, with the four below
@@ -37,6 +41,7 @@ public sealed class RecoverableGroup
     private readonly Cluster _cluster;
     private readonly IGroupHistory _history;
     private readonly Loop _loop;
+    private readonly HistoryLimits _kept;
     private readonly SessionGroup _members;
     private readonly byte[] _nameBytes;
     private readonly List<Resumption> _waiting = []; // for the node to be placed, or to get as far as they are
@@ -47,10 +52,14 @@ public sealed class RecoverableGroup
     private bool _isAppending;
     private bool _isReading;
     private bool _isNews;
+    private bool _mustRead; // members here have not had all that was appended: more would push it out of the history
+    private long _answeredAtMs;
+    private LoopTimer? _patience;
 
     internal RecoverableGroup(Cluster cluster, IGroupHistory history, Loop loop, string name, RecoverableOptions options)
     {
         (_cluster, _history, _loop, Options) = (cluster, history, loop, options);
+        _kept = options.History with { MaxCount = options.History.MaxCount + KeptForReaders };
         _members = new SessionGroup(name);
         _nameBytes = Encoding.UTF8.GetBytes(name);
         Subject = Subjects.OfHistory(cluster.Application, name);
@@ -119,7 +128,7 @@ public sealed class RecoverableGroup
     {
         ArgumentNullException.ThrowIfNull(session);
         Resumption one = new(session, from);
-        if (Interlocked.Increment(ref _resuming) > MostResuming) End(one, ResumeOutcome.Unavailable);
+        if (Interlocked.Increment(ref _resuming) > MostResuming) End(one, ResumeOutcome.Unavailable, $"{MostResuming} sessions resume in this group already.");
         else _loop.Post(o => Enter((Resumption)o!), one);
         return one.Task;
     }
@@ -144,8 +153,9 @@ public sealed class RecoverableGroup
         }
 
         _retry?.Cancel();
+        _patience?.Cancel();
         if (left > 0) _cluster.TellNotAppended(Name, left);
-        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.Unavailable);
+        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.Unavailable, "The node has left its cluster.");
         _waiting.Clear();
         _next.Clear();
         _running.Clear();
@@ -153,7 +163,10 @@ public sealed class RecoverableGroup
 
     private void Append()
     {
-        if (_isAppending || !_cluster.IsReached) return;
+        if (_isAppending || _mustRead || !_cluster.IsReached) return;
+        // A quarter of the history at once, and the next when members here have had it: otherwise a burst trims itself before it is read.
+        int mostInBatch = Math.Clamp(Options.History.MaxCount / 4, LeastInBatch, MostInBatch);
+        long mostBatchBytes = Math.Min(MostBatchBytes, Options.History.MaxBytes / 4);
         List<ReadOnlyMemory<byte>> batch = [];
         int tooLarge = 0;
         lock (_gate)
@@ -163,7 +176,7 @@ public sealed class RecoverableGroup
             foreach (byte[] envelope in _queue)
             {
                 bytes += envelope.Length;
-                if (batch.Count == MostInBatch || envelope.Length > _cluster.MostEnvelopeBytes || (bytes > MostBatchBytes && batch.Count > 0)) break;
+                if (batch.Count == mostInBatch || envelope.Length > _cluster.MostEnvelopeBytes || (bytes > mostBatchBytes && batch.Count > 0)) break;
                 batch.Add(envelope);
             }
         }
@@ -171,7 +184,14 @@ public sealed class RecoverableGroup
         // The broker would never take them, and what is behind them would wait for ever.
         if (tooLarge > 0) _cluster.TellNotAppended(Name, tooLarge);
         if (batch.Count == 0) return;
-        _isAppending = _history.Append(Subject, Options.History, batch, isIn => Appended(batch.Count, isIn));
+        if (_history.Unsupported is not null)
+        {
+            // It will never be taken: told, instead of waiting until the queue is full.
+            Appended(batch.Count, isIn: false);
+            return;
+        }
+
+        _isAppending = _history.Append(Subject, _kept, batch, isIn => Appended(batch.Count, isIn));
     }
 
     private void Appended(int count, bool isIn)
@@ -182,6 +202,7 @@ public sealed class RecoverableGroup
             for (int i = 0; i < count; i++) _queuedBytes -= _queue.Dequeue().Length;
         }
 
+        _mustRead = isIn;
         _cluster.Appended(this, count, isIn);
         if (_isClosed) Close();
         else Look();
@@ -192,21 +213,31 @@ public sealed class RecoverableGroup
         _isNews = true;
         if (_isReading || _isClosed || _retry is { IsActive: true } || !_cluster.IsReached) return;
         _isNews = false;
-        _isReading = _history.Read(Subject, Options.History, _place?.Offset ?? ulong.MaxValue, MostInPage, Followed);
+        _isReading = _history.Read(Subject, _kept, _place?.Offset ?? ulong.MaxValue, MostInPage, Followed);
+        if (!_isReading) EndUnsupported();
     }
 
     private void Followed(HistoryPage? page)
     {
         _isReading = false;
+        _answeredAtMs = _loop.TimeMs;
         if (_isClosed) return;
         if (page is null)
         {
-            foreach (Resumption one in _waiting) End(one, ResumeOutcome.Unavailable);
+            _mustRead = false; // its answer is lost, or the broker: what is appended next does not wait for it
+            EndUnsupported();
+            foreach (Resumption one in _waiting) End(one, ResumeOutcome.Unavailable, $"{_cluster.BusText} did not give the history.");
             _waiting.Clear();
             return;
         }
 
         bool isAll = Give(page);
+        if (isAll && _place is { } at && at.Offset >= page.Last && _mustRead)
+        {
+            _mustRead = false;
+            Append();
+        }
+
         if (isAll && _isNews) Follow();
         else if (!isAll) _retry = _loop.StartTimer(s_retry, static g => ((RecoverableGroup)g!).Follow(), this);
         if (_place is not { } place) return;
@@ -264,11 +295,58 @@ public sealed class RecoverableGroup
         }
     }
 
+    /// <summary>All that wait have their answer at once, where the broker keeps no histories.</summary>
+    private void EndUnsupported()
+    {
+        if (_history.Unsupported is not { } why) return;
+        foreach (Resumption one in _waiting.Concat(_next).Concat(_running).ToArray()) End(one, ResumeOutcome.NotSupported, why);
+        _waiting.Clear();
+        _next.Clear();
+        _running.Clear();
+    }
+
+    /// <summary>Ends those that wait for a bus that does not answer.</summary>
+    private void EndLate()
+    {
+        long before = _loop.TimeMs - PatienceMs;
+        string why = $"{_cluster.BusText} has not answered for {PatienceMs / 1000.0} s.";
+        foreach (Resumption one in _running.Where(r => r.SinceMs <= before).ToArray())
+        {
+            _running.Remove(one);
+            End(one, ResumeOutcome.Unavailable, why);
+        }
+
+        if (_answeredAtMs <= before)
+        {
+            foreach (Resumption one in _waiting.Where(r => r.SinceMs <= before).ToArray())
+            {
+                _waiting.Remove(one);
+                End(one, ResumeOutcome.Unavailable, why);
+            }
+
+            for (int left = _next.Count; left > 0; left--)
+            {
+                Resumption one = _next.Dequeue();
+                if (one.SinceMs <= before) End(one, ResumeOutcome.Unavailable, why);
+                else _next.Enqueue(one);
+            }
+        }
+
+        StartNext();
+        if (_waiting.Count + _next.Count + _running.Count == 0) _patience?.Cancel();
+    }
+
     private void Enter(Resumption one)
     {
+        one.SinceMs = _loop.TimeMs;
+        if (_patience is not { IsActive: true } && !_isClosed) _patience = _loop.StartTimer(s_look, static g => ((RecoverableGroup)g!).EndLate(), this, s_look);
         if (_isClosed || !_cluster.IsReached)
         {
-            End(one, ResumeOutcome.Unavailable);
+            End(one, ResumeOutcome.Unavailable, _isClosed ? "The node has left its cluster." : $"{_cluster.BusText} is not reached.");
+        }
+        else if (_history.Unsupported is { } why)
+        {
+            End(one, ResumeOutcome.NotSupported, why);
         }
         else if (_place is not { } place)
         {
@@ -298,12 +376,20 @@ public sealed class RecoverableGroup
 
     private void ReadFor(Resumption one)
     {
+        one.SinceMs = _loop.TimeMs;
         if (one.HasLeft || !one.Session.IsConnected) Ended(one, ResumeOutcome.Ended);
-        else if (_isClosed || !_history.Read(Subject, Options.History, one.At.Offset, MostInPage, page => Resume(one, page))) Ended(one, ResumeOutcome.Unavailable);
+        else if (_isClosed || !_history.Read(Subject, _kept, one.At.Offset, MostInPage, page => Resume(one, page))) Ended(one, ResumeOutcome.Unavailable);
+    }
+
+    private void ReadAgainFor(Resumption one)
+    {
+        if (_running.Contains(one)) ReadFor(one);
     }
 
     private void Resume(Resumption one, HistoryPage? page)
     {
+        _answeredAtMs = _loop.TimeMs;
+        if (!_running.Contains(one)) return; // too late: it has ended
         if (_isClosed || page is null || _place is not { } place)
         {
             Ended(one, ResumeOutcome.Unavailable);
@@ -312,7 +398,7 @@ public sealed class RecoverableGroup
         {
             Ended(one, ResumeOutcome.Replaced);
         }
-        else if (page.First > one.At.Offset + 1)
+        else if (page.First > one.At.Offset + 1 || page.Last - one.At.Offset > (ulong)Options.History.MaxCount)
         {
             Ended(one, ResumeOutcome.Trimmed);
         }
@@ -339,7 +425,7 @@ public sealed class RecoverableGroup
             GroupPosition at = place with { Offset = entry.Offset };
             if (!Deliver(one.Alone, at, entry, out bool isRead))
             {
-                _loop.StartTimer(s_retry, _ => ReadFor(one), null);
+                _loop.StartTimer(s_retry, _ => ReadAgainFor(one), null);
                 return;
             }
 
@@ -367,14 +453,14 @@ public sealed class RecoverableGroup
 
     private void Ended(Resumption one, ResumeOutcome outcome)
     {
-        if (_running.Remove(one)) End(one, outcome);
+        if (_running.Remove(one)) End(one, outcome, outcome == ResumeOutcome.Unavailable ? $"{_cluster.BusText} did not give the history." : null);
         StartNext();
     }
 
-    private void End(Resumption one, ResumeOutcome outcome)
+    private void End(Resumption one, ResumeOutcome outcome, string? reason = null)
     {
         Interlocked.Decrement(ref _resuming);
-        one.End(outcome);
+        one.End(outcome, reason);
     }
 
     private void LeaveHere(Session session)

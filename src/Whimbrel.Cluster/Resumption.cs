@@ -13,6 +13,9 @@ internal sealed class Resumption(Session session, GroupPosition? from)
 
     internal bool HasLeft { get; set; }
 
+    /// <summary>When it began to wait for an answer of the bus.</summary>
+    internal long SinceMs { get; set; }
+
     /// <summary>It was sent all up to here.</summary>
     internal GroupPosition At { get; set; } = from ?? default;
 
@@ -32,9 +35,9 @@ internal sealed class Resumption(Session session, GroupPosition? from)
         }
     }
 
-    internal void End(ResumeOutcome outcome)
+    internal void End(ResumeOutcome outcome, string? reason)
     {
         _alone?.Leave(session);
-        _done.TrySetResult(new ResumeResult(outcome, Count, At));
+        _done.TrySetResult(new ResumeResult(outcome, Count, At) { Reason = reason });
     }
 }

@@ -26,7 +26,7 @@ internal sealed class ClusterHealth(HostedCluster hosted, TimeProvider clock) : 
         return state switch
         {
             ClusterState.Isolated => new HealthCheckResult(isolated, $"{hosted.Name} has been without its broker for a while: members here are served, other nodes hear nothing, {counters.Dropped} broadcasts were dropped so far", data: data),
-            ClusterState.Degraded => HealthCheckResult.Degraded($"{hosted.Name} has lost its broker: members here are served, {counters.PendingBytes} bytes wait for it", data: data),
+            ClusterState.Degraded => HealthCheckResult.Degraded($"{hosted.Name}: {cluster.StateReason} {counters.PendingBytes} bytes wait", data: data),
             _ when loses => HealthCheckResult.Degraded($"{hosted.Name} has lost broadcasts from or to other nodes in the last {News.Memory.TotalSeconds} s", data: data),
             _ => HealthCheckResult.Healthy($"{hosted.Name} is node {cluster.NodeId}", data),
         };

@@ -16,7 +16,9 @@ internal static class ClusterSection
         string? address = section.Text(AddressKey);
         ClusterOptions options = new()
         {
+            AnnounceInterval = section.Time(nameof(code.AnnounceInterval), code.AnnounceInterval),
             Application = section.Text(nameof(code.Application)) ?? code.Application,
+            ForgetNodesAfter = section.Time(nameof(code.ForgetNodesAfter), code.ForgetNodesAfter),
             IsolatedAfter = section.Time(nameof(code.IsolatedAfter), code.IsolatedAfter),
             Key = ReadKey(section, code.Key),
             MarkInterval = section.Time(nameof(code.MarkInterval), code.MarkInterval),
@@ -27,6 +29,8 @@ internal static class ClusterSection
             PresenceLease = section.Text(nameof(code.PresenceLease)) is null ? code.PresenceLease : section.Time(nameof(code.PresenceLease), TimeSpan.MaxValue),
             QueueLimitBytes = section.Int(nameof(code.QueueLimitBytes), code.QueueLimitBytes),
             QueuePolicy = section.Word(nameof(code.QueuePolicy), code.QueuePolicy),
+            RejoinGrace = section.Time(nameof(code.RejoinGrace), code.RejoinGrace),
+            RepeatLimitBytes = section.Int(nameof(code.RepeatLimitBytes), code.RepeatLimitBytes),
             UnsubscribeAfter = section.Time(nameof(code.UnsubscribeAfter), code.UnsubscribeAfter),
 
             // What no text can be.

@@ -23,7 +23,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
     private protected abstract Task<ProgramBroker> StartBrokerAsync();
 
     // Soon aware of a broker that says nothing, and soon back.
-    private protected abstract IGroupBus BusAt(int port);
+    private protected abstract IGroupBus BusAt(params int[] ports);
 
     // That the broker has.
     private protected abstract Task<int> SubscriptionsAsync();
@@ -54,7 +54,9 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
 
     private FaultyRelay Relay() => Keep(new FaultyRelay(Broker.Port));
 
-    private async Task<RealNode> NodeAsync(string name, int port, TimeSpan presence = default) => Keep(await RealNode.StartAsync(_engine, name, BusAt(port), (id, gap, state) => new ClusterOptions
+    private Task<RealNode> NodeAsync(string name, int port, TimeSpan presence = default) => NodeAsync(name, presence, port);
+
+    private protected async Task<RealNode> NodeAsync(string name, TimeSpan presence, params int[] ports) => Keep(await RealNode.StartAsync(_engine, name, BusAt(ports), (id, gap, state) => new ClusterOptions
     {
         Application = "faults",
         NodeId = id,
@@ -62,6 +64,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         QueueLimitBytes = 64 << 10,
         UnsubscribeAfter = TimeSpan.FromMilliseconds(200),
         PresenceInterval = presence,
+        AnnounceInterval = TimeSpan.FromMilliseconds(300),
         OnGap = gap,
         OnStateChanged = state,
     }));
@@ -140,6 +143,32 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
             }
         }
     }
+
+    // The old server comes back, and one node, whose connection is cut, goes there.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Nodes_on_two_servers_that_do_not_hear_each_other_are_Degraded_and_name_each_other(bool hasPresence)
+    {
+        TimeSpan presence = TimeSpan.FromSeconds(hasPresence ? 0.1 : 0);
+        FaultyRelay relay = Relay();
+        await using ProgramBroker old = await StartBrokerAsync();
+        await old.LoseAsync();
+        RealNode[] nodes = [await NodeAsync("a", presence, old.Port, Broker.Port), await NodeAsync("b", presence, old.Port, Broker.Port), await NodeAsync("c", presence, old.Port, relay.Port)];
+        await old.RestoreAsync();
+        Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
+        relay.Cut();
+        await UntilMissedAsync(nodes[2], $":{old.Port}", "'a', 'b'");
+        foreach (RealNode node in nodes[..2]) await UntilMissedAsync(node, $":{Broker.Port}", "'c'");
+        await old.LoseAsync();
+        relay.Heal();
+        await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
+    }
+
+    // Told where it is, and whom it misses.
+    private protected static Task UntilMissedAsync(RealNode at, string server, string names) => RealNode.UntilAsync(
+        () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal) && reason.Split(" (of ")[0].EndsWith(server, StringComparison.Ordinal),
+        () => $"{at.Name} misses not {names} at {server}: {at.Cluster.State}, {at.Cluster.StateReason}");
 
     [Theory]
     [InlineData(Fault.Cut)]

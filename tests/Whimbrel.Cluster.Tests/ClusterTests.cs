@@ -117,7 +117,7 @@ public sealed class ClusterTests : IDisposable
         (TestNode one, _, TestNode two, _) = Pair();
         _bus.Loss = 1;
         Say(one, "a ");
-        Pass(6);
+        Pass(12); // so long that it is not published again
         one.Link.Link.IsCut = true;
         Pass();
         _bus.Loss = 0;
@@ -498,7 +498,7 @@ public sealed class ClusterTests : IDisposable
         Pass(0.05);
         _bus.Loss = 1;
         Say(one, "b ");
-        Pass(isBehind ? 0.05 : 10); // and perhaps its marks
+        Pass(isBehind ? 0.05 : 12); // and perhaps its marks; it is not published again
         if (isBehind) one.Link.Room = 0;
         else one.Link.Link.IsCut = true;
         _bus.Loss = 0;

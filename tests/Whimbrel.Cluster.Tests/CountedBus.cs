@@ -16,6 +16,11 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
 
     internal int Reads { get; private set; }
 
+    // Takes what it is asked for, and answers none of it.
+    internal bool IsSilent { get; set; }
+
+    public string? Unsupported { get; set; }
+
     internal int Appends { get; private set; }
 
     internal IGroupBusListener? Listener { get; private set; }
@@ -24,6 +29,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
     internal Action<int>? OnEnvelope { get; set; }
 
     public string Description => Link.Description;
+
+    public string Reached => Link.Reached;
 
     public int MaxEnvelopeBytes { get; set; } = int.MaxValue;
 
@@ -60,7 +67,8 @@ internal sealed class CountedBus(MemoryBusLink link) : IGroupBus, IGroupHistory
     public bool Read(string subject, HistoryLimits limits, ulong after, int most, Action<HistoryPage?> done)
     {
         Reads++;
-        return Link.Read(subject, limits, after, most, done);
+        if (Unsupported is not null) return false;
+        return IsSilent || Link.Read(subject, limits, after, most, done);
     }
 
     public ValueTask DisposeAsync() => Link.DisposeAsync();

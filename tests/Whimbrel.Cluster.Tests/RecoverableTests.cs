@@ -183,7 +183,8 @@ public sealed class RecoverableTests : IDisposable
         RecoverableGroup atOne = Group(one, limits), atTwo = Group(two, limits);
         TestNode.Member b = Joined(two, atTwo, out GroupPosition start);
         two.Link.Link.IsCut = true;
-        foreach (string text in "a b c d e".Split(' '))
+        string rest = string.Concat(Enumerable.Range(6, 64).Select(static i => $"{i}:x ")); // so many are kept beyond the limit
+        foreach (string text in (string[])[.. "a b c d e".Split(' '), .. Enumerable.Repeat("x", 64)])
         {
             Say(atOne, text);
             Pass(); // the node that publishes reads each of them before it goes
@@ -192,13 +193,13 @@ public sealed class RecoverableTests : IDisposable
         two.Link.Link.IsCut = false;
         Pass();
         Assert.Equal([(start with { Offset = 3 }, ResumeOutcome.Trimmed)], _broken);
-        Assert.Equal("4:d 5:e ", b.Heard);
+        Assert.Equal("4:d 5:e " + rest, b.Heard);
         Assert.Equal(3, two.Cluster.ReadCounters().Missed);
         _bus.ForgetHistory();
         Say(atOne, "new");
         Pass(1.5);
         Assert.Contains(_broken, b => b.Why == ResumeOutcome.Replaced && b.At.Epoch != start.Epoch && b.At.Offset == 0);
-        Assert.Equal("4:d 5:e 1:new ", b.Heard);
+        Assert.Equal($"4:d 5:e {rest}1:new ", b.Heard);
         Assert.Equal(ResumeOutcome.Replaced, Await(atTwo.ResumeAsync(two.Connect(), start with { Offset = 5 })).Outcome);
     }
 
@@ -282,6 +283,99 @@ public sealed class RecoverableTests : IDisposable
         Pass(1);
         Assert.Equal(Enumerable.Range(0, 10).Select(static i => $"{i + 1}:{(char)('a' + i)}"), given);
         Assert.InRange(one.Link.Appends - before, 4, 10);
+    }
+
+    [Theory] // 3: nothing is trimmed that members are about to read
+    [InlineData(1, 50, 10)]
+    [InlineData(20, 500, 10)]
+    [InlineData(1000, 5_000, 10)]
+    [InlineData(1_000_000, 300, 10_000)]
+    public void A_burst_above_the_limits_comes_to_all_members_and_is_not_reported_as_trimmed(int maxCount, int count, int length)
+    {
+        TestNode one = Node("one");
+        List<string> given = [];
+        HistoryLimits limits = new() { MaxCount = maxCount };
+        RecoverableGroup atOne = Group(one, limits), atTwo = Node("two").Cluster.RecoverableGroup("g", new RecoverableOptions
+        {
+            History = limits,
+            OnBroken = (_, at, why) => _broken.Add((at, why)),
+            Deliver = (_, _, payload) =>
+            {
+                given.Add(Encoding.UTF8.GetString(payload).TrimStart('-'));
+                return SendResult.Queued;
+            },
+        });
+        _ = Joined(_nodes[1], atTwo, out _);
+        for (int i = 0; i < count; i++) Say(atOne, $"{i}".PadLeft(length, '-'));
+        _engine.RunUntil(() => given.Count == count || _broken.Count > 0);
+        Assert.Empty(_broken);
+        Assert.Equal(Enumerable.Range(0, count).Select(static i => $"{i}"), given);
+        Assert.Equal(0, _nodes[1].Cluster.ReadCounters().Missed);
+    }
+
+    [Theory] // 4
+    [InlineData(false)]
+    [InlineData(true)]
+    public void Who_enters_while_nothing_answers_hears_within_five_seconds_that_it_is_unavailable_and_why(bool isOpen)
+    {
+        TestNode one = Node("one");
+        if (!isOpen) one.Link.IsSilent = true;
+        RecoverableGroup group = Group(one);
+        GroupPosition start = new(5, 1);
+        if (isOpen) _ = Joined(one, group, out start);
+        one.Link.IsSilent = true;
+        // More than read at once: those in line do not wait for them.
+        Task<ResumeResult>[] all = [.. Enumerable.Range(0, 40).Select(_ => group.ResumeAsync(one.Connect(), start))];
+        Pass(3.5);
+        Assert.DoesNotContain(all, static t => t.IsCompleted);
+        Pass(1.5);
+        foreach (Task<ResumeResult> each in all)
+        {
+            ResumeResult result = Await(each);
+            Assert.Equal(ResumeOutcome.Unavailable, result.Outcome);
+            Assert.Contains("has not answered for 4.5 s", result.Reason, StringComparison.Ordinal);
+        }
+
+        one.Link.Link.IsCut = true;
+        Pass();
+        one.Link.IsSilent = false;
+        one.Link.Link.IsCut = false;
+        Pass();
+        if (isOpen) Assert.Equal(ResumeOutcome.Recovered, Await(group.ResumeAsync(one.Connect(), start)).Outcome);
+    }
+
+    [Fact]
+    public void Who_enters_where_the_broker_keeps_no_histories_hears_that_at_once_and_broadcasts_are_told_as_lost()
+    {
+        TestNode one = Node("one");
+        one.Link.Unsupported = "no histories there";
+        RecoverableGroup group = Group(one);
+        Task<ResumeResult> join = group.JoinAsync(one.Connect());
+        Pass(0.05);
+        Assert.True(join.IsCompleted);
+        Assert.Equal(new ResumeResult(ResumeOutcome.NotSupported, 0, default) { Reason = "no histories there" }, Await(join));
+        Say(group, "a");
+        Pass();
+        Assert.Equal([new ClusterGap("one", "g", 1)], one.Gaps);
+    }
+
+    [Fact] // a count that is not taken back would end joins after 65,536
+    public void More_sessions_enter_one_after_the_other_than_may_at_once()
+    {
+        TestNode one = Node("one");
+        RecoverableGroup group = Group(one);
+        TestNode.Member member = Joined(one, group, out GroupPosition start);
+        for (int i = 0; i < 35_000; i++)
+        {
+            group.Leave(member);
+            Task<ResumeResult> join = group.JoinAsync(member), resume = group.ResumeAsync(member, start);
+            if (i % 1_000 < 999) continue;
+            Assert.Equal(ResumeOutcome.Recovered, Await(join).Outcome);
+            Assert.Equal(ResumeOutcome.Recovered, Await(resume).Outcome);
+        }
+
+        Assert.Equal(ResumeOutcome.Recovered, Await(group.JoinAsync(member)).Outcome);
+        Assert.Equal(ResumeOutcome.Replaced, Await(group.ResumeAsync(one.Connect(), start with { Offset = 3 })).Outcome);
     }
 
     [Fact]

@@ -28,7 +28,7 @@ internal sealed class TestNode
 
         ClusterOptions OptionsFor(string id)
         {
-            ClusterOptions plain = new() { Application = "test", NodeId = id, OnGap = Gaps.Add, OnStateChanged = (state, _) => States.Add(state) };
+            ClusterOptions plain = new() { Application = "test", NodeId = id, OnGap = Gaps.Add, OnStateChanged = Note };
             return change is null ? plain : change(plain);
         }
     }
@@ -42,6 +42,8 @@ internal sealed class TestNode
     internal List<ClusterGap> Gaps { get; } = [];
 
     internal List<ClusterState> States { get; } = [];
+
+    internal List<string> Reasons { get; } = [];
 
     internal List<Member> Members => _sessions;
 
@@ -60,6 +62,12 @@ internal sealed class TestNode
         Member member = _sessions[^1];
         member.Peer = peer;
         return member;
+    }
+
+    private void Note(ClusterState state, string reason)
+    {
+        States.Add(state);
+        Reasons.Add(reason);
     }
 
     internal void End()

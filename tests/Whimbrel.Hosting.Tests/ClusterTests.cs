@@ -102,7 +102,7 @@ public sealed class ClusterTests
         await host.StartAsync();
         await UntilTellsAsync(host, HealthStatus.Healthy, "Chat is node one");
         link.IsCut = true;
-        await UntilTellsAsync(host, HealthStatus.Degraded, "Chat has lost its broker: members here are served, 0 bytes wait for it");
+        await UntilTellsAsync(host, HealthStatus.Degraded, "Chat: the bus in memory lost: it was cut off. Broadcasts to other nodes wait, local delivery continues. 0 bytes wait");
         Assert.True(host.Log.Has("Whimbrel.Cluster.Chat Warning 109 Chat is Degraded in its cluster: the bus in memory lost"));
         link.IsCut = false;
         await UntilTellsAsync(host, HealthStatus.Healthy, "Chat is node one");
@@ -123,7 +123,7 @@ public sealed class ClusterTests
         await host.StartAsync();
         await UntilTellsAsync(host, HealthStatus.Healthy, "Chat is node one");
         link.IsCut = true;
-        await UntilTellsAsync(host, HealthStatus.Degraded, "Chat has lost its broker");
+        await UntilTellsAsync(host, HealthStatus.Degraded, "Chat: the bus in memory lost");
         Cluster cluster = host.Services.GetRequiredKeyedService<Cluster>("Chat");
         for (int i = 0; i < 10; i++) cluster.Group("lobby").Broadcast(new byte[1000]);
         await TestHost.UntilAsync(() => cluster.ReadCounters().Dropped > 0, "the queue to be full");

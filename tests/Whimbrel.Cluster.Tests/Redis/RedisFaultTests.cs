@@ -21,6 +21,6 @@ public sealed class RedisFaultTests : ClusterFaultSuite
         throw new InvalidOperationException("it says nothing of channels");
     }
 
-    private protected override IGroupBus BusAt(int port) =>
-        new RedisBus($"redis://127.0.0.1:{port}", new RedisOptions { PingInterval = TimeSpan.FromMilliseconds(200), ConnectTimeout = TimeSpan.FromMilliseconds(500), Reconnect = Quick });
+    private protected override IGroupBus BusAt(params int[] ports) =>
+        new RedisBus($"redis://{string.Join(',', ports.Select(static p => $"127.0.0.1:{p}"))}", new RedisOptions { PingInterval = TimeSpan.FromMilliseconds(200), ConnectTimeout = TimeSpan.FromMilliseconds(500), Reconnect = Quick });
 }
