@@ -17,6 +17,9 @@ public abstract class ClusterContractSuite : IAsyncLifetime
 
     protected abstract ValueTask<TestBroker> StartBrokerAsync();
 
+    // Within seconds.
+    protected virtual bool IsQuickToRestart => true;
+
     public async ValueTask InitializeAsync()
     {
         await _engine.StartAsync();
@@ -100,6 +103,7 @@ public abstract class ClusterContractSuite : IAsyncLifetime
     [Fact] // 10
     public async Task A_broker_that_is_restarted_loses_nothing_that_fits_the_queue()
     {
+        Assert.SkipUnless(IsQuickToRestart || Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1", "this broker needs up to a minute to restart on a busy machine: ./test --deep");
         RealNode[] nodes = [];
         foreach (string name in (string[])["a", "b", "c"]) nodes = [.. nodes, (await NodeAsync(name, queueLimitBytes: 4 << 20)).Node];
         foreach (RealNode node in nodes) node.Say(5);
@@ -113,7 +117,8 @@ public abstract class ClusterContractSuite : IAsyncLifetime
             await _broker.RestoreAsync();
             await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => $"not back: {string.Join("; ", nodes.Select(static n => n.Cluster.StateReason))}");
             int said = nodes[0].Said;
-            await RealNode.UntilAsync(() => nodes[0].Said > said + 100, () => "nobody talks");
+            await RealNode.UntilAsync(() => talking.IsFaulted || nodes[0].Said > said + 100, () => "nobody talks");
+            if (talking.IsFaulted) await talking;
         }
 
         await end.CancelAsync();

@@ -60,7 +60,7 @@ public sealed class ClusterTests
         string[] told = [.. (await Assert.ThrowsAsync<OptionsValidationException>(host.StartAsync)).Failures];
         string[] expected =
         [
-            "Chat:Cluster:Key: is no base64", "Chat:Cluster:Queue: there is no such option; there are Address, Application",
+            "Chat:Cluster:Key: is no base64", "Chat:Cluster:Queue: there is no such option; there are Address, AnnounceInterval",
             "Chat:Cluster:Application has to be 1 to 64 ASCII letters", "Chat:Cluster:IsolatedAfter has to be positive",
             "Far:Cluster:Address: No bus is registered for carrier-pigeon://", "Plain:Cluster: there is no such option",
         ];
