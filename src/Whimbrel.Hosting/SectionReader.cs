@@ -104,9 +104,25 @@ internal sealed class SectionReader(IConfigurationSection section, List<string> 
     {
         foreach (IConfigurationSection child in section.GetChildren())
         {
-            if (!_known.Contains(child.Key)) Mistake(child.Key, $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
+            if (_known.Contains(child.Key)) continue;
+            // The whole list would hide the mistakes beside it.
+            string? meant = _known.Order(StringComparer.Ordinal).FirstOrDefault(known => AreAlike(known, child.Key));
+            Mistake(child.Key, meant is not null ? $"there is no such option: {meant} is meant, perhaps" : $"there is no such option; there are {string.Join(", ", _known.Order(StringComparer.Ordinal))}");
         }
     }
+
+    // One character more, less or other, or two that have changed places.
+    private static bool AreAlike(string known, string written)
+    {
+        int start = 0, end = 0, least = Math.Min(known.Length, written.Length);
+        while (start < least && IsSame(known[start], written[start])) start++;
+        while (end < least - start && IsSame(known[^(end + 1)], written[^(end + 1)])) end++;
+        int inKnown = known.Length - start - end, inWritten = written.Length - start - end;
+        return Math.Max(inKnown, inWritten) <= 1
+            || (inKnown == 2 && inWritten == 2 && IsSame(known[start], written[start + 1]) && IsSame(known[start + 1], written[start]));
+    }
+
+    private static bool IsSame(char a, char b) => char.ToUpperInvariant(a) == char.ToUpperInvariant(b);
 
     private long Whole(string key, long otherwise, long least, long most)
     {

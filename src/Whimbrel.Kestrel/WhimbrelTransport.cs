@@ -62,11 +62,13 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
     /// <param name="cancellationToken">Gives up.</param>
     /// <exception cref="AddressInUseException">Somebody listens there.</exception>
     /// <exception cref="NotSupportedException">Another kind of end point.</exception>
+    /// <exception cref="ArgumentException">Mistakes in the <see cref="WhimbrelTransportOptions"/>: all of them, by name.</exception>
     public async ValueTask<IConnectionListener> BindAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
         if (endpoint is FileHandleEndPoint) throw new NotSupportedException("Whimbrel makes its own sockets and takes none by a file handle: listen on an address, or leave this end point to the stock transport.");
         if (endpoint is not (IPEndPoint or UnixDomainSocketEndPoint)) throw new NotSupportedException($"Whimbrel listens on TCP and Unix sockets, and {endpoint} is neither.");
+        if (Options.FindMistakes() is { } mistakes) throw new ArgumentException(mistakes);
         WhimbrelListener listener = new(this, new ServerOptions
         {
             Engine = Engine,
@@ -103,6 +105,7 @@ public sealed partial class WhimbrelTransport : IConnectionListenerFactory, ICon
     public async ValueTask<ConnectionContext> ConnectAsync(EndPoint endpoint, CancellationToken cancellationToken = default)
     {
         ArgumentNullException.ThrowIfNull(endpoint);
+        if (Options.FindMistakes() is { } mistakes) throw new ArgumentException(mistakes);
         ClientOptions options = new()
         {
             Engine = Engine,

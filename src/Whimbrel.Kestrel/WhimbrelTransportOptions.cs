@@ -33,4 +33,25 @@ public sealed class WhimbrelTransportOptions
 
     /// <summary>How long a connection that was closed may take to send what is queued. Default 5 seconds.</summary>
     public TimeSpan DrainTimeout { get; set; } = TimeSpan.FromSeconds(5);
+
+    private const int LeastBuffer = 4 * 1024, MostBuffer = 1024 * 1024 * 1024, MostBacklog = 65_535;
+
+    /// <summary>Null, or all mistakes by the names that they have here: the core would name its own options, and one at a time.</summary>
+    internal string? FindMistakes()
+    {
+        List<string> mistakes = [];
+        if (Engine is not null && EngineOptions is not null) mistakes.Add("Engine and EngineOptions are both given: EngineOptions are for an engine that the transport makes");
+        if (!Enum.IsDefined(Scheduling)) mistakes.Add($"Scheduling = {Scheduling}, allowed ThreadPool and Inline");
+        Check(nameof(Backlog), Backlog, 1, MostBacklog);
+        Check(nameof(MaxConnections), MaxConnections, 1, int.MaxValue);
+        Check(nameof(MaxReadBufferBytes), MaxReadBufferBytes, LeastBuffer, MostBuffer);
+        Check(nameof(MaxWriteBufferBytes), MaxWriteBufferBytes, LeastBuffer, MostBuffer);
+        if (DrainTimeout <= TimeSpan.Zero) mistakes.Add($"DrainTimeout = {DrainTimeout}, which has to be positive");
+        return mistakes.Count == 0 ? null : $"UseWhimbrel, WhimbrelTransportOptions: {string.Join("; ", mistakes)}.";
+
+        void Check(string name, int value, int least, int most)
+        {
+            if (value < least || value > most) mistakes.Add($"{name} = {value}, allowed {least} to {most}");
+        }
+    }
 }

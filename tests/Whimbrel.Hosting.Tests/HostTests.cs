@@ -53,7 +53,7 @@ public sealed class HostTests
         string[] expected =
         [
             "Chat:Tls:CertificatePath: ", "Chat:Port: 70000 is not a port (0 to 65535)", "Chat:IdleTimeout: '5' is no time; five minutes are 00:05:00",
-            "Chat:NoDelay: 'perhaps' is neither true nor false", "Chat:Placement: '3' is none of Auto, RoundRobin", "Chat:MaxConnection: there is no such option; there are AcceptLimit",
+            "Chat:NoDelay: 'perhaps' is neither true nor false", "Chat:Placement: '3' is none of Auto, RoundRobin", "Chat:MaxConnection: there is no such option: MaxConnections is meant, perhaps",
             "Chat:Backlog = 0, allowed 1 to 65535", "Chat:Tls:MaxSilent = 0, allowed 1 to 1000000",
             "Admin:Address: is missing, for example tcp://*:1111", "Admin:SendLimitBytes: '99999999999' is no whole number from",
         ];

@@ -128,6 +128,22 @@ public sealed class TransportTests
     }
 
     [Fact]
+    public async Task Mistakes_in_the_options_are_told_at_once_by_the_names_that_they_have_here()
+    {
+        await using ServiceProvider services = new ServiceCollection().AddLogging().AddWhimbrelTransport(static options =>
+        {
+            (options.Backlog, options.MaxConnections, options.MaxReadBufferBytes, options.MaxWriteBufferBytes) = (0, -1, 5, 1);
+            options.DrainTimeout = TimeSpan.Zero;
+            options.Scheduling = (Scheduling)7;
+        }).BuildServiceProvider();
+        string said = (await Assert.ThrowsAsync<ArgumentException>(async () => await ListenAsync(services))).Message;
+        Assert.Equal(
+            "UseWhimbrel, WhimbrelTransportOptions: Scheduling = 7, allowed ThreadPool and Inline; Backlog = 0, allowed 1 to 65535; MaxConnections = -1, allowed 1 to 2147483647; "
+            + "MaxReadBufferBytes = 5, allowed 4096 to 1073741824; MaxWriteBufferBytes = 1, allowed 4096 to 1073741824; DrainTimeout = 00:00:00, which has to be positive.",
+            said);
+    }
+
+    [Fact]
     public async Task HttpClient_dials_by_Whimbrel_in_one_line()
     {
         await using SampleSite site = await SampleSite.StartAsync("pool");
