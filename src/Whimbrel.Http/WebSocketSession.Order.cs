@@ -19,6 +19,7 @@ public partial class WebSocketSession
     private int _order;
     private (WebSocketStatus Status, string Reason) _frame;
     private bool _isFrameQueued;
+    private bool _isBehindAll;
     private bool? _endsBehindFrame; // peerFinished of the end that waits for it
 
     private bool IsClosing => (Volatile.Read(ref _order) & (SendsNothing | Ends)) != 0;
@@ -53,6 +54,13 @@ public partial class WebSocketSession
         {
             WaitAtMost();
             return;
+        }
+
+        // All that was taken is in the mailbox by now, perhaps behind the action that runs here, which sends in its own place: another one stands behind it.
+        if (_isInline && !_isBehindAll)
+        {
+            _isBehindAll = true;
+            if (Post(static s => ((WebSocketSession)s!).QueueFrame(), this)) return;
         }
 
         // Behind a full queue, or one large message, it would be refused, and what waits there lost. Nothing is sent after it.
