@@ -157,6 +157,7 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         RealNode[] nodes = [await NodeAsync("a", presence, old.Port, Broker.Port), await NodeAsync("b", presence, old.Port, Broker.Port), await NodeAsync("c", presence, old.Port, relay.Port)];
         await old.RestoreAsync();
         Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
+        await Task.Delay(1_000); // tidy: waits because nobody tells when a node has heard the announcements of the others, three times an interval
         relay.Cut();
         await UntilMissedAsync(nodes[2], $":{old.Port}", "'a', 'b'");
         foreach (RealNode node in nodes[..2]) await UntilMissedAsync(node, $":{Broker.Port}", "'c'");
