@@ -389,7 +389,11 @@ public partial class HttpSession
     /// <summary>For the meter: a handler that was told that its peer is gone says so by an exception of any kind.</summary>
     private string? ErrorOf(Exception exception, bool isPeers) => isPeers && _peerFinished ? nameof(CloseCause.PeerClosed) : exception.GetType().FullName;
 
-    private bool Refuse(HttpRule rule) => Refuse(HttpRules.StatusOf(rule), HttpRules.TextOf(rule));
+    private bool Refuse(HttpRule rule)
+    {
+        NoteProtocolError(new HttpProtocolException(rule));
+        return Refuse(HttpRules.StatusOf(rule), HttpRules.TextOf(rule));
+    }
 
     /// <summary>One answer that says what was wrong, and the end. False: nothing is to be read any more.</summary>
     private bool Refuse(int status, string text)

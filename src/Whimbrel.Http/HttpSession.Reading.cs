@@ -180,7 +180,7 @@ public partial class HttpSession
                     stream.Give(default, isLast: true);
                     continue;
                 case HttpReading.Broken:
-                    FailBody(stream, new HttpProtocolException(body.Rule));
+                    BreakBody(stream, body.Rule);
                     CountRefused(HttpRules.StatusOf(body.Rule));
                     return false;
             }
@@ -197,6 +197,13 @@ public partial class HttpSession
         }
 
         return stream.HasSome;
+    }
+
+    private void BreakBody(HttpBody stream, HttpRule rule)
+    {
+        HttpProtocolException error = new(rule);
+        NoteProtocolError(error);
+        FailBody(stream, error);
     }
 
     private void FailBody(HttpBody stream, Exception exception)
@@ -222,6 +229,7 @@ public partial class HttpSession
                 return NextRequest();
             case HttpReading.Broken:
                 // Answered already: there is nothing to say any more.
+                NoteProtocolError(new HttpProtocolException(body.Rule));
                 CountRefused(HttpRules.StatusOf(body.Rule));
                 End();
                 return false;

@@ -252,6 +252,7 @@ public partial class WebSocketSession
 
     private void Fail(WebSocketRule rule)
     {
+        NoteProtocolError(new WebSocketException(WebSocketRules.TextOf(rule)));
         EndWith(WebSocketRules.StatusOf(rule), WebSocketRules.TextOf(rule));
         _inbox?.End(new WebSocketException($"The peer broke a rule, and the WebSocket was closed: {WebSocketRules.TextOf(rule)}."));
     }

@@ -101,6 +101,7 @@ public sealed class ProxySession : Session
     {
         _isReading = false;
         _options.CountRefused();
+        if (fault != ProxyFault.Untrusted) NoteProtocolError(new InvalidDataException($"the PROXY header is refused ({nameof(ProxyFault)}.{fault})"));
         try
         {
             // tidy: allowed because a connection is refused, which is not the hot path

@@ -86,6 +86,13 @@ public enum CloseCause
 
     /// <summary>A file ended before all that was to be sent of it, or could not be read. <see cref="CloseReason.Exception"/> says which.</summary>
     FileFailed,
+
+    /// <summary>
+    /// The peer's bytes break the rules of the session's protocol, and this side ended the connection for that. <see
+    /// cref="CloseReason.Exception"/> says what was wrong;
+    /// for frames it is a <see cref="FrameException"/>.
+    /// </summary>
+    ProtocolError,
 }
 
 /// <summary>Who was the first to end it.</summary>
@@ -110,23 +117,46 @@ public enum CloseInitiator
 /// <param name="Cause">Why.</param>
 /// <param name="ErrorCode">The system's error number (errno on Linux), or 0.</param>
 /// <param name="Exception">
-/// What an override threw, with <see cref="CloseCause.UserException"/>; what reading said, with <see cref="CloseCause.FileFailed"/>; what was wrong, with <see cref="CloseCause.SocketOption"/>; which phase, with <see cref="CloseCause.PhaseTimeout"/>; what the look-up said, with <see cref="CloseCause.UnknownHost"/>;
+/// What an override threw, with <see cref="CloseCause.UserException"/>; which rule the peer broke, with <see
+/// cref="CloseCause.ProtocolError"/>; what reading said, with <see cref="CloseCause.FileFailed"/>; what was wrong,
+/// with <see cref="CloseCause.SocketOption"/>; which phase, with <see cref="CloseCause.PhaseTimeout"/>; what the
+/// look-up said, with <see cref="CloseCause.UnknownHost"/>;
 /// and for a dial of several addresses an <see cref="AggregateException"/> with a <see cref="NetworkException"/> for each.
 /// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
 {
+    /// <summary>
+    /// Bytes that sends had accepted and the system had not taken when the connection ended: they are lost. Complete
+    /// in the last callback; 0 until then. What the system
+    /// had taken and the peer has not read may be lost as well when the connection is reset; no system tells how much
+    /// that is.
+    /// </summary>
+    public long BytesLost { get; init; }
+
+    /// <summary>
+    /// This side reset the connection before its own end (FIN) had been sent: the peer sees an error where what was
+    /// sent is cut off. Complete in the last callback. Not on Unix sockets, where a
+    /// reset often looks like an end: see docs/limits.md.
+    /// </summary>
+    public bool WasReset { get; init; }
+
     /// <summary>Who ended it.</summary>
     public CloseInitiator Initiator => Cause switch
     {
         CloseCause.PeerClosed or CloseCause.PeerReset or CloseCause.Refused => CloseInitiator.Peer,
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.IdleTimeout or CloseCause.ReceiveTimeout or CloseCause.SendTimeout or CloseCause.PhaseTimeout => CloseInitiator.Library,
         CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsInitiator,
+        CloseCause.ProtocolError => CloseInitiator.Library,
         CloseCause.UnknownHost or CloseCause.Unreachable or CloseCause.TimedOut or CloseCause.ResourceLimit or CloseCause.SystemError => CloseInitiator.System,
         _ => CloseInitiator.Local,
     };
 
     /// <summary>What kind of TLS failure it was; <see cref="Whimbrel.TlsFailure.None"/> when TLS did not end it.</summary>
     public TlsFailure TlsFailure => Cause is CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated ? (Exception as TlsException)?.Failure ?? TlsFailure.LocalFault : TlsFailure.None;
+
+    /// <summary>What was wrong with the peer's frames; <see cref="Whimbrel.FrameError.None"/> when that did not end
+    /// it.</summary>
+    public FrameError FrameError => Cause == CloseCause.ProtocolError ? (Exception as FrameException)?.Error ?? FrameError.None : FrameError.None;
 
     private CloseInitiator TlsInitiator => TlsFailure switch
     {
@@ -135,8 +165,14 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         _ => CloseInitiator.Library,
     };
 
-    /// <summary>True for an end that both sides agreed on: closed, handed over, or stopped.</summary>
-    public bool IsGraceful => Cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
+    /// <summary>
+    /// True for an end that both sides agreed on (closed, handed over, or stopped) and that lost nothing: no byte
+    /// that was accepted was left unsent, and this side did not reset the connection
+    /// in the middle, as a stop does at its deadline.
+    /// </summary>
+    public bool IsGraceful => HasRegularCause && !WasReset && BytesLost == 0;
+
+    private bool HasRegularCause => Cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
 
     /// <summary>Code, category and message of this end.</summary>
     public NetworkError Error => new(ErrorCode, Category, ToString());
@@ -151,6 +187,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
         CloseCause.SlowConsumer or CloseCause.UnreadLimit or CloseCause.ResourceLimit => ErrorCategory.Limit,
         CloseCause.UserException => ErrorCategory.User,
         CloseCause.TlsHandshake or CloseCause.TlsBroken or CloseCause.TlsTruncated => TlsFailure == TlsFailure.TimedOut ? ErrorCategory.Timeout : ErrorCategory.Tls,
+        CloseCause.ProtocolError => ErrorCategory.Protocol,
         CloseCause.SocketOption => (Exception as NetworkException)?.Error.Category ?? ErrorCategory.Option,
         CloseCause.PeerReset or CloseCause.SystemError or CloseCause.FileFailed => ErrorCategory.System,
         _ => ErrorCategory.None,
@@ -160,7 +197,9 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
     public override string ToString()
     {
         string text = Escaped.Of(Words());
-        return text.EndsWith('.') && !text.EndsWith("..", StringComparison.Ordinal) ? text[..^1] : text;
+        if (text.EndsWith('.') && !text.EndsWith("..", StringComparison.Ordinal)) text = text[..^1];
+        if (WasReset && HasRegularCause) text += ", and reset before the end";
+        return BytesLost == 0 ? text : $"{text}; {BytesLost:n0} accepted bytes were not sent";
     }
 
     private string Words()
@@ -194,6 +233,7 @@ public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, E
             CloseCause.TlsBroken => "TLS ended the connection",
             CloseCause.TlsTruncated => "the peer's bytes ended without close_notify",
             CloseCause.FileFailed => Exception is null ? "a file could not be sent" : $"a file could not be sent: {Exception.Message}",
+            CloseCause.ProtocolError => Exception is null ? "the peer broke the rules of the protocol" : $"the peer broke the rules of the protocol: {Exception.Message}",
             CloseCause.ResourceLimit => "no descriptor or memory left",
             _ => "system error",
         };

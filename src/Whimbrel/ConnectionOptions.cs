@@ -17,7 +17,8 @@ public abstract class ConnectionOptions
 
     /// <summary>
     /// A message larger than <see cref="SendLimitBytes"/> is taken when nothing is pending: a connection then holds the limit or one message, whichever is more.
-    /// Default false: such a message is judged as any that does not fit. A session may decide for itself (<see cref="Session.AllowLargeMessages"/>).
+    /// Default false: then <c>Send</c> throws for such a message, <c>SendAsync</c> sends it in parts, and a broadcast
+    /// passes the member by. A session may decide for itself (<see cref="Session.AllowLargeMessages"/>).
     /// </summary>
     public bool AllowLargeMessages { get; init; }
 

@@ -22,7 +22,8 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 
     /// <summary>
     /// The peer's bytes are no frames of this format, and no more messages come. The default resets the connection; an override may send its
-    /// protocol's word for it and close.
+    /// protocol's word for it and close. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, with a
+    /// <see cref="FrameException"/>.
     /// </summary>
     /// <param name="error">What is wrong.</param>
     protected virtual void OnFrameError(FrameError error) => Abort();
@@ -45,5 +46,9 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 
     void IFrameTaker.Take(in Frame frame) => OnFrame(frame);
 
-    void IFrameTaker.Fail(FrameError error) => OnFrameError(error);
+    void IFrameTaker.Fail(FrameError error)
+    {
+        NoteProtocolError(FrameCutter.ExceptionOf(error, Format));
+        OnFrameError(error);
+    }
 }

@@ -41,6 +41,9 @@ public enum ErrorCategory
 
     /// <summary>TLS failed; the exception is a <see cref="TlsException"/>.</summary>
     Tls,
+
+    /// <summary>The peer's bytes break the rules of the session's protocol.</summary>
+    Protocol,
 }
 
 /// <summary>A failure: number, kind, and one sentence that says what happened, why, and what to do.</summary>

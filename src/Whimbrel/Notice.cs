@@ -34,6 +34,10 @@ public enum NoticeKind
 
     /// <summary>A target of a relay has failed, or serves again.</summary>
     RelayTarget,
+
+    /// <summary>A broadcast was larger than the send queue of a member may ever be, and that member went without
+    /// it.</summary>
+    MessageTooLarge,
 }
 
 /// <summary>

@@ -129,11 +129,11 @@ internal sealed class Pipe : Intake
         {
             case CloseCause.HandedOver:
                 break;
-            case CloseCause.LocalClose or CloseCause.ServerStopped:
+            case CloseCause.LocalClose:
                 _target.Close();
                 break;
             default:
-                // A stream that was cut off must not look whole.
+                // A stream that was cut off must not look whole; a stop of its server cuts it off, too.
                 _target.Abort();
                 break;
         }

@@ -64,6 +64,12 @@ public partial class Server
 
         internal AcceptScheme Scheme { get; }
 
+        /// <summary>A restart has not waited for its end.</summary>
+        internal volatile bool IsLeftBehind;
+
+        /// <summary>The one that this one's restart has left behind: a stop waits for it, too.</summary>
+        internal Host? Before { get; init; }
+
         internal override object Owner => _owner;
 
         internal int Live => Volatile.Read(ref _live);
@@ -352,6 +358,7 @@ public partial class Server
 
         internal override void ListenerEnded(Listener listener, int error)
         {
+            if (IsLeftBehind) return;
             NetworkException fault = new(new NetworkError(
                 error,
                 ErrorCategory.System,
@@ -544,6 +551,7 @@ public partial class Server
             if (deadline > TimeSpan.Zero) TellAllOfStop();
             else AbortAll();
             await WaitForAll().ConfigureAwait(false);
+            for (Host? before = Before; before is not null; before = before.Before) await before.WaitForAll().ConfigureAwait(false);
             int aborted = Volatile.Read(ref _aborted);
             return new StopReport(Math.Max(0, Volatile.Read(ref _openAtStop) - aborted), aborted);
         }
@@ -590,11 +598,20 @@ public partial class Server
                 found.Add(new UnfinishedCall($"{session.UnfinishedText} of {session}", null));
             }
 
+            int left = live + orphans;
+            for (Host? before = Before; before is not null; before = before.Before)
+            {
+                if (Volatile.Read(ref before._holds) == 0) continue;
+                StopReport rest = before.ReportLeft();
+                left += rest.Left;
+                found.AddRange(rest.Unfinished.Where(u => !found.Contains(u)));
+            }
+
             int open = Volatile.Read(ref _openAtStop);
             return new StopReport(Math.Max(0, open - aborted), Math.Min(aborted, open))
             {
                 // A loop that never came to close a listener is left as well.
-                Left = Math.Max(1, live + orphans),
+                Left = Math.Max(1, left),
                 Unfinished = Engine.Most(found),
             };
         }

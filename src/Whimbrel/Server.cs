@@ -20,6 +20,7 @@ public partial class Server : IAsyncDisposable
     private readonly Lock _gate = new(); // guards the state, the listeners and what they listen at
     private readonly List<Listener> _listeners = [];
     private Host? _host;
+    private Host? _leftBehind; // by a restart, whose start comes next
     private Phase _phase;
     private int _acceptVersion;
     private int _maxConnections; // read by every loop that accepts
@@ -253,7 +254,9 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    private async ValueTask StartAtAsync(IReadOnlyList<EndPoint> addresses)
+    /// <param name="addresses">Where to listen.</param>
+    /// <param name="before">Of a restart: what its stop has reported.</param>
+    private async ValueTask StartAtAsync(IReadOnlyList<EndPoint> addresses, StopReport before = default)
     {
         Engine engine = Engine;
         Options.Validate(engine);
@@ -269,7 +272,8 @@ public partial class Server : IAsyncDisposable
                 : "The server is stopping: await StopAsync before it is started again.");
             if (_phase != Phase.Stopped) Throw.State("The server is started already.");
             _phase = Phase.Starting;
-            host = _host = new Host(this, engine, tls);
+            host = _host = new Host(this, engine, tls) { Before = _leftBehind };
+            _leftBehind = null;
         }
 
         List<Listener> opened = [];
@@ -278,7 +282,7 @@ public partial class Server : IAsyncDisposable
             OnStarting();
             engine.Start();
             await warm.ConfigureAwait(false);
-            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart).ConfigureAwait(false);
+            List<EndPoint> bound = await ListenAsync(engine, host, addresses, opened, Options.AcceptAtStart, before).ConfigureAwait(false);
             if (Options.StatusPath is { } path && engine.HasWatchdog) host.Status = StatusSocket.Open(engine, path);
             lock (_gate)
             {
@@ -308,20 +312,25 @@ public partial class Server : IAsyncDisposable
         host.Tell(0, static (owner, _) => owner.OnStarted());
     }
 
-    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses, List<Listener> opened, bool accepts)
+    private async ValueTask<List<EndPoint>> ListenAsync(Engine engine, Host host, IReadOnlyList<EndPoint> addresses, List<Listener> opened, bool accepts, StopReport before = default)
     {
         List<EndPoint> bound = [];
+        HashSet<int> blocked = [.. before.Unfinished.Select(static u => u.LoopIndex).OfType<int>()];
         foreach (EndPoint address in addresses)
         {
             bool isShared = host.Scheme == AcceptScheme.ListenerPerLoop && address is IPEndPoint && engine.LoopCount > 1;
             Loop first = engine.NextLoop();
+            for (int i = 1; i < engine.LoopCount && blocked.Contains(first.Index); i++) first = engine.NextLoop();
             EndPoint real = await OpenAsync(first, address, isShared ? PortSharing.Opens : PortSharing.None).ConfigureAwait(false);
             bound.Add(real);
             if (!isShared) continue;
             // At the port that the first one got.
             foreach (Loop loop in engine.Loops)
             {
-                if (!ReferenceEquals(loop, first)) await OpenAsync(loop, real, PortSharing.Joins).ConfigureAwait(false);
+                if (ReferenceEquals(loop, first)) continue;
+                ValueTask<EndPoint> joined = OpenAsync(loop, real, PortSharing.Joins);
+                // It listens when its loop returns.
+                if (!blocked.Contains(loop.Index)) await joined.ConfigureAwait(false);
             }
         }
 
@@ -331,8 +340,10 @@ public partial class Server : IAsyncDisposable
         {
             Listener listener = new(loop, host, Options, address, sharing, accepts);
             if (!loop.PostControl(static (_, l, _, _) => ((Listener)l!).Start(), listener)) throw engine.EndedError();
+            bool isLate = sharing == PortSharing.Joins && blocked.Contains(loop.Index);
+            if (isLate) opened.Add(listener);
             EndPoint real = await listener.Started.ConfigureAwait(false);
-            opened.Add(listener);
+            if (!isLate) opened.Add(listener);
             return real;
         }
     }
@@ -411,10 +422,15 @@ public partial class Server : IAsyncDisposable
 
     /// <summary>
     /// <see cref="StopAsync(TimeSpan?)"/>, then start at the same addresses: one that was started with port 0 keeps the port it got. Counts begin
-    /// anew. Throws <see cref="InvalidOperationException"/> when it is not started or the stop was not complete at its deadline, and what <see cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
+    /// anew. What has not returned a second after the deadline does not keep the server down: it is reported, keeps
+    /// running beside the new sessions, whose server it does not know, and a later stop waits for it again.
+    /// Throws <see cref="InvalidOperationException"/> when the server is not started, and what <see
+    /// cref="StartAsync(CancellationToken)"/> throws; then it is stopped.
     /// </summary>
+    /// <remarks>A loop that is still blocked gets no listener before it returns; when all loops are blocked, the
+    /// start waits for one of them.</remarks>
     /// <param name="deadline">As in <see cref="StopAsync(TimeSpan?)"/>.</param>
-    /// <returns>What the stop did.</returns>
+    /// <returns>What the stop did. <see cref="StopReport.Unfinished"/> names what still runs.</returns>
     public ValueTask<StopReport> RestartAsync(TimeSpan? deadline = null)
     {
         if (deadline < TimeSpan.Zero) Throw.OutOfRange(nameof(deadline), deadline, "zero or positive");
@@ -428,10 +444,33 @@ public partial class Server : IAsyncDisposable
         {
             IReadOnlyList<EndPoint> addresses = EndPoints;
             StopReport report = await StopWithin(deadline ?? Options.DrainTimeout).ConfigureAwait(false);
-            if (!report.IsComplete) Throw.State($"The server cannot be started again: its stop has passed its deadline ({report}).");
-            await StartAtAsync(addresses).ConfigureAwait(false);
+            if (!report.IsComplete) LeaveBehind(report);
+            await StartAtAsync(addresses, report).ConfigureAwait(false);
             return report;
         });
+    }
+
+    /// <summary>
+    /// What still runs of the server of before ends by itself, beside the next one. Its addresses are free from here
+    /// on, also those whose loop has not come to close its listener: such a
+    /// socket stops listening at once, and is closed when the loop returns.
+    /// </summary>
+    private void LeaveBehind(StopReport report)
+    {
+        Host host;
+        Listener[] listeners;
+        lock (_gate)
+        {
+            if (_phase != Phase.Stopping) return; // it has ended after all
+            host = _leftBehind = _host!;
+            host.IsLeftBehind = true;
+            Conclude(host);
+            listeners = [.. _listeners];
+            _listeners.Clear();
+        }
+
+        foreach (Listener listener in listeners) listener.StopListening();
+        host.Tell(report, static (owner, r) => owner.OnStopped(r));
     }
 
     // ------------------------------------------------------------------ stop
@@ -638,27 +677,36 @@ public partial class Server : IAsyncDisposable
         lock (_gate)
         {
             if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return report;
-            _phase = Phase.Stopped;
-            _isOverdue = false;
-            ServerMetrics.ServerStopped(host);
-            // Before anybody can start it again, at the same path.
-            host.Status?.Dispose();
+            Conclude(host);
         }
 
         host.Tell(report, static (owner, r) => owner.OnStopped(r));
         return report;
     }
 
+    /// <summary>It may be started again. Under the gate.</summary>
+    private void Conclude(Host host)
+    {
+        _phase = Phase.Stopped;
+        _isOverdue = false;
+        ServerMetrics.ServerStopped(host);
+        // Before anybody can start it again, at the same path.
+        host.Status?.Dispose();
+    }
+
     /// <summary>A thread of its own.</summary>
     private void StopIsOverdue(Host host, StopWait<StopReport> wait)
     {
         StopReport report = host.ReportLeft();
-        bool isFirst;
+        bool isFirst = false;
         lock (_gate)
         {
-            if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return;
-            isFirst = !_isOverdue;
-            _isOverdue = true;
+            if (!host.IsLeftBehind)
+            {
+                if (_phase != Phase.Stopping || !ReferenceEquals(_host, host)) return;
+                isFirst = !_isOverdue;
+                _isOverdue = true;
+            }
         }
 
         if (wait.TryEnd(report) && isFirst) host.NoteOverdue(report);

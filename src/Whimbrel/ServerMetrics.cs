@@ -48,7 +48,7 @@ internal static class ServerMetrics
         try
         {
             if (!s_servers.TryGetValue(server, out KeyValuePair<string, object?>[]? labels)) labels = [];
-            ConnectionDuration?.Record(seconds, IsRegular(reason.Cause) ? labels : [.. labels, new("error.type", reason.Cause.ToString())]);
+            ConnectionDuration?.Record(seconds, reason.IsGraceful ? labels : [.. labels, new("error.type", reason.Cause.ToString())]);
         }
         catch (Exception e)
         {
@@ -85,8 +85,6 @@ internal static class ServerMetrics
         SslProtocols.Tls12 => "1.2",
         _ => protocol.ToString(),
     };
-
-    internal static bool IsRegular(CloseCause cause) => cause is CloseCause.LocalClose or CloseCause.PeerClosed or CloseCause.HandedOver or CloseCause.ServerStopped;
 
     /// <summary>All there is. Not static in the class around it: nothing of the meter is loaded before it is made.</summary>
     private sealed class Instruments

@@ -86,7 +86,7 @@ internal static class ServerTraces
             {
                 string cause = reason.Cause.ToString();
                 activity.SetTag("whimbrel.close.cause", cause);
-                if (!ServerMetrics.IsRegular(reason.Cause))
+                if (!reason.IsGraceful)
                 {
                     activity.SetTag("error.type", cause);
                     activity.SetStatus(ActivityStatusCode.Error, reason.ToString());

@@ -14,7 +14,9 @@ public abstract partial class Session
     /// <param name="sessions">Of any servers, clients and engines. One that is listed twice gets the bytes twice, the second time perhaps behind what the next call sends it.</param>
     /// <param name="results">What became of each, in their order, if they are wanted: empty, or as long as the sessions at least.</param>
     /// <returns>How many took it.</returns>
-    /// <exception cref="ArgumentException">There are results, but fewer than sessions.</exception>
+    /// <exception cref="ArgumentException">There are results, but fewer than sessions; or the message is larger than
+    /// the <see cref="SendLimitBytes"/> of one of them, without its <see cref="AllowLargeMessages"/>: then nobody
+    /// gets it.</exception>
     public static int SendToEach(ReadOnlySpan<byte> data, ReadOnlySpan<Session> sessions, Span<SendResult> results = default)
     {
         if (!results.IsEmpty && results.Length < sessions.Length) throw new ArgumentException($"There are {sessions.Length} sessions, and results for {results.Length}.", nameof(results));

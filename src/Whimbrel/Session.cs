@@ -29,14 +29,22 @@ namespace Whimbrel;
 /// a body (<see cref="StartBody"/>) did not take holds the session: nothing is delivered, the peer's end neither, until it asks for more.</item>
 /// <item>An exception in an override goes to <see cref="OnError"/>, then ends that connection only. It is counted, and who does not override
 /// OnError is told by a notice. Memory of the user's that throws when it is sent or given back ends that connection, too, without OnError.</item>
-/// <item>A send is taken whole or not at all, and never throws after the end. Any thread may send, close and abort.</item>
+/// <item>A send is taken whole or not at all, and never throws after the end; before it, only for what can never be
+/// sent so. Any thread may send, close and abort.</item>
 /// <item><see cref="SendAsync(ReadOnlyMemory{byte}, CancellationToken)"/> waits for room, first come first served, and completes when little is pending and the connection has a part of the turn left (128 KiB, 256 KiB). Continuations run on the loop when awaited there, never inside the caller's stack.</item>
 /// <item>For one calling thread and one session, sends, broadcasts and closes take effect in call order. What is sent on the session's loop goes behind what other threads have sent to
-/// it before, and what another thread sends or broadcasts goes behind what a callback on the pool has sent before: so an async function that goes on elsewhere, or comes back, keeps its order. What other threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
+/// it before, and what another thread sends or broadcasts goes behind what a callback on the pool has sent before: so
+/// an async function that goes on elsewhere, or comes back, keeps its order. The same goes for what the loop itself
+/// broadcasts, behind what others have sent to the members before, and for what is posted to a loop
+/// (<see cref="Loop.Post(Action)"/>), behind what its caller has sent, joined and broadcast before. What other
+/// threads broadcast, join, leave or post takes effect when the loop gets to it, and so does
 /// what they have sent to a session behind a join of it or a broadcast to a group that it is in.</item>
 /// <item>The send queue has a limit and a policy, and a send of any thread is charged to them; <see cref="BytesPending"/> is true from the
 /// moment a send returns. Beside it sends of other threads share <see cref="EngineOptions.MailboxLimitBytes"/>, met only when loops do not
-/// get to them: <c>Full</c> then, whatever the policy, <c>SendAsync</c> waits, and <see cref="OnDrained"/> tells when there is room.</item>
+/// get to them: <c>Full</c> then, whatever the policy, <c>SendAsync</c> waits, and <see cref="OnDrained"/> tells when
+/// there is room. A message larger than the limit itself
+/// can never fit: its <c>Send</c> throws under each policy and takes nothing, and the connection goes on;
+/// <c>SendAsync</c> sends it in parts; a broadcast passes that member by, with a notice.</item>
 /// <item>Natural back-pressure: a session whose own callbacks fill its queue is not read until the queue has drained. What it left unread
 /// comes again then; the same for a session that left bytes when it had seen that something was pending (<see cref="IsHeldBack"/>,
 /// <see cref="BytesPending"/>, a send that was refused). A send of a callback that does not fit is first offered to the system: only when that takes no more is the peer slow.</item>
@@ -45,9 +53,15 @@ namespace Whimbrel;
 /// <item><see cref="OnPeerFinished"/> closes, unless it is overridden to keep this half open.</item>
 /// <item><see cref="Close()"/> sends what is queued, then FIN, and waits within limits for the peer's, so that no reset destroys what the peer has not read;
 /// <see cref="Close(bool)"/> knows that nothing will come, and waits only when something has come all the same. A class that says goodbye first (<see cref="BeginClose"/>) does so whatever
-/// type its caller knows it by. <see cref="Abort"/> discards and resets. When its server stops with a
+/// type its caller knows it by. <see cref="Abort"/> discards and resets; on Unix sockets the peer reads an ordinary
+/// end then, unless this side had received bytes that it had not read, so what was cut off looks whole
+/// there without framing or TLS. What the peer broke of a protocol's rules is the reason of what this side does about
+/// it (<see cref="NoteProtocolError"/>). When its server stops with a
 /// deadline, each session hears of it once by <see cref="OnServerStopping"/>, which closes unless it is overridden. A stop waits for
-/// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what still runs.</item>
+/// callbacks and for the handlers of streams, returns a second after its deadline at the latest, and reports what
+/// still runs. What a reset of this side has cost is in
+/// <see cref="CloseReason.BytesLost"/> and <see cref="CloseReason.WasReset"/>, and such an end is not <see
+/// cref="CloseReason.IsGraceful"/>.</item>
 /// <item>A span given to a callback is valid during the call only, memory given to OnReceivedAsync until its task has completed. Received bytes are
 /// the session's alone: it may change them where they lie (<see cref="Writable"/>), and what it leaves unread comes again as changed.</item>
 /// <item>Callbacks run on the loop and must not block; a watchdog reports a turn that takes too long, also while it lasts. With
@@ -110,6 +124,7 @@ public abstract partial class Session : IConnection
     private long _finalSent;
     private long _connectedAtTicks;
     private TlsInfo? _tls;
+    private Exception? _protocolError;
     private int _drainMark;
     private bool _isEnding;
 
@@ -202,8 +217,10 @@ public abstract partial class Session : IConnection
     }
 
     /// <summary>
-    /// A message larger than <see cref="SendLimitBytes"/> is taken when nothing is pending: at first <see cref="ConnectionOptions.AllowLargeMessages"/>. Else it is
-    /// judged as any that does not fit. Belongs to the connection. Set on the session's thread only.
+    /// A message larger than <see cref="SendLimitBytes"/> is taken when nothing is pending: at first <see
+    /// cref="ConnectionOptions.AllowLargeMessages"/>. Else
+    /// <c>Send</c> throws, and <c>SendAsync</c> sends it in parts. Belongs to the connection. Set on the session's
+    /// thread only.
     /// </summary>
     public bool AllowLargeMessages
     {
@@ -264,6 +281,9 @@ public abstract partial class Session : IConnection
 
     /// <summary>Queues a copy of the bytes, whole or not at all. Inside a callback it costs a comparison and a copy; all sends of a turn leave in one system call.</summary>
     /// <param name="data">What to send. Free to be reused at once.</param>
+    /// <exception cref="ArgumentException">More than <see cref="SendLimitBytes"/>, without <see
+    /// cref="AllowLargeMessages"/>: it would never fit. Nothing was taken, and the connection goes on. The same for
+    /// each other form of <c>Send</c>.</exception>
     [OverloadResolutionPriority(1)]
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
     public SendResult Send(ReadOnlySpan<byte> data)
@@ -549,8 +569,28 @@ public abstract partial class Session : IConnection
     /// <summary>What a close by the user counts as.</summary>
     internal virtual CloseCause CauseOfClose => CloseCause.LocalClose;
 
+    /// <summary>
+    /// For protocols: the peer has broken their rules. The connection does not end by that; when this side closes or
+    /// aborts it from now on, before another end has begun, the reason
+    /// is <see cref="CloseCause.ProtocolError"/> with this exception, and not that this side closed. So whatever a
+    /// protocol still says to its peer, its user is told why.
+    /// The first of several counts. The session's thread only.
+    /// </summary>
+    /// <param name="error">What was wrong, in words that stand behind "the peer broke the rules of the protocol:
+    /// ".</param>
+    protected void NoteProtocolError(Exception error)
+    {
+        ArgumentNullException.ThrowIfNull(error);
+        _protocolError ??= error;
+    }
+
+    /// <summary>What the peer did wrong is the reason of what this side does about it.</summary>
+    private CloseReason ReasonFor(CloseReason reason) =>
+        _protocolError is { } error && reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort ? new CloseReason(CloseCause.ProtocolError, 0, error) : reason;
+
     internal void CloseWith(CloseReason reason)
     {
+        reason = ReasonFor(reason);
         if (_connection is not { } connection)
         {
             RunningStrand?.EndInput();
@@ -563,7 +603,7 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason.Cause, isAbort: false);
+        if (Strand.CurrentOf(connection, _generation) is { } strand) strand.EndHere(reason, isAbort: false);
         else connection.Strand?.PostGathered();
         // Refused from here on for this caller; the close itself keeps its place behind the sends (contract 7).
         connection.CloseForeign(_generation);
@@ -653,11 +693,15 @@ public abstract partial class Session : IConnection
         return wait.GetResult(wait.Version);
     }
 
-    /// <inheritdoc/>
+    /// <summary>
+    /// Ends the connection at once: discards what is queued, and resets. On Unix sockets the peer mostly reads an
+    /// ordinary end of file instead, as Linux tells no more there (docs/limits.md). Any thread.
+    /// </summary>
     public void Abort() => AbortWith(new CloseReason(CloseCause.LocalAbort));
 
     internal void AbortWith(CloseReason reason)
     {
+        reason = ReasonFor(reason);
         if (_connection is not { } connection)
         {
             RunningStrand?.EndInput();
@@ -670,9 +714,7 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        CloseCause first = Strand.CurrentOf(connection, _generation)?.EndHere(reason.Cause, isAbort: true) ?? reason.Cause;
-        if (first != reason.Cause) reason = new CloseReason(first);
-        connection.AbortForeign(reason, _generation);
+        connection.AbortForeign(Strand.CurrentOf(connection, _generation)?.EndHere(reason, isAbort: true) ?? reason, _generation);
     }
 
     /// <summary>Ends this half: what is queued is sent, then FIN; receiving goes on until the peer finishes. Later sends give <see cref="SendResult.Closed"/>.</summary>

@@ -115,6 +115,8 @@ public sealed class ProxySessionTests
         Assert.True(peer.IsReset);
         Assert.Equal([fault], _refused);
         Assert.Empty(_made);
+        Assert.Equal(CloseCause.ProtocolError, peer.CloseReason!.Value.Cause);
+        Assert.Contains($"ProxyFault.{fault}", peer.CloseReason.Value.ToString(), StringComparison.Ordinal);
     }
 
     [Fact]

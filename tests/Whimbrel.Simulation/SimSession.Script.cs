@@ -190,7 +190,14 @@ internal sealed partial class SimSession
         string how;
         // In time, before anybody can read it.
         Flow.Promise promise = _outgoing.Add(lane, number, message.Length, Flow.Fate.Open);
-        switch (_world.Random.Next(mayReserve ? 5 : 3))
+        int form = _world.Random.Next(mayReserve ? 5 : 3);
+        if (message.Length > _world.SendLimit)
+        {
+            SendTooLarge(promise, message);
+            return;
+        }
+
+        switch (form)
         {
             case 0:
                 how = "in two";
@@ -214,6 +221,22 @@ internal sealed partial class SimSession
 
         _world.Log($"{this} sends {promise.Length} bytes {how}, caller {lane}, number {number}: {result}, {BytesPending} pending");
         WasSent(promise, lane, result);
+    }
+
+    // More than the queue may ever hold: it throws, unless the end came before, and nothing of it arrives.
+    private void SendTooLarge(Flow.Promise promise, byte[] message)
+    {
+        try
+        {
+            SendResult result = Send(message.AsSpan());
+            if (result != SendResult.Closed) _world.Fail($"{this}: a send of {message.Length} bytes with a limit of {_world.SendLimit} gave {result}");
+        }
+        catch (ArgumentException)
+        {
+            _world.Log($"{this} cannot send {message.Length} bytes, number {promise.Number}");
+        }
+
+        _outgoing.Resolve(promise, SendResult.Full);
     }
 
     private void WasSent(Flow.Promise promise, int lane, SendResult result)
@@ -241,7 +264,18 @@ internal sealed partial class SimSession
         // In time, before anybody can read it.
         Flow.Promise[] promises = [.. receivers.Select(r => r._outgoing.Add(lane, number, message.Length, Flow.Fate.Open))];
         SendResult[] results = new SendResult[receivers.Count + _world.Random.Next(2)];
-        int taken = SendToEach(message, receivers.ToArray(), results);
+        int taken = 0;
+        try
+        {
+            taken = SendToEach(message, receivers.ToArray(), results);
+        }
+        catch (ArgumentException) when (message.Length > _world.SendLimit)
+        {
+            // Nobody gets it.
+            for (int i = 0; i < receivers.Count; i++) receivers[i]._outgoing.Resolve(promises[i], SendResult.Full);
+            return;
+        }
+
         message.AsSpan().Fill(0xEE);
         _world.Log($"{this} sends {message.Length} bytes to each of {string.Join(", ", receivers.Select((r, i) => $"{r}: {results[i]}"))}, caller {lane}, number {number}");
         int queued = results.AsSpan(0, receivers.Count).Count(SendResult.Queued);
@@ -260,7 +294,7 @@ internal sealed partial class SimSession
 
     private SendResult SendReserved(byte[] message)
     {
-        if (_world.Chance(200) && !Reserve(_world.Random.Next(1, 32 * 1024)).IsEmpty) Commit(0);
+        if (_world.Chance(200) && !Reserve(Math.Min(_world.Random.Next(1, 32 * 1024), _world.SendLimit)).IsEmpty) Commit(0);
         Span<byte> room = Reserve(message.Length);
         if (room.IsEmpty) return SendNothing() == SendResult.Closed ? SendResult.Closed : SendResult.Full;
         message.CopyTo(room);
@@ -364,6 +398,15 @@ internal sealed partial class SimSession
         _finishMustFollow = false;
         _world.Log($"{this} pauses");
         Loop.StartTimer(TimeSpan.FromMilliseconds(_world.Random.Next(20)), static s => ((SimSession)s!).Resume(), this);
+    }
+
+    private void AskForTheRest()
+    {
+        OfferAgain();
+        _offerMustFollow = true;
+        // What is there comes once more before the end, be it enough or not.
+        _finishMustFollow = false;
+        _world.Log($"{this} asks for what it left");
     }
 
     private void Resume()

@@ -17,6 +17,7 @@ internal sealed partial class SimSession : Session
     private bool _hasFinishedHere;
     private bool _peerHasFinished;
     private bool _finishMustFollow;
+    private bool _offerMustFollow; // it has asked for what it left, which comes before the end
     private bool _sawPending;
     private int _needed;
     private ScriptException? _thrown;
@@ -127,6 +128,7 @@ internal sealed partial class SimSession : Session
             // After the peer's FIN there is no more to wait for, and the FIN was told already.
             if (unread.Length < _needed && !_peerHasFinished) _finishMustFollow = true;
             _needed = 0;
+            _offerMustFollow = false;
             _incoming.Offered(unread);
             _sawPending = false;
             ActSeveral();
@@ -141,6 +143,7 @@ internal sealed partial class SimSession : Session
 
             // It looks at what is pending with each send: what it leaves then comes once more, before the end (contract 9).
             if (taken < unread.Length && (BytesPending > 0 || _sawPending)) _finishMustFollow = false;
+            if (_world.OffersAgain && taken < unread.Length && !_hasEndedHere && _world.Chance(500)) AskForTheRest();
             return taken;
         }
         finally
@@ -156,6 +159,7 @@ internal sealed partial class SimSession : Session
         {
             if (_isPausedForSure) _world.Fail($"{this}: the FIN was delivered while paused");
             if (_peerHasFinished) _world.Fail($"{this}: OnPeerFinished twice");
+            if (_offerMustFollow) _world.Fail($"{this}: the FIN came before the bytes that it had asked for again");
             _finishMustFollow = false;
             _peerHasFinished = true;
             _incoming.Finished();

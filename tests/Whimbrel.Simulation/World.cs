@@ -58,6 +58,7 @@ internal sealed class World
         ActsInside = seed % 3 == 1;
         Posts = seed % 4 == 3;
         SendsToEach = seed % 7 == 4;
+        OffersAgain = seed % 6 == 5;
         Engine = new MemoryEngine(seed, Pick(1, 2, 3), n => Log($"notice {n.Kind}: {n.Message}"), Faults, mailboxLimitBytes: MailboxLimit);
         for (int i = 0; i < GroupCount; i++) Groups[i] = new SessionGroup($"group {i}");
         Server = new Server(
@@ -97,6 +98,9 @@ internal sealed class World
 
     // One message goes to several sessions at once (docs/design/0063).
     internal bool SendsToEach { get; }
+
+    // Sessions ask for what they have left, again and again (Session.OfferAgain).
+    internal bool OffersAgain { get; }
 
     internal Random Random { get; }
 

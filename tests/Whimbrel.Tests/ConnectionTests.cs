@@ -334,6 +334,26 @@ public sealed class ConnectionTests
         End(engine);
     }
 
+    // The offer of the resume, and then those that the session asks for.
+    [Fact]
+    public void The_peers_FIN_does_not_overtake_what_the_session_asks_for_again_and_again()
+    {
+        ByteAtATime session = new();
+        (MemoryEngine engine, _) = Serve(() => session);
+        MemoryPeer peer = engine.Dial(s_here);
+        engine.RunUntilIdle();
+        session.Loop.Post(() =>
+        {
+            Connection connection = session.Connection!;
+            connection.CompleteReceive("abcd"u8);
+            connection.CompleteReceiveEnd();
+        });
+        engine.RunUntilIdle();
+        Assert.Equal("abcd, finished", session.Story);
+        peer.Close();
+        End(engine);
+    }
+
     [Fact]
     public void A_send_that_failed_is_the_cause_of_the_end_when_a_receive_fails_behind_it()
     {
@@ -632,6 +652,24 @@ public sealed class ConnectionTests
             Close();
             look(unread);
             return unread.Length;
+        }
+    }
+
+    private sealed class ByteAtATime : Session
+    {
+        internal string Story { get; private set; } = "";
+
+        protected override int OnUnread(ReadOnlySpan<byte> unread)
+        {
+            Story += (char)unread[0];
+            OfferAgain();
+            return 1;
+        }
+
+        protected override void OnPeerFinished()
+        {
+            Story += ", finished";
+            base.OnPeerFinished();
         }
     }
 }

@@ -11,7 +11,8 @@ internal static class ErrorMap
         switch (reason.Cause)
         {
             case CloseCause.None or CloseCause.LocalClose or CloseCause.LocalAbort or CloseCause.PeerClosed or CloseCause.ServerStopped or CloseCause.EngineStopped
-                or CloseCause.Cancelled or CloseCause.HandedOver or CloseCause.UserException or CloseCause.TlsTruncated or CloseCause.TlsBroken:
+                or CloseCause.Cancelled or CloseCause.HandedOver or CloseCause.UserException or CloseCause.TlsTruncated or CloseCause.TlsBroken
+                or CloseCause.ProtocolError:
                 return SocketError.Success;
             case CloseCause.SlowConsumer or CloseCause.UnreadLimit:
                 return SocketError.NoBufferSpaceAvailable;

@@ -17,6 +17,9 @@ public sealed class HttpClientException : IOException
     /// <summary>What kind of failure it is.</summary>
     public HttpClientFailure Failure { get; }
 
+    /// <summary>The server's bytes are not what HTTP, or a limit, lets them be.</summary>
+    internal bool IsPeers => Failure is HttpClientFailure.Protocol or HttpClientFailure.TooLarge;
+
     private static HttpClientFailure FailureOf(HttpRule rule) => rule switch
     {
         HttpRule.Truncated => HttpClientFailure.BodyCut,

@@ -308,6 +308,7 @@ public abstract partial class HttpClientSession : Session
         if (_hasFailed) return;
         _hasFailed = true;
         FailAll(failure);
+        if (failure.IsPeers) NoteProtocolError(failure);
         Abort();
     }
 

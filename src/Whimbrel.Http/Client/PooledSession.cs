@@ -367,6 +367,7 @@ internal sealed class PooledSession : Session
     {
         if (_phase == Phase.Body) EndBody(failure);
         _exchange!.TryFail(failure);
+        if (failure.IsPeers) NoteProtocolError(failure);
         Finish(isAbort: true);
     }
 

@@ -17,18 +17,24 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
         switch (owner.Format.Read(frame, out ulong id, out ReadOnlySpan<byte> body))
         {
             case CallKind.Numbered:
-                if (!owner.Answered(this, id, body)) Abort();
+                if (!owner.Answered(this, id, body)) Reject(new InvalidDataException($"an answer came to a call with the id {id}, which was not sent"));
                 break;
             case CallKind.Push:
                 owner.Pushed(body);
                 break;
             default:
-                Abort();
+                Reject(new InvalidDataException("a frame is neither an answer nor a push of this format"));
                 break;
         }
     }
 
-    void IFrameTaker.Fail(FrameError error) => Abort();
+    void IFrameTaker.Fail(FrameError error) => Reject(FrameCutter.ExceptionOf(error, owner.Format.Frames));
+
+    private void Reject(Exception error)
+    {
+        NoteProtocolError(error);
+        Abort();
+    }
 
     protected override void OnDisconnecting(CloseReason reason) => owner.Lost(this);
 }

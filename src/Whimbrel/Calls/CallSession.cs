@@ -37,7 +37,9 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
     }
 
     /// <summary>
-    /// The peer's bytes are no frames, or frames that do not belong to this protocol, or it has called twice with one id. The default resets the connection.
+    /// The peer's bytes are no frames, or frames that do not belong to this protocol, or it has called twice with one
+    /// id. The default resets the connection. The
+    /// reason of the end is then <see cref="CloseCause.ProtocolError"/>, whose exception says which.
     /// </summary>
     protected virtual void OnMalformed() => Abort();
 
@@ -80,18 +82,24 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         {
             case CallKind.Numbered:
                 if (TryBegin(id)) OnCall(id, body);
-                else OnMalformed();
+                else Reject(new InvalidDataException($"it has called twice with the id {id}"));
                 break;
             case CallKind.Push:
                 OnPush(body);
                 break;
             default:
-                OnMalformed();
+                Reject(new InvalidDataException("a frame is neither a call nor a push of this format"));
                 break;
         }
     }
 
-    void IFrameTaker.Fail(FrameError error) => OnMalformed();
+    void IFrameTaker.Fail(FrameError error) => Reject(FrameCutter.ExceptionOf(error, Format.Frames));
+
+    private void Reject(Exception error)
+    {
+        NoteProtocolError(error);
+        OnMalformed();
+    }
 
     private bool TryBegin(ulong id)
     {

@@ -63,7 +63,7 @@ internal sealed partial class Connection
     private void Drain(CloseReason reason)
     {
         if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        else if (_tenancy.Life.PeerWasFirst) SetReason(new CloseReason(CloseCause.PeerClosed));
+        else if (_tenancy.Life.PeerWasFirst && reason.Cause != CloseCause.ProtocolError) SetReason(new CloseReason(CloseCause.PeerClosed));
         else SetReason(reason);
         Go(ConnectionState.Draining);
         ReleaseSends();
@@ -194,6 +194,7 @@ internal sealed partial class Connection
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
         SettleStrand();
+        _tenancy.WasReset = ResetOnClose && State != ConnectionState.Lingering;
         Go(ConnectionState.Detaching);
         Shard.Silent.Remove(this);
         RefuseForeign();
@@ -249,6 +250,7 @@ internal sealed partial class Connection
     private void End()
     {
         if (!Session.PostsAreOver) return; // the last of them comes back here (contract 18)
+        _tenancy.Life.Conclude(_tenancy.BytesLost + PendingHere, _tenancy.WasReset);
         if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Strand is null) SayDisconnecting();
         FreeTls();
         DiscardQueue();

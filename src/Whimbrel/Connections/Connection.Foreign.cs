@@ -193,15 +193,27 @@ internal sealed partial class Connection
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
             if (generation == Generation && TakesQueued && _tenancy.SendError == 0) EnqueueDrained(head, owner, offset, length);
-            else GiveBackOfOthers(owner);
+            else DropOwned(owner, length, generation);
         }
         catch (Exception e)
         {
             MemoryThrew(e);
-            GiveBackOfOthers(owner);
+            DropOwned(owner, length, generation);
         }
 
         ForeignArrived(length, generation);
+    }
+
+    /// <summary>Accepted, and dropped when its turn came: the connection was ending.</summary>
+    private void CountLost(long length, uint generation)
+    {
+        if (generation == Generation) _tenancy.BytesLost += length;
+    }
+
+    private void DropOwned(IMemoryOwner<byte> owner, int length, uint generation)
+    {
+        CountLost(length, generation);
+        GiveBackOfOthers(owner);
     }
 
     /// <summary>Nothing of it is sent, and whose connection this is now has nothing to do with it.</summary>
@@ -263,6 +275,11 @@ internal sealed partial class Connection
         Loop.PostControl(static (_, connection, _, g) => ((Connection)connection!).ForeignGone((uint)g), this, null, generation);
     }
 
+    /// <summary>No queue of this tenant's can ever hold so much at once. Any thread; also when it is over, and then
+    /// false.</summary>
+    internal bool IsTooLarge(long length, uint generation) =>
+        length > ConnectionOptions.LeastSendLimit && !_queue.MayEverFit(length) && _queue.Foreign.IsOpenFor(generation);
+
     /// <summary>Reserves first: the limit must hold, and BytesPending be true, from the moment the caller returns (contract 8).</summary>
     private SendResult TryReserveForeign(int length, uint generation, bool mayWait = false)
     {
@@ -271,11 +288,12 @@ internal sealed partial class Connection
         {
             long seen = _queue.Foreign.Read();
             if (!ForeignWord.IsOpenFor(seen, generation)) return SendResult.Closed;
+            if (!mayWait && IsTooLarge(length, generation)) Throw.TooLarge(length, _queue.Limit);
             if (Volatile.Read(ref _operationCount) > 0) return SendResult.Full;
             if (!_queue.HasRoomFromElsewhere(length))
             {
                 // A callback on the pool may wait, and so the system is offered first what it has sent (contract 9).
-                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand && _queue.MayEverFit(length))
+                if (!mayWait && !wasOffered && Strand.CurrentOf(this, generation) is { } strand)
                 {
                     strand.OfferQueue(length);
                     wasOffered = true;
@@ -381,6 +399,10 @@ internal sealed partial class Connection
             Append(data);
             CountMessage(data.Length, messages);
         }
+        else
+        {
+            CountLost(data.Length, generation);
+        }
 
         ForeignArrived(data.Length, generation);
     }
@@ -400,6 +422,10 @@ internal sealed partial class Connection
         {
             QueueRun(run, start, length);
             CountMessage(length, messages);
+        }
+        else
+        {
+            CountLost(length, generation);
         }
 
         ForeignArrived(length, generation);

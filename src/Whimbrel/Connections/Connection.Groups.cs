@@ -61,10 +61,12 @@ internal sealed unsafe partial class Connection
 
         if (!_queue.HasRoomFor(length))
         {
+            bool isTooLarge = !_queue.MayEverFit(length);
             // With Disconnect the first that does not fit ends it all, whatever fitted before.
-            if (messages.Length > 1 && Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return AppendFitting(run, start, messages);
+            if (messages.Length > 1 && (isTooLarge || Shard.Options.SlowConsumer != SlowConsumer.Disconnect)) return AppendFitting(run, start, messages);
             Shard.BroadcastsDropped += messages.Length;
-            OverLimit();
+            if (isTooLarge) Shard.Host.NoteTooLarge(Session, length, _queue.Limit);
+            else OverLimit();
             return false;
         }
 

@@ -250,11 +250,8 @@ internal sealed partial class Connection
             case ConnectionState.Open or ConnectionState.Concluding when _tenancy.SendError != 0:
                 Fail(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
                 break;
-            case ConnectionState.Open when _tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed:
-                _tenancy.Life.HoldPeersEnd();
-                break;
             case ConnectionState.Open:
-                PeerFinished();
+                PeersEndArrived();
                 break;
             case ConnectionState.Draining:
                 _tenancy.Life.PeerFinishes();
@@ -264,6 +261,16 @@ internal sealed partial class Connection
                 Detach();
                 break;
         }
+    }
+
+    /// <summary>What was received before it is offered again, now or later: the peer's end waits for that (contract
+    /// 3).</summary>
+    private bool OffersFirst => _tenancy.OfferPending || _tenancy.OfferOwed;
+
+    private void PeersEndArrived()
+    {
+        if (_tenancy.Gate != ReceiveGate.None || OffersFirst) _tenancy.Life.HoldPeersEnd();
+        else PeerFinished();
     }
 
     private void PeerFinished()
@@ -279,9 +286,9 @@ internal sealed partial class Connection
         // What the session wanted more of before looking at it: there is no more (contract 3).
         if (_tenancy.AtLeast > 0) OfferUnread();
         if (State != ConnectionState.Open) return;
-        if (_tenancy.Gate != ReceiveGate.Finished)
+        if (_tenancy.Gate != ReceiveGate.Finished || OffersFirst)
         {
-            // It was paused by that: the end waits for the resume (contract 10).
+            // It was paused by that, or is to be offered the rest: the end waits (contracts 3, 10).
             _tenancy.Gate &= ~ReceiveGate.Finished;
             _tenancy.Life.HoldPeersEnd();
             return;

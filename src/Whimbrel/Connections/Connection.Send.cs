@@ -167,18 +167,20 @@ internal sealed unsafe partial class Connection
     private bool TakesSends(uint generation) =>
         generation == Generation && State == ConnectionState.Open && !IsFinishing && _tenancy.SendError == 0 && _tenancy.QueueFault is null;
 
-    /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit.</summary>
+    /// <summary>The rules for a send on the loop's thread: open, nobody waiting, within the limit. What can never fit
+    /// is the caller's mistake, and throws.</summary>
     private SendResult Admit(long length, uint generation)
     {
         SettleForeign();
         if (!TakesSends(generation)) return SendResult.Closed;
+        if (_operationCount == 0 && _queue.HasRoomFor(length)) return SendResult.Queued;
+        if (!_queue.MayEverFit(length)) Throw.TooLarge(length, _queue.Limit);
         if (_operationCount > 0)
         {
             _tenancy.KnowsOfQueue = true;
             return SendResult.Full;
         }
 
-        if (_queue.HasRoomFor(length)) return SendResult.Queued;
         OfferQueue(length);
         if (_tenancy.SendError != 0 || State != ConnectionState.Open) return SendResult.Closed;
         // What was offered may have made room for somebody who waited longer.
@@ -203,7 +205,7 @@ internal sealed unsafe partial class Connection
     private void OfferQueue(long length)
     {
         // Under the other policies nobody is judged: Full says that it does not fit now.
-        if (!_queue.MayEverFit(length) || _queue.IsLent(Loop.UserCalls) || Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
+        if (_queue.IsLent(Loop.UserCalls) || Shard.Options.SlowConsumer != SlowConsumer.Disconnect) return;
         while (!_queue.HasRoomFor(length) && TryOffer())
         {
         }
@@ -443,6 +445,7 @@ internal sealed unsafe partial class Connection
         if (_tenancy.SendError != 0) return;
         _tenancy.SendError = error;
         RefuseForeign();
+        _tenancy.BytesLost += _queue.Queued;
         DiscardQueue();
         EndOperations();
         Loop.Schedule(this);

@@ -296,7 +296,7 @@ internal sealed unsafe partial class Connection : IPlainSink
                 return false;
             case TlsStep.PeerClosed:
                 tls.Phase = TlsPhase.PeerEnded;
-                CipherEnded();
+                PeersEndArrived(); // the proper end: as the FIN of a plain connection
                 return false;
             case TlsStep.Truncated or TlsStep.Refused:
                 FailTls(tls.Layer!.Fault);
@@ -345,14 +345,7 @@ internal sealed unsafe partial class Connection : IPlainSink
         }
 
         tls.Phase = TlsPhase.PeerEnded;
-        CipherEnded();
-    }
-
-    /// <summary>The proper end: as the FIN of a plain connection.</summary>
-    private void CipherEnded()
-    {
-        if (_tenancy.Gate != ReceiveGate.None || _tenancy.OfferPending || _tenancy.OfferOwed) _tenancy.Life.HoldPeersEnd();
-        else PeerFinished();
+        PeersEndArrived(); // the proper end: as the FIN of a plain connection
     }
 
     // ------------------------------------------------------------------ the handshake
@@ -650,6 +643,7 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         RefuseForeign();
         _queue.CloseFill();
+        _tenancy.BytesLost += _queue.Queued - tls.PlainUnsent;
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         DropHeldRuns();
         _tenancy.FileRead = null;

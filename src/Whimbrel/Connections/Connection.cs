@@ -487,7 +487,7 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.Life.HoldsPeersEnd && _tenancy.Upgrade is null && _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferOwed)
+        if (_tenancy.Life.HoldsPeersEnd && _tenancy.Upgrade is null && _tenancy.Gate == ReceiveGate.None && !OffersFirst)
         {
             PeerFinished();
             if (State != ConnectionState.Open) return;

@@ -15,6 +15,7 @@ internal abstract class ConnectionHost
 
     private HostShard?[] _hostShards = [];
     private NoticePace _slowNotices;
+    private NoticePace _largeNotices;
     private NoticePace _fileNotices;
     private NoticePace _handshakeNotices;
     private NoticePace _certificateNotices;
@@ -91,6 +92,17 @@ internal abstract class ConnectionHost
             NoticeKind.SlowConsumer,
             $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
             "slow-consumer.md"));
+    }
+
+    /// <summary>A broadcast was larger than a member's queue may ever be: that member goes without it. Told at most
+    /// once a minute.</summary>
+    internal void NoteTooLarge(Session session, int length, long limit)
+    {
+        if (!_largeNotices.TryTake(Engine.NowMs)) return;
+        NoteSession(new Notice(
+            NoticeKind.MessageTooLarge,
+            $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is {limit:n0}): members with that limit go without it, and nobody is disconnected. Set AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
+            "message-too-large.md"));
     }
 
     /// <summary>A file that was being sent was not what had been promised of it. Told at most once a minute.</summary>

@@ -43,6 +43,10 @@ internal sealed class GroupShard
 
     internal int Count => Volatile.Read(ref _count);
 
+    /// <summary>Before this place of the mailbox nothing waits that a broadcast of the loop itself would have to take
+    /// ahead (<see cref="Mailbox.TakeAhead(GroupShard)"/>).</summary>
+    internal long LookedAheadTo { get; set; }
+
     /// <summary>The members of now: a copy, for who ends or tells them.</summary>
     internal Connection[] Members
     {
@@ -107,6 +111,7 @@ internal sealed class GroupShard
         SetClass(_end, memberClass);
         _members[_end++] = connection;
         Loop.Mailbox.LookAgain(connection);
+        LookedAheadTo = 0;
         Volatile.Write(ref _count, _count + 1);
         Group.MemberAdded();
     }
@@ -186,11 +191,12 @@ internal sealed class GroupShard
 
     // ------------------------------------------------------------------ broadcasts
 
-    /// <summary>A broadcast from this loop's own thread: served at once.</summary>
+    /// <summary>A broadcast from this loop's own thread: served at once, behind what its members were sent before on
+    /// other threads (contract 7): the caller may have come from there.</summary>
     internal BroadcastResult Broadcast(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
-        // What the session whose callback this is has sent on other threads, before it came here, is before this.
-        Loop.ActiveConnection?.SettleForeign();
+        Loop.GatheringStrands.Post();
+        if (Loop.Mailbox.HasData) Loop.Mailbox.TakeAhead(this);
         if (data.Shared is { } shared) return BroadcastShared(shared.LendMore(), data.Offset, data.Length, except, predicate);
         if (data.Forms.Length > 0) return Broadcast(data.Bytes, data.Forms, isByClass: true, except, predicate);
         return Broadcast(data.Bytes, [data.Length], isByClass: false, except, predicate);

@@ -96,6 +96,9 @@ internal struct Life
         if (_reason.Cause == CloseCause.None) _reason = reason;
     }
 
+    /// <summary>All is over: what the end has cost.</summary>
+    internal void Conclude(long bytesLost, bool wasReset) => _reason = _reason with { BytesLost = bytesLost, WasReset = wasReset };
+
     internal void Hears(Heard next)
     {
         Debug.Assert(next > Heard, "the session hears everything once, in order");

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 using Whimbrel.Linux;
@@ -28,6 +29,7 @@ internal sealed class Listener : Resident
     private bool _isDetaching;
     private bool _isDraining;
     private int _failuresInARow;
+    private volatile bool _isLeftBehind;
 
     internal Listener(Loop loop, ConnectionHost host, ServerOptions options, EndPoint endPoint, PortSharing sharing = PortSharing.None, bool accepts = true)
         : base(loop)
@@ -175,6 +177,27 @@ internal sealed class Listener : Resident
         _rest = null;
         if (!_isDetaching) Loop.StartReceive(this);
     }
+
+    /// <summary>
+    /// Any thread: its address is free from here on, though its loop has not come to close it. Whoever waits to be
+    /// accepted is turned away. Nothing happens when it is closed.
+    /// </summary>
+    internal void StopListening()
+    {
+        _isLeftBehind = true;
+        try
+        {
+            ShareSocket()?.Shutdown(SocketShutdown.Both);
+        }
+        catch (Exception e) when (e is SocketException or ObjectDisposedException or NetworkException)
+        {
+            // Closed meanwhile, or there is no descriptor for a duplicate: then the start that follows says what is
+            // in its way.
+        }
+    }
+
+    /// <summary>The path of a Unix socket is another one's by now.</summary>
+    internal bool IsLeftBehind => _isLeftBehind;
 
     /// <summary>Stops accepting and closes. Completes when the descriptor is closed.</summary>
     /// <param name="stopped">Told then.</param>

@@ -16,6 +16,7 @@ internal sealed class SharedSend
 
     internal static int Run(ReadOnlySpan<byte> data, ReadOnlySpan<Session> sessions, Span<SendResult> results)
     {
+        if (data.Length > ConnectionOptions.LeastSendLimit) CheckFits(data.Length, sessions);
         // What a session says of its sends (OnSending) is the user's, and may come here again.
         SharedSend send = Take();
         int taken = 0;
@@ -39,6 +40,15 @@ internal sealed class SharedSend
         }
 
         return taken;
+    }
+
+    /// <summary>Before anybody gets it.</summary>
+    private static void CheckFits(int length, ReadOnlySpan<Session> sessions)
+    {
+        foreach (Session session in sessions)
+        {
+            if (session?.Connection is { } connection && connection.IsTooLarge(length, session.Generation)) Diagnostics.Throw.TooLarge(length, connection.SendLimit);
+        }
     }
 
     private static SharedSend Take()

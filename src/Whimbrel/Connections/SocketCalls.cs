@@ -241,7 +241,7 @@ internal abstract unsafe class SocketCalls
     {
         EndPoint? endPoint = resident switch
         {
-            Listener listener => listener.EndPoint,
+            Listener { IsLeftBehind: false } listener => listener.EndPoint,
             DatagramResident socket => socket.EndPoint,
             _ => null,
         };

@@ -23,7 +23,7 @@ internal sealed partial class Strand
     /// </summary>
     internal void UpgradeToTls(TlsUpgrade upgrade)
     {
-        if (_firstEnd != CloseCause.None || _hasFinished || _isLast || _session.ConnectedAt is null) Connection.UpgradeWhileEnding();
+        if (_firstEnd.Cause != CloseCause.None || _hasFinished || _isLast || _session.ConnectedAt is null) Connection.UpgradeWhileEnding();
         if (_upgrade is not null || _host.Tls is not null) Connection.UpgradeTwice();
         if (_connection.HasOperations(_generation)) Connection.UpgradeInsideSend();
         _upgrade = upgrade;

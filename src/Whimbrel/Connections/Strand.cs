@@ -70,7 +70,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     private bool _finishWasTold;
     private bool _isSwitching;
     private long _awaitedBytes; // of awaited sends in this run
-    private CloseCause _firstEnd;
+    private CloseReason _firstEnd;
     private volatile string? _running;
     private volatile bool _isOffering;
     private int _untold; // the bits of callbacks that wait once; both sides, interlocked
@@ -401,12 +401,12 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
     /// The session ends the connection in a callback: what it sent goes first, or is discarded by an abort, and no other
     /// callback but the last one comes after it. The first cause wins, though an abort passes a close on its way to the loop.
     /// </summary>
-    internal CloseCause EndHere(CloseCause cause, bool isAbort)
+    internal CloseReason EndHere(CloseReason reason, bool isAbort)
     {
         if (isAbort) DropBatch();
         else FlushBatch();
         EndInput();
-        if (_firstEnd == CloseCause.None) _firstEnd = cause;
+        if (_firstEnd.Cause == CloseCause.None) _firstEnd = reason;
         return _firstEnd;
     }
 
@@ -729,11 +729,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         }
     }
 
-    private void AbortWith(CloseReason reason)
-    {
-        if (EndHere(reason.Cause, isAbort: true) is CloseCause first && first != reason.Cause) reason = new CloseReason(first);
-        _connection.AbortForeign(reason, _generation);
-    }
+    private void AbortWith(CloseReason reason) => _connection.AbortForeign(EndHere(reason, isAbort: true), _generation);
 
     // ------------------------------------------------------------------ received bytes (contract 3)
 
@@ -841,9 +837,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         // tidy: allowed because this is where a loop and the pool meet; a few instructions, never nested
         lock (_gate)
         {
-            if (_holds != Holds.None)
+            if (_holds != Holds.None || (_offerPending && _unread.Length > 0))
             {
-                // It was paused, or handed over, by that: the end waits.
+                // It was paused, or handed over, by that, or is to be offered the rest: the end waits.
                 _finishPending = true;
                 return;
             }

@@ -1,3 +1,4 @@
+using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
 
@@ -16,7 +17,7 @@ public abstract partial class Loop
     public bool Post(Action action)
     {
         ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (_, a, _, _) => ((Action)a!)(), action);
+        return PostInOrder(static (_, a, _, _) => ((Action)a!)(), action);
     }
 
     /// <summary>Runs <paramref name="action"/> with <paramref name="state"/> on the loop's thread in a later turn, without a closure. Any thread.</summary>
@@ -26,7 +27,7 @@ public abstract partial class Loop
     public bool Post(Action<object?> action, object? state)
     {
         ArgumentNullException.ThrowIfNull(action);
-        return PostControl(static (_, a, s, _) => ((Action<object?>)a!)(s), action, state);
+        return PostInOrder(static (_, a, s, _) => ((Action<object?>)a!)(s), action, state);
     }
 
     /// <summary>
@@ -38,7 +39,7 @@ public abstract partial class Loop
     public bool Post(Func<Task> function)
     {
         ArgumentNullException.ThrowIfNull(function);
-        return PostControl(static (loop, f, _, _) => loop.Watch(((Func<Task>)f!)(), "a posted function"), function);
+        return PostInOrder(static (loop, f, _, _) => loop.Watch(((Func<Task>)f!)(), "a posted function"), function);
     }
 
     /// <summary>As <see cref="Post(Func{Task})"/>, with an argument and so without a closure.</summary>
@@ -48,7 +49,7 @@ public abstract partial class Loop
     public bool Post(Func<object?, Task> function, object? state)
     {
         ArgumentNullException.ThrowIfNull(function);
-        return PostControl(static (loop, f, s, _) => loop.Watch(((Func<object?, Task>)f!)(s), "a posted function"), function, state);
+        return PostInOrder(static (loop, f, s, _) => loop.Watch(((Func<object?, Task>)f!)(s), "a posted function"), function, state);
     }
 
     /// <summary>Runs <paramref name="action"/> at once when this is the loop's thread (then what it throws goes to the caller), else posts it.</summary>
@@ -87,7 +88,7 @@ public abstract partial class Loop
         ArgumentNullException.ThrowIfNull(action);
         Completion<bool> done = new(Engine);
         ValueTask task = done.PlainTask;
-        if (PostControl(static (_, a, d, _) => CallTo((Completion<bool>)d!, (Action)a!), action, done)) return task;
+        if (PostInOrder(static (_, a, d, _) => CallTo((Completion<bool>)d!, (Action)a!), action, done)) return task;
         return ValueTask.FromException(Engine.EndedError());
     }
 
@@ -100,7 +101,7 @@ public abstract partial class Loop
         Completion<bool> done = new(Engine);
         ValueTask task = done.PlainTask;
         // The user's action comes first: it is what messages name.
-        if (PostControl(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!), action, (done, state))) return task;
+        if (PostInOrder(static (_, a, call, _) => CallTo((Action<object?>)a!, ((Completion<bool>, object?))call!), action, (done, state))) return task;
         return ValueTask.FromException(Engine.EndedError());
     }
 
@@ -121,7 +122,7 @@ public abstract partial class Loop
         ArgumentNullException.ThrowIfNull(function);
         Completion<T> done = new(Engine);
         ValueTask<T> task = done.Task;
-        if (PostControl(static (_, f, d, _) => CallTo((Completion<T>)d!, (Func<T>)f!), function, done)) return task;
+        if (PostInOrder(static (_, f, d, _) => CallTo((Completion<T>)d!, (Func<T>)f!), function, done)) return task;
         return ValueTask.FromException<T>(Engine.EndedError());
     }
 
@@ -135,7 +136,7 @@ public abstract partial class Loop
         ArgumentNullException.ThrowIfNull(function);
         Completion<bool> done = new(Engine);
         ValueTask task = done.PlainTask;
-        if (PostControl(static (_, f, d, _) => Follow((Completion<bool>)d!, (Func<Task>)f!), function, done)) return task;
+        if (PostInOrder(static (_, f, d, _) => Follow((Completion<bool>)d!, (Func<Task>)f!), function, done)) return task;
         return ValueTask.FromException(Engine.EndedError());
     }
 
@@ -146,7 +147,7 @@ public abstract partial class Loop
         ArgumentNullException.ThrowIfNull(function);
         Completion<T> done = new(Engine);
         ValueTask<T> task = done.Task;
-        if (PostControl(static (_, f, d, _) => Follow((Completion<T>)d!, (Func<Task<T>>)f!), function, done)) return task;
+        if (PostInOrder(static (_, f, d, _) => Follow((Completion<T>)d!, (Func<Task<T>>)f!), function, done)) return task;
         return ValueTask.FromException<T>(Engine.EndedError());
     }
 
@@ -228,6 +229,14 @@ public abstract partial class Loop
         {
             Engine.NoteException(what, e, "Nothing was ended; the loop continues.");
         }
+    }
+
+    /// <summary>What the user posts: behind what its caller has sent, joined and broadcast before, to whomever on
+    /// this loop (contract 7).</summary>
+    private bool PostInOrder(ControlAction action, object? first, object? second = null)
+    {
+        Strand.Current?.FlushBatch();
+        return Mailbox.PostAction(action, first, second);
     }
 
     internal bool PostControl(ControlAction action, object? first = null, object? second = null, long value = 0) =>

@@ -32,6 +32,11 @@ internal sealed partial class Mailbox
     // Before which place all items were looked at for a connection, so that each of its sends looks at new ones only.
     private Dictionary<Connection, long> _lookedAt = [];
 
+    // While it is looked for a group: which groups and members something stands for that their sends do not pass.
+    private readonly List<GroupShard> _barringGroups = [];
+    private readonly HashSet<Connection> _barred = [];
+    private long _firstBarrier;
+
     private readonly ListNote[] _notes = [new(), new(), new(), new()];
     private int _notesUsed;
 
@@ -56,9 +61,102 @@ internal sealed partial class Mailbox
             lock (_gate) FindAhead(_data, _arena, _targets, _firstWaiting, 0, connection, ref place, found);
         }
 
+        QueueAll(found);
+    }
+
+    /// <summary>
+    /// The same for all members of a group on this loop, which is about to broadcast to them itself. One pass for all
+    /// of them, of what was not looked at for this group before: with many members
+    /// and many items a look for each of them would take the product of both.
+    /// </summary>
+    internal void TakeAhead(GroupShard shard)
+    {
+        if (_staysInPlace) return;
+        List<SendAhead> found = _ahead ?? [];
+        _ahead = null;
+        _firstBarrier = long.MaxValue;
+        if (FindAhead(_dataDraining, _arenaDraining, _targetsDraining, _firstDraining, _nextToDrain, shard, found))
+        {
+            lock (_gate)
+            {
+                FindAhead(_data, _arena, _targets, _firstWaiting, 0, shard, found);
+                shard.LookedAheadTo = Math.Min(_firstBarrier, _firstWaiting + _data.Count);
+            }
+        }
+
+        _barringGroups.Clear();
+        _barred.Clear();
+        QueueAll(found);
+    }
+
+    private void QueueAll(List<SendAhead> found)
+    {
         foreach (ref readonly SendAhead send in CollectionsMarshal.AsSpan(found)) Queue(send);
         found.Clear();
         if (found.Capacity <= KeptAhead) _ahead = found;
+    }
+
+    /// <summary>Data waits here, or is being drained. Loop's thread.</summary>
+    internal bool HasData => _any || _dataDraining.Count > 0;
+
+    /// <summary>False: a broadcast to the group itself stands there, which nothing that its members are sent
+    /// passes.</summary>
+    private bool FindAhead(DataItems items, ByteArena arena, SendTarget[] targets, long first, int from, GroupShard shard, List<SendAhead> found)
+    {
+        for (int i = (int)Math.Max(from, shard.LookedAheadTo - first); i < items.Count; i++)
+        {
+            ref DataItem item = ref items[i];
+            switch (item.Kind)
+            {
+                case DataKind.Send or DataKind.SendOwned or DataKind.SendFile:
+                    if (item.Connection is not { } target || target.Generation != item.Generation || !MayPass(target, shard)) continue;
+                    found.Add(new SendAhead(item, BytesOf(item, arena), target));
+                    item = new DataItem { Kind = DataKind.Taken };
+                    break;
+                case DataKind.Shared:
+                    FindShared(ref item, first + i, targets, BytesOf(item, arena), shard, found);
+                    break;
+                case DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll:
+                    _firstBarrier = Math.Min(_firstBarrier, first + i);
+                    if (ReferenceEquals(item.Payload, shard)) return false;
+                    _barringGroups.Add((GroupShard)item.Payload!);
+                    break;
+                case DataKind.Call or DataKind.Post or DataKind.Leave or DataKind.Mark or DataKind.Paced or DataKind.Taken:
+                    break;
+                default:
+                    if (item.Connection is not { } barred || barred.Generation != item.Generation) continue;
+                    _firstBarrier = Math.Min(_firstBarrier, first + i);
+                    _barred.Add(barred);
+                    break;
+            }
+        }
+
+        return true;
+    }
+
+    private void FindShared(ref DataItem item, long place, SendTarget[] targets, ReadOnlySpan<byte> bytes, GroupShard shard, List<SendAhead> found)
+    {
+        int before = found.Count;
+        foreach (SendTarget each in targets.AsSpan(item.FirstMessage, (int)item.Generation))
+        {
+            if (each.Generation != each.Connection.Generation || !MayPass(each.Connection, shard) || (item.IsSplit && _servedAhead.Contains((place, each.Connection)))) continue;
+            found.Add(new SendAhead(item, bytes, each.Connection));
+        }
+
+        if (found.Count == before) return;
+        item.IsSplit = true;
+        for (int i = before; i < found.Count; i++) _servedAhead.Add((place, found[i].Item.Connection!));
+    }
+
+    private bool MayPass(Connection member, GroupShard shard)
+    {
+        if (!shard.Contains(member) || _barred.Contains(member)) return false;
+        foreach (GroupShard barring in _barringGroups)
+        {
+            if (barring.Contains(member)) return false;
+        }
+
+        return true;
     }
 
     /// <summary>It is in another group now: broadcasts that did not concern it may.</summary>
@@ -87,7 +185,7 @@ internal sealed partial class Mailbox
                 case DataKind.Broadcast or DataKind.FormedBroadcast or DataKind.SharedBroadcast or DataKind.LeaveAll:
                     if (((GroupShard)item.Payload!).Contains(connection)) return false;
                     continue;
-                case DataKind.Call or DataKind.Leave or DataKind.Mark or DataKind.Paced or DataKind.Taken:
+                case DataKind.Call or DataKind.Post or DataKind.Leave or DataKind.Mark or DataKind.Paced or DataKind.Taken:
                     continue;
                 default:
                     if (IsOf(item, connection)) return false;

@@ -34,6 +34,9 @@ internal enum DataKind : byte
     Shared,
     Paced,
 
+    /// <summary>An action of the user's for the loop.</summary>
+    Post,
+
     /// <summary>It was taken ahead of its turn.</summary>
     Taken,
 }
@@ -53,6 +56,7 @@ internal struct DataItem
     internal Connection? Connection;
     internal object? Payload;
     internal object? Extra;
+    internal object? More;
 
     /// <summary>
     /// Of a broadcast: where the lengths of its messages begin, and how many they are (docs/design/0013); or of its forms, by class. Of
@@ -339,6 +343,20 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
         {
             if (_isClosed) return false;
             Add() = new DataItem { Kind = kind, Connection = connection, Generation = generation, Payload = payload, Extra = extra };
+        }
+
+        WakeIfSleeping();
+        return true;
+    }
+
+    /// <summary>What the user posts to the loop: in its place among the caller's sends, joins and broadcasts. False
+    /// when the loop has ended.</summary>
+    internal bool PostAction(ControlAction action, object? first, object? second)
+    {
+        lock (_gate)
+        {
+            if (_isClosed) return false;
+            Add() = new DataItem { Kind = DataKind.Post, Payload = action, Extra = first, More = second };
         }
 
         WakeIfSleeping();
@@ -835,6 +853,11 @@ internal sealed partial class Mailbox : IThreadPoolWorkItem
                 break;
             case DataKind.Paced:
                 item.Connection!.DrainPaced(item.Generation, (PacedSend)item.Payload!);
+                break;
+            case DataKind.Post:
+                // It may be what goes on from other threads: what it sends goes behind all that they have sent.
+                _staysInPlace = false;
+                _loop.RunControl((ControlAction)item.Payload!, item.Extra, item.More, 0);
                 break;
             case DataKind.Call:
                 item.Connection!.DrainCall(item.Generation, (Delegate)item.Payload!, item.Extra);

@@ -22,6 +22,16 @@ internal static class FrameCutter
         return unread.Length;
     }
 
+    /// <summary>What is wrong, in words.</summary>
+    internal static FrameException ExceptionOf(FrameError error, FrameFormat format) => new(error, error switch
+    {
+        FrameError.TooLong => $"a message is longer than {format.LimitBytes:n0} bytes (FrameFormat.LimitBytes)",
+        FrameError.LengthOverflow => "the length of a message is none that a message can have (FrameError.LengthOverflow)",
+        FrameError.LengthTooSmall =>
+            "the length of a message counts itself and is smaller than itself (FrameError.LengthTooSmall)",
+        _ => $"more than {format.EmptyLimit:n0} empty messages came in a row (FrameFormat.EmptyLimit)",
+    });
+
     // The first question is the answer for nearly every message; the others tell the session what it was held back by.
     private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsHeldBack);
 }

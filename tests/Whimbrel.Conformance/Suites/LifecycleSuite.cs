@@ -394,7 +394,11 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
                 session.FinishSending();
                 break;
             case "overflow":
-                session.Send(new byte[5000]);
+                // Until the queue takes no more, and neither does the system.
+                while (session.Send(new byte[4096]) == SendResult.Queued)
+                {
+                }
+
                 break;
             case "throw":
                 throw new InvalidDataException("thrown by the test");

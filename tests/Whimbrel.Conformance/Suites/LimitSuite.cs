@@ -76,22 +76,82 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(0, session.BytesPending);
     });
 
-    [Theory, Contract(8)]
-    [InlineData(true)]
-    [InlineData(false)]
-    public void A_message_above_the_whole_limit_is_never_taken_by_Send(bool onLoop) => Run(rig =>
+    [Theory, Contract(5, 8)]
+    [InlineData(SlowConsumer.Disconnect, true)]
+    [InlineData(SlowConsumer.Disconnect, false)]
+    [InlineData(SlowConsumer.DropNewest, true)]
+    [InlineData(SlowConsumer.DropNewest, false)]
+    [InlineData(SlowConsumer.Wait, true)]
+    [InlineData(SlowConsumer.Wait, false)]
+    public void A_message_above_the_whole_limit_is_the_callers_mistake_and_ends_nothing(SlowConsumer policy, bool onLoop) => Run(rig =>
     {
-        (RecordingSession session, Peer peer) = Pair(rig);
-        SendResult above = default;
-        SendResult at = default;
+        (RecordingSession session, Peer peer) = Pair(rig, policy);
+        byte[] above = new byte[Limit + 1];
+        List<string> thrown = [];
+        Plain owned = new(above);
+        MessageWriter writer = new();
+        writer.Write(above);
         At(rig, session, onLoop, () =>
         {
-            above = session.Send(new byte[Limit + 1]);
-            at = session.Send(new byte[Limit]);
+            Try(() => session.Send(above));
+            Try(() => session.Send(above.AsSpan(0, 10), above.AsSpan(10)));
+            Try(() => session.Send(owned, above.Length));
+            Try(() => session.Send(writer));
+            Try(() => session.Send([above.AsMemory(0, 10), above.AsMemory(10)]));
+            Try(() => Session.SendToEach(above, [session]));
+            Assert.Equal(SendResult.Queued, session.Send(new byte[Limit]));
         });
-        Assert.Equal(SendResult.Full, above);
-        Assert.Equal(SendResult.Queued, at);
+        Assert.Equal(6, thrown.Count);
+        Assert.All(thrown, static text => Assert.Equal("A message of 65,537 bytes is larger than the send queue of its connection may ever be (SendLimitBytes is 65,536). Nothing of it was taken, and the connection goes on. Await SendAsync, which sends a message of any length in parts; or set AllowLargeMessages, which takes one when nothing else is pending; or raise SendLimitBytes.", text));
+        Assert.Equal(above.Length, writer.Length);
         Assert.Equal(new byte[Limit], peer.Read(Limit));
+        // In parts it goes.
+        Task<SendResult> waiting = Start(rig, session, onLoop, () => session.SendAsync(above));
+        Assert.Equal(above, peer.Read(above.Length));
+        Assert.Equal(SendResult.Queued, Await(rig, waiting));
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
+        session.Abort();
+        session.End();
+        Assert.Equal(SendResult.Closed, session.Send(above));
+
+        void Try(Action send)
+        {
+            try
+            {
+                send();
+            }
+            catch (ArgumentException e)
+            {
+                thrown.Add(e.Message);
+            }
+        }
+    });
+
+    [Theory, Contract(8, 17)]
+    [InlineData(SlowConsumer.Disconnect, true)]
+    [InlineData(SlowConsumer.Disconnect, false)]
+    [InlineData(SlowConsumer.DropNewest, true)]
+    [InlineData(SlowConsumer.Wait, false)]
+    public void A_broadcast_above_a_members_whole_limit_passes_it_by_with_a_notice_and_ends_nothing(SlowConsumer policy, bool onLoop) => Run(rig =>
+    {
+        (RecordingSession session, Peer peer) = Pair(rig, policy);
+        SessionGroup group = new("news");
+        rig.OnLoop(session.Loop, () => group.Join(session));
+        byte[] above = new byte[Limit + 1];
+        At(rig, session.Loop, onLoop, () =>
+        {
+            group.Broadcast("before"u8);
+            group.Broadcast(above);
+            group.Broadcast("behind"u8);
+        });
+        Assert.Equal("beforebehind", peer.ReadText(12));
+        BroadcastResult result = rig.Await(group.BroadcastAsync(above));
+        Assert.Equal((0, 1), (result.Queued, result.Skipped));
+        Assert.True(session.IsConnected);
+        Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.MessageTooLarge);
+        Assert.Contains($"A broadcast of 65,537 bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is 65,536)", notice.Message, StringComparison.Ordinal);
+        Assert.Equal("message-too-large.md", notice.Page);
+        Assert.DoesNotContain(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
     });
 
     [Theory, Contract(8)]
@@ -117,6 +177,59 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
         Assert.Equal($"Session {id:x} is 1.0 MiB behind (limit 1 MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.", notice.Message);
         Assert.Equal("slow-consumer.md", notice.Page);
+    });
+
+    // Those that the system took leave with the reset or do not: nobody can know. Those that it has not taken are
+    // counted.
+    [Theory, Contract(8, 12)]
+    [InlineData("stop")]
+    [InlineData("drain")]
+    [InlineData("abort")]
+    public void A_session_that_ends_with_bytes_unsent_is_told_how_many_and_that_it_was_no_graceful_end(string how) => Run(rig =>
+    {
+        TimeSpan brief = TimeSpan.FromMilliseconds(100);
+        RecordingServer server = rig.Serve(null, new ServerOptions
+        {
+            Engine = rig.Engine,
+            EndPoint = rig.NewAddress(),
+            SendLimitBytes = Limit,
+            SlowConsumer = SlowConsumer.Wait,
+            SendBufferBytes = 8192,
+            DrainTimeout = how == "drain" ? brief : TimeSpan.FromMinutes(1),
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        long accepted = Clog(rig, session).Length;
+        accepted += FillTo(rig, session, room: 0).Length;
+        if (how == "stop") rig.Await(server.StopAsync(brief));
+        else if (how == "drain") session.Close();
+        else rig.OnLoop(session, session.Abort);
+        CloseCause cause = session.End();
+        CloseReason reason = session.Reason;
+        Assert.Equal(how switch { "stop" => CloseCause.ServerStopped, "drain" => CloseCause.LocalClose, _ => CloseCause.LocalAbort }, cause);
+        Assert.Equal((accepted - session.BytesSent, true, false), (reason.BytesLost, reason.WasReset, reason.IsGraceful));
+        Assert.InRange(reason.BytesLost, 1, Limit);
+        Assert.EndsWith($"{reason.BytesLost:n0} accepted bytes were not sent", reason.ToString(), StringComparison.Ordinal);
+        peer.Close();
+    });
+
+    [Fact, Contract(12)]
+    public void A_session_that_a_stop_resets_in_the_middle_has_no_graceful_end_and_one_that_closes_has() => Run(rig =>
+    {
+        RecordingServer server = rig.Serve();
+        rig.Dial(server.EndPoint!);
+        RecordingSession stays = server.Connected();
+        stays.AtServerStopping = static _ => { };
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession closes = server.Connected(1);
+        closes.AtServerStopping = static x => x.Close();
+        peer.FinishSending();
+        Assert.Equal(CloseCause.PeerClosed, closes.End());
+        rig.Await(server.StopAsync(TimeSpan.FromMilliseconds(50)));
+        Assert.Equal(CloseCause.ServerStopped, stays.End());
+        Assert.Equal((0L, true, false), (stays.Reason.BytesLost, stays.Reason.WasReset, stays.Reason.IsGraceful));
+        Assert.Equal((0L, false, true), (closes.Reason.BytesLost, closes.Reason.WasReset, closes.Reason.IsGraceful));
+        Assert.Equal("the server stopped, and reset before the end", stays.Reason.ToString());
     });
 
     [Fact, Contract(8)]

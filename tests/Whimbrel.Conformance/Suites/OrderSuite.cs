@@ -295,6 +295,68 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
             }
         });
 
+    // The same where it goes on with a broadcast: each member has what it was sent before, and what stands before
+    // that and is no send keeps its place.
+    [Theory, Contract(7, 17)]
+    [InlineData("broadcast")]
+    [InlineData("waiting")]
+    [InlineData("shared")]
+    public void What_a_callback_broadcasts_goes_behind_what_another_thread_has_sent_to_its_members_before_it(string kind) => RunSending(
+        (rig, session, other) =>
+        {
+            SessionGroup group = new(), room = new();
+            group.Join(other);
+            group.Join(session);
+            room.Join(other);
+            OnThread(() =>
+            {
+                Assert.Equal(SendResult.Queued, other.Send("1"u8));
+                Assert.Equal(SendResult.Queued, session.Send("1"u8));
+                Assert.Equal(2, Session.SendToEach("2"u8, [other, session]));
+                Assert.Equal(SendResult.Queued, other.Send(new Owned(Bytes("3")), 1));
+                Assert.Equal(SendResult.Queued, room.Broadcast("r"u8));
+                Assert.Equal(SendResult.Queued, other.Send("4"u8));
+                Assert.Equal(SendResult.Queued, session.Send("4"u8));
+            });
+            switch (kind)
+            {
+                case "broadcast":
+                    group.Broadcast("b"u8);
+                    break;
+                case "waiting":
+                    _ = group.BroadcastAsync(Bytes("b")).AsTask();
+                    break;
+                case "shared":
+                    group.Broadcast(new SharedBytes(Bytes("b")), 0, 1);
+                    break;
+            }
+
+            session.Send("5"u8);
+            return Bytes("124b5");
+        },
+        ofOther: "123br4");
+
+    // A Join of another thread and an action that is posted behind it: the action finds the member.
+    [Theory, Contract(7, 17)]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void An_action_that_is_posted_to_a_loop_comes_behind_what_its_caller_has_joined_and_sent_before(bool isAsync) => Run(rig =>
+    {
+        SessionGroup group = new();
+        RecordingServer server = rig.Serve(s => s.AtConnected = x =>
+        {
+            x.Send("1"u8);
+            group.Join(x);
+            if (isAsync) _ = x.Loop.PostAsync(() => group.Broadcast("2"u8)).AsTask();
+            else x.Loop.Post(() => group.Broadcast("2"u8));
+        });
+        for (int i = 0; i < 20; i++)
+        {
+            Peer peer = rig.Dial(server.EndPoint!);
+            Assert.Equal("12", peer.ReadText(2));
+        }
+    });
+
     // An async function that has sent on the pool may be over before the loop has looked; then its caller goes on on the loop, with bytes in the mailbox.
     [Theory, Contract(7)]
     [InlineData("send")]

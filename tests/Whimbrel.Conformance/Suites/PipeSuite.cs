@@ -178,6 +178,31 @@ public abstract class PipeSuite(Transport transport) : TrafficSuite(transport)
         Assert.Equal(CloseCause.LocalClose, ends.B.End());
     });
 
+    // Half of a stream must not look like all of it, also where nobody resets it before.
+    [Theory, Contract(12, 22)]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void A_stop_of_the_sources_server_cuts_the_targets_stream(bool atDeadline) => Run(rig =>
+    {
+        RecordingServer ours = rig.Serve(s =>
+        {
+            if (atDeadline) s.AtServerStopping = static _ => { };
+        });
+        RecordingServer other = rig.Serve();
+        Peer peerA = rig.Dial(ours.EndPoint!);
+        Peer peerB = rig.Dial(other.EndPoint!);
+        RecordingSession a = ours.Connected();
+        RecordingSession b = other.Connected();
+        Task<PipeResult> pipe = Join(rig, a, b);
+        peerA.Write("half");
+        Assert.Equal("half", peerB.ReadText(4));
+        rig.Await(ours.StopAsync(TimeSpan.FromMilliseconds(50)));
+        PipeResult result = Await(rig, pipe);
+        Assert.Equal((4L, PipeEnd.SourceEnded, CloseCause.ServerStopped), (result.Bytes, result.End, result.Reason.Cause));
+        Assert.Equal(CloseCause.LocalAbort, b.End());
+        Assert.Equal(rig.HasResets, peerB.EndsInReset());
+    });
+
     [Theory, Contract(22)]
     [InlineData(false)]
     [InlineData(true)]

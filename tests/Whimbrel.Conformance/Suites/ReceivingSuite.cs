@@ -242,6 +242,44 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
         session.UntilReceived(4);
     });
 
+    // A protocol that takes one message of a callback at a time; the peer's end may have been read before the first
+    // of them was looked at.
+    [Theory, Contract(3, 11)]
+    [InlineData("paused")]
+    [InlineData("needs more")]
+    public void What_is_asked_for_again_and_again_all_comes_before_the_peers_end(string waits) => Run(rig =>
+    {
+        bool isPaused = waits == "paused";
+        RecordingServer server = rig.Serve(s =>
+        {
+            if (isPaused) s.AtConnected = static x => x.PauseReceiving();
+            s.AtUnread = (x, unread) =>
+            {
+                if (!isPaused && x.Offers.Count == 1)
+                {
+                    x.CallNeedBytes(100);
+                    return 0;
+                }
+
+                x.OfferAgain();
+                return 1;
+            };
+        });
+        Peer peer = rig.Dial(server.EndPoint!);
+        RecordingSession session = server.Connected();
+        peer.Write("abcdefgh");
+        peer.FinishSending();
+        if (isPaused)
+        {
+            rig.Settle();
+            session.ResumeReceiving();
+        }
+
+        session.Until("peer finished");
+        Assert.Equal("abcdefgh", session.ReceivedText);
+        Assert.True(session.Events.ToList().IndexOf("peer finished") > session.Events.ToList().FindLastIndex(static e => e.StartsWith("received", StringComparison.Ordinal)), session.Life);
+    });
+
     [Fact, Contract(3)]
     public void The_rest_of_a_partial_take_waits_for_more() => Run(rig =>
     {

@@ -34,7 +34,7 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
             Assert.Equal(SendResult.Queued, session.Send("open"u8));
             session.Limit = 8192;
             Assert.Equal(SendResult.Queued, session.Send(second.AsSpan(0, 8188)));
-            Assert.Equal(SendResult.Full, session.Send(second.AsSpan(0, 8193)));
+            Assert.Throws<ArgumentException>(() => session.Send(second.AsSpan(0, 8193)));
         });
         Assert.Equal([.. "open"u8, .. second[..8188]], peer.Read(8192));
     });
@@ -109,8 +109,8 @@ public abstract class SendLimitSuite(Transport transport) : TrafficSuite(transpo
     public void A_message_above_the_limit_is_too_much_when_nobody_said_otherwise() => Run(rig =>
     {
         (RecordingSession session, Peer peer) = Pair(rig, SlowConsumer.DropNewest);
-        rig.OnLoop(session, () => Assert.Equal(SendResult.Full, session.Send(new byte[Limit + 1].AsSpan())));
-        Assert.Equal(SendResult.Full, session.Send(new byte[Limit + 1].AsSpan()));
+        rig.OnLoop(session, () => Assert.Throws<ArgumentException>(() => session.Send(new byte[Limit + 1].AsSpan())));
+        Assert.Throws<ArgumentException>(() => session.Send(new byte[Limit + 1].AsSpan()));
         Assert.Equal(SendResult.Queued, session.Send("x"u8));
         Assert.Equal("x", peer.ReadText(1));
     });

@@ -148,14 +148,14 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         void SendAll()
         {
-            results.Add(session.Send([half, half]));
-            results.Add(session.Send(PieceSegment.Join([half, half])));
+            TooLarge(() => session.Send([half, half]));
+            TooLarge(() => session.Send(PieceSegment.Join([half, half])));
             results.Add(session.Send([half[..3], default, half[3..5]]));
         }
 
         if (onLoop) rig.OnLoop(session, SendAll);
         else SendAll();
-        Assert.Equal([SendResult.Full, SendResult.Full, SendResult.Queued], results);
+        Assert.Equal([SendResult.Queued], results);
         Assert.Equal(half[..5].ToArray(), peer.Read(5));
         session.FinishSending();
         Assert.Empty(peer.ReadToEnd());
@@ -265,7 +265,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         void SendAll()
         {
-            results.Add(session.Send("x"u8, memory, 0, limit));
+            TooLarge(() => session.Send("x"u8, memory, 0, limit));
             results.Add(session.Send("abc"u8, memory, 1, 2));
         }
 
@@ -273,7 +273,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         else SendAll();
         session.FinishSending();
         Assert.Equal([.. "abc"u8, .. Pattern(limit).AsSpan(1, 2)], peer.ReadToEnd());
-        Assert.Equal([SendResult.Full, SendResult.Queued], results);
+        Assert.Equal([SendResult.Queued], results);
         rig.Until(() => memory.Disposals == 1, "the memory to be given back");
     });
 
@@ -413,16 +413,19 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         List<SendResult> results = [];
         rig.OnLoop(session, () =>
         {
-            results.Add(session.Send(PieceSegment.Join(memories[1].Memory, memories[2].Memory)));
+            TooLarge(() => session.Send(PieceSegment.Join(memories[1].Memory, memories[2].Memory)));
             results.Add(session.Send(PieceSegment.Join(memories[0].Memory, memories[1].Memory)));
             session.Abort();
             results.Add(session.Send(PieceSegment.Join(memories[0].Memory, memories[1].Memory)));
         });
-        Assert.Equal([SendResult.Full, SendResult.Queued, SendResult.Closed], results);
+        Assert.Equal([SendResult.Queued, SendResult.Closed], results);
         Assert.All(memories, static m => Assert.Equal(0, m.Pins));
         session.End();
         peer.Close();
     });
+
+    /// <summary>More than the queue may ever hold.</summary>
+    private static void TooLarge(Func<SendResult> send) => Assert.Contains("SendLimitBytes", Assert.Throws<ArgumentException>(() => send()).Message, StringComparison.Ordinal);
 
     private static ReadOnlyMemory<byte> OfUser(ReadOnlyMemory<byte> bytes) => new TalkingMemory(bytes.ToArray(), static () => { }).Memory;
 
@@ -614,7 +617,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         Assert.True(got.AsSpan().IndexOfAnyExcept((byte)0) < 0);
         RecordingSession session = server.Session();
         rig.Until(() => session.BytesPending == 0, "room");
-        Assert.Equal(SendResult.Full, session.Send(new byte[4097]));
+        TooLarge(() => session.Send(new byte[4097]));
         Assert.Equal(SendResult.Queued, session.Send("end"u8));
         Assert.Equal("end", peer.ReadText(3));
         Assert.True(session.IsConnected);
@@ -626,7 +629,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         RecordingServer server = rig.Serve(null, WithLimit(rig, 4096, SlowConsumer.DropNewest));
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
-        Assert.Equal(SendResult.Full, session.Send(new byte[4096], new byte[1]));
+        TooLarge(() => session.Send(new byte[4096], new byte[1]));
         Assert.Equal(SendResult.Queued, session.Send("a"u8, "b"u8));
         Assert.Equal("ab", peer.ReadText(2));
     });
@@ -1040,7 +1043,7 @@ public abstract class SendingSuite(Transport transport) : Suite(transport)
         rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
         Memory owner = new(new byte[5000]);
-        void Send() => Assert.Equal(SendResult.Full, session.Send(owner, 5000));
+        void Send() => TooLarge(() => session.Send(owner, 5000));
         if (from == "loop") rig.OnLoop(session, Send);
         else Send();
         rig.Settle();

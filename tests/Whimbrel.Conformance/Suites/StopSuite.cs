@@ -33,6 +33,43 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     });
 
     [Fact, Contract(12, 14)]
+    public void A_restart_whose_old_callback_does_not_return_serves_all_the_same_and_says_what_still_runs() => RunBlocked((rig, release) =>
+    {
+        RecordingServer server = rig.Serve(s => s.AtReceived = (x, data) =>
+        {
+            if (data[0] == (byte)'b') BlockNow(x, release);
+            else x.Send(data);
+        });
+        rig.Dial(server.EndPoint!).Write("b");
+        RecordingSession blocked = server.Connected();
+        rig.Until(() => blocked.Tag is not null, "the callback to block");
+        StopReport report = InTime(() => server.RestartAsync(s_short));
+        Assert.False(report.IsComplete);
+        Assert.Contains(report.Unfinished, static u => u.What.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal));
+        // Accepted on the loop that is free; sessions of the other would wait for it.
+        Assert.True(server.IsAccepting);
+        Peer peer = rig.Dial(server.EndPoint!);
+        rig.Until(() => server.SessionCount == 1, "the new session");
+        if (rig.IsPool)
+        {
+            peer.Write("new");
+            Assert.Equal("new", peer.ReadText(3));
+        }
+
+        // A stop waits for what was left behind, too.
+        report = InTime(() => server.StopAsync(s_short));
+        Assert.False(report.IsComplete);
+        Assert.Contains(report.Unfinished, static u => u.What.StartsWith("OnReceived of RecordingSession", StringComparison.Ordinal));
+        release.Set();
+        Assert.Equal(CloseCause.ServerStopped, blocked.End());
+        rig.Until(() => server.Events.Count(static e => e.StartsWith("stopped", StringComparison.Ordinal)) == 2, "the rest of the stop");
+        rig.Await(server.StartAsync());
+        Peer last = rig.Dial(server.EndPoint!);
+        last.Write("last");
+        Assert.Equal("last", last.ReadText(4));
+    });
+
+    [Fact, Contract(12, 14)]
     public void Disposing_a_server_whose_callback_does_not_return_throws_at_the_deadline() => RunBlocked((rig, release) =>
     {
         RecordingServer server = rig.Serve(BlockWhenTold(release), new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), DrainTimeout = s_short });
@@ -261,11 +298,13 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
         }
     });
 
-    private static Action<RecordingSession> BlockWhenTold(ManualResetEventSlim release) => s => s.AtReceived = (x, _) =>
+    private static Action<RecordingSession> BlockWhenTold(ManualResetEventSlim release) => s => s.AtReceived = (x, _) => BlockNow(x, release);
+
+    private static void BlockNow(RecordingSession session, ManualResetEventSlim release)
     {
-        x.Tag = "blocks";
+        session.Tag = "blocks";
         release.Wait(TestContext.Current.CancellationToken);
-    };
+    }
 
     private static RecordingSession Block(Rig rig, RecordingServer server)
     {

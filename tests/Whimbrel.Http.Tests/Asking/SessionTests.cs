@@ -170,7 +170,7 @@ public sealed class SessionTests
             Asker asker = new(null, _get);
             using TestPeer peer = Serve(asker, isSplit);
             peer.Send(answer);
-            Assert.Equal(told + ", over LocalAbort", string.Join(", ", asker.Told));
+            Assert.Equal(told + ", over ProtocolError", string.Join(", ", asker.Told));
             Assert.True(peer.IsReset);
         }
     }
@@ -184,7 +184,7 @@ public sealed class SessionTests
         for (int i = 0; i < 97; i++) peer.Send("0123456789");
         Assert.Empty(asker.Told);
         peer.Send("0123456789");
-        Assert.Equal(["failed TooLarge", "over LocalAbort"], asker.Told);
+        Assert.Equal(["failed TooLarge", "over ProtocolError"], asker.Told);
     }
 
     [Fact]

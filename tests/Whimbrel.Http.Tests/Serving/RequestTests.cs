@@ -137,7 +137,7 @@ public sealed class RequestTests
         peer.Finish();
         Assert.Equal(400, Web.One(peer).Status);
         Assert.False(peer.IsReset);
-        Assert.Equal(CloseCause.LocalClose, peer.CloseReason!.Value.Cause);
+        Assert.Equal(CloseCause.ProtocolError, peer.CloseReason!.Value.Cause);
         Assert.Equal(1, web.Counters.Refused);
     }
 

@@ -30,6 +30,21 @@ public sealed class SessionTests
         Assert.Equal(["200 hello", "200 hello"], Web.Answers(peer));
     }
 
+    [Theory]
+    [InlineData("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "400")]
+    [InlineData("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400")]
+    [InlineData("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", "413")]
+    public void A_request_that_breaks_a_rule_is_the_reason_why_its_connection_ends(string request, string status)
+    {
+        using TestPeer peer = TestPeer.Connect(static () => new Late());
+        peer.Send(request);
+        Assert.StartsWith(status, Assert.Single(Web.Answers(peer)), StringComparison.Ordinal);
+        peer.Finish();
+        CloseReason reason = peer.CloseReason!.Value;
+        Assert.Equal((CloseCause.ProtocolError, CloseInitiator.Library, ErrorCategory.Protocol), (reason.Cause, reason.Initiator, reason.Error.Category));
+        Assert.Equal(status, Assert.IsType<HttpProtocolException>(reason.Exception).Status.ToString(System.Globalization.CultureInfo.InvariantCulture));
+    }
+
     [Fact]
     public void The_answer_may_be_given_later_on_any_thread()
     {

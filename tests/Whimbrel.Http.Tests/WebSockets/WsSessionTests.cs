@@ -72,7 +72,7 @@ public sealed class WsSessionTests
             Assert.Equal(["Text ok", $"Close {(char)(status >> 8)}{(char)(status & 255)}{text}"], peer.Read());
             Assert.True(peer.Peer.IsSessionFinished);
             peer.Peer.Finish();
-            Assert.Equal(["connected", "text ok", $"disconnected LocalClose {status}"], session.Events);
+            Assert.Equal(["connected", "text ok", $"disconnected ProtocolError {status}"], session.Events);
         }
     }
 

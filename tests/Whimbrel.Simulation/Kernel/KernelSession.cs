@@ -100,11 +100,12 @@ internal sealed class KernelSession : Session
         if (_isPaused) _world.Fail($"{this}: delivery while paused");
         _incoming.Check(unread);
         if (_plan.Style == EndStyle.Echo) taken = Echo(unread);
-        else _incoming.Take(unread);
+        else _incoming.Take(unread[..(taken = HowMany(unread.Length))]);
         // What was lent must still be the same.
         if (taken > 0 && !_hasEnded) _incoming.CheckTaken(unread[..taken]);
         if (_world.EndOthersPerMille > 0 && _world.Dice.Chance(_world.EndOthersPerMille)) EndAnother();
         if (!_hasEnded && _plan.AbortAfter >= 0 && _callbacks > _plan.AbortAfter) EndNow();
+        else if (!_hasEnded && !_isPaused && taken < unread.Length && _plan.Style != EndStyle.Echo) AskForTheRest();
         else if (!_hasEnded && !_isPaused && (taken < unread.Length || _world.Dice.Chance(_world.PausePerMille))) Pause();
         else if (!_hasEnded && !_isPaused && !_plan.SendsFromElsewhere && _world.Dice.Chance(_world.HandOverPerMille)) HandOverToNext();
         else GoOn();
@@ -112,10 +113,19 @@ internal sealed class KernelSession : Session
         return taken;
     }
 
+    private int HowMany(int unread) => _world.OffersAgain && _world.Dice.Chance(500) ? _world.Dice.Next(unread) : unread;
+
+    private void AskForTheRest()
+    {
+        if (_world.Prints) _world.Log($"{this} asks for what it left");
+        OfferAgain();
+        GoOn();
+    }
+
     // From where it lies: the engine may leave it there until it is sent.
     private int Echo(ReadOnlySpan<byte> unread)
     {
-        SendResult result = Send(unread);
+        SendResult result = unread.Length > SendLimitBytes && IsConnected ? SendResult.Full : Send(unread);
         // More than the queue may ever hold goes piece by piece.
         if (result == SendResult.Full && unread.Length > SmallPieceBytes) result = Send(unread = unread[..SmallPieceBytes]);
         if (result == SendResult.Queued)
@@ -145,6 +155,8 @@ internal sealed class KernelSession : Session
         if (_isPaused) _world.Fail($"{this}: the end while paused");
         if (_peerHasFinished) _world.Fail($"{this}: the end twice");
         _peerHasFinished = true;
+        // An echo may be behind; who asks for what it leaves is not.
+        if (_plan.Style != EndStyle.Echo && _incoming.Received < _incoming.Offered) _world.Fail($"{this}: the end came before the {_incoming.Offered - _incoming.Received} bytes that it had asked for again");
         _incoming.End();
         GoOn();
         // What it could not send back yet is offered again at the resume.
@@ -228,7 +240,9 @@ internal sealed class KernelSession : Session
         {
             int length = Math.Min(_left, _world.Dice.Next(1, _plan.PieceBytes + 1));
             bool isFile = _world.FilePerMille > 0 && _world.Dice.Chance(_world.FilePerMille);
-            SendResult result = isFile ? _outgoing.SendFromFile(this, length) : Send(_outgoing.NextToSend(length));
+            SendResult result = isFile ? _outgoing.SendFromFile(this, length)
+                : length > SendLimitBytes && IsConnected ? SendResult.Full
+                : Send(_outgoing.NextToSend(length));
             if (_world.Prints) _world.Log($"{this} sends {length}: {result}");
             if (result == SendResult.Full) _plan.PieceBytes = Math.Min(_plan.PieceBytes, SmallPieceBytes);
             if (result != SendResult.Queued) return;

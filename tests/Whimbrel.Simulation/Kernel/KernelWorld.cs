@@ -33,6 +33,8 @@ internal sealed class KernelWorld
         PlannedLinks = isCrowd ? Dice.Next(10, 25) : Dice.Pick(1, 1, 2, 3);
         PausePerMille = Dice.Pick(0, 0, 100, 300);
         HandOverPerMille = Dice.Pick(0, 0, 0, 200);
+        // By the seed's number and not by chance: older seeds keep what they found.
+        OffersAgain = seed % 5 == 4;
         StopsAtOnce = platform.StopsAtOnce && !isPool;
         if (platform.IsWide)
         {
@@ -95,6 +97,9 @@ internal sealed class KernelWorld
     internal int PausePerMille { get; }
 
     internal int HandOverPerMille { get; }
+
+    // Sessions ask for what they have left, again and again (Session.OfferAgain).
+    internal bool OffersAgain { get; }
 
     internal bool StopsAtOnce { get; }
 

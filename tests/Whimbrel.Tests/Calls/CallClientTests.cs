@@ -274,6 +274,7 @@ public sealed class CallClientTests
         Task<string> call = rig.Call("one");
         rig.Peer.Send([0, 0, 0, 3, 1, 2, 3]);
         Assert.True(rig.Peer.IsReset);
+        Assert.Equal(CloseCause.ProtocolError, rig.Peer.CloseReason!.Value.Cause);
         Assert.Equal(CallFailure.ConnectionLost, CallRig.FailureOf(call).Failure);
     }
 

@@ -69,6 +69,8 @@ public sealed class CallSessionTests
         peer.Send(isTwice ? CallRig.FrameOf(7, "two") : [0, 0, 0, 1, 1]);
         Assert.True(peer.IsReset);
         Assert.Equal(["7 one"], session.Seen);
+        Assert.Equal(CloseCause.ProtocolError, peer.CloseReason!.Value.Cause);
+        Assert.Contains(isTwice ? "called twice with the id 7" : "neither a call nor a push", peer.CloseReason.Value.ToString(), StringComparison.Ordinal);
     }
 
     private sealed class Asked() : CallSession(CallFormat.LengthPrefix(), openLimit: 3)

@@ -60,7 +60,31 @@ public sealed class FramedSessionTests
         Assert.Equal(["fine"], session.Messages);
         Assert.Equal(FrameError.TooLong, session.FrameError);
         Assert.True(peer.IsReset);
-        Assert.Equal(CloseCause.LocalAbort, peer.CloseReason!.Value.Cause);
+        CloseReason reason = peer.CloseReason!.Value;
+        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong, CloseInitiator.Library, false), (reason.Cause, reason.FrameError, reason.Initiator, reason.IsGraceful));
+        Assert.Equal("the peer broke the rules of the protocol: a message is longer than 16 bytes (FrameFormat.LimitBytes)", reason.ToString());
+    }
+
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public void A_session_that_says_goodbye_for_bytes_that_are_no_frames_is_told_the_same(bool peerIsFirst)
+    {
+        Lines session = new() { WhenError = static s => s.Send("too long\n"u8) };
+        using TestPeer peer = TestPeer.Connect(() => session);
+        if (!peerIsFirst) session.WhenError += static s => s.Close();
+        peer.Send("0123456789abcdefg\n");
+        Assert.Equal("too long\n", Encoding.ASCII.GetString(peer.Receive()));
+        peer.Finish();
+        Assert.False(peer.IsReset);
+        Assert.Equal((CloseCause.ProtocolError, FrameError.TooLong), (peer.CloseReason!.Value.Cause, peer.CloseReason.Value.FrameError));
+    }
+
+    [Fact]
+    public void Each_frame_error_has_words_of_its_own()
+    {
+        string[] all = [.. Enum.GetValues<FrameError>().Skip(1).Select(static e => FrameCutter.ExceptionOf(e, FrameFormat.Line()).Message)];
+        Assert.Equal(all.Length, all.Distinct().Count());
     }
 
     private sealed class Lines() : FramedSession(FrameFormat.Line(limitBytes: 16))
@@ -69,12 +93,20 @@ public sealed class FramedSessionTests
 
         internal Action<Lines, string>? WhenFrame { get; init; }
 
+        internal Action<Lines>? WhenError { get; set; }
+
         internal void Give(Session next) => HandOver(next);
 
         protected override void OnFrame(in Frame frame)
         {
             Messages.Add(Encoding.UTF8.GetString(frame.Message));
             WhenFrame?.Invoke(this, Messages[^1]);
+        }
+
+        protected override void OnFrameError(FrameError error)
+        {
+            if (WhenError is null) base.OnFrameError(error);
+            else WhenError(this);
         }
     }
 }
