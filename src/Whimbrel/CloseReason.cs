@@ -125,20 +125,31 @@ public enum CloseInitiator
 /// </param>
 public readonly record struct CloseReason(CloseCause Cause, int ErrorCode = 0, Exception? Exception = null)
 {
+    // Both in one: each session and connection has room for a reason.
+    private readonly long _cost;
+
     /// <summary>
     /// Bytes that sends had accepted and the system had not taken when the connection ended: they are lost. Complete
     /// in the last callback; 0 until then. What the system
     /// had taken and the peer has not read may be lost as well when the connection is reset; no system tells how much
     /// that is.
     /// </summary>
-    public long BytesLost { get; init; }
+    public long BytesLost
+    {
+        get => _cost >> 1;
+        init => _cost = (value << 1) | (_cost & 1);
+    }
 
     /// <summary>
     /// This side reset the connection before its own end (FIN) had been sent: the peer sees an error where what was
     /// sent is cut off. Complete in the last callback. Not on Unix sockets, where a
     /// reset often looks like an end: see docs/limits.md.
     /// </summary>
-    public bool WasReset { get; init; }
+    public bool WasReset
+    {
+        get => (_cost & 1) != 0;
+        init => _cost = (_cost & ~1L) | (value ? 1L : 0);
+    }
 
     /// <summary>Who ended it.</summary>
     public CloseInitiator Initiator => Cause switch

@@ -124,7 +124,6 @@ public abstract partial class Session : IConnection
     private long _finalSent;
     private long _connectedAtTicks;
     private TlsInfo? _tls;
-    private Exception? _protocolError;
     private int _drainMark;
     private bool _isEnding;
 
@@ -581,12 +580,15 @@ public abstract partial class Session : IConnection
     protected void NoteProtocolError(Exception error)
     {
         ArgumentNullException.ThrowIfNull(error);
-        _protocolError ??= error;
+        // Nobody looks at the reason of an end that has not come.
+        if (_endReason.Cause == CloseCause.None) _endReason = new CloseReason(CloseCause.ProtocolError, 0, error);
     }
 
     /// <summary>What the peer did wrong is the reason of what this side does about it.</summary>
     private CloseReason ReasonFor(CloseReason reason) =>
-        _protocolError is { } error && reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort ? new CloseReason(CloseCause.ProtocolError, 0, error) : reason;
+        _endReason.Cause == CloseCause.ProtocolError && reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort
+            ? _endReason
+            : reason;
 
     internal void CloseWith(CloseReason reason)
     {

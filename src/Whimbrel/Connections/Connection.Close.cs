@@ -194,7 +194,7 @@ internal sealed partial class Connection
     {
         if (State is ConnectionState.Detaching or ConnectionState.Closed) return;
         SettleStrand();
-        _tenancy.WasReset = ResetOnClose && State != ConnectionState.Lingering;
+        _tenancy.Life.IsReset(ResetOnClose && State != ConnectionState.Lingering);
         Go(ConnectionState.Detaching);
         Shard.Silent.Remove(this);
         RefuseForeign();
@@ -250,7 +250,7 @@ internal sealed partial class Connection
     private void End()
     {
         if (!Session.PostsAreOver) return; // the last of them comes back here (contract 18)
-        _tenancy.Life.Conclude(_tenancy.BytesLost + PendingHere, _tenancy.WasReset);
+        _tenancy.Life.Loses(PendingHere);
         if (WasConnected && _tenancy.Life.Heard != Heard.Disconnecting && Strand is null) SayDisconnecting();
         FreeTls();
         DiscardQueue();

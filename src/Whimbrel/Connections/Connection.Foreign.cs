@@ -207,7 +207,7 @@ internal sealed partial class Connection
     /// <summary>Accepted, and dropped when its turn came: the connection was ending.</summary>
     private void CountLost(long length, uint generation)
     {
-        if (generation == Generation) _tenancy.BytesLost += length;
+        if (generation == Generation) _tenancy.Life.Loses(length);
     }
 
     private void DropOwned(IMemoryOwner<byte> owner, int length, uint generation)

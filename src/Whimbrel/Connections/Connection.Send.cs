@@ -445,7 +445,7 @@ internal sealed unsafe partial class Connection
         if (_tenancy.SendError != 0) return;
         _tenancy.SendError = error;
         RefuseForeign();
-        _tenancy.BytesLost += _queue.Queued;
+        _tenancy.Life.Loses(_queue.Queued);
         DiscardQueue();
         EndOperations();
         Loop.Schedule(this);

@@ -643,7 +643,7 @@ internal sealed unsafe partial class Connection : IPlainSink
 
         RefuseForeign();
         _queue.CloseFill();
-        _tenancy.BytesLost += _queue.Queued - tls.PlainUnsent;
+        _tenancy.Life.Loses(_queue.Queued - tls.PlainUnsent);
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         DropHeldRuns();
         _tenancy.FileRead = null;

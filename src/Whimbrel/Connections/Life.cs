@@ -93,11 +93,14 @@ internal struct Life
 
     internal void Because(CloseReason reason)
     {
-        if (_reason.Cause == CloseCause.None) _reason = reason;
+        if (_reason.Cause == CloseCause.None) _reason = reason with { BytesLost = _reason.BytesLost };
     }
 
-    /// <summary>All is over: what the end has cost.</summary>
-    internal void Conclude(long bytesLost, bool wasReset) => _reason = _reason with { BytesLost = bytesLost, WasReset = wasReset };
+    /// <summary>Bytes that were accepted, and dropped.</summary>
+    internal void Loses(long bytes) => _reason = _reason with { BytesLost = _reason.BytesLost + bytes };
+
+    /// <summary>The descriptor is given back, by a reset or not, before this side's end was sent or behind it.</summary>
+    internal void IsReset(bool beforeTheEnd) => _reason = _reason with { WasReset = beforeTheEnd };
 
     internal void Hears(Heard next)
     {

@@ -31,7 +31,6 @@ internal struct Tenancy
     internal long SaidAllAt; // when the session said that the peer sends no more: the bytes received, and 1; 0 when it did not
     internal long DrainEndsMs;
     internal long ProgressAtDeadline;
-    internal bool WasReset; // before its own end was sent
 
     // ---- receiving
     internal ReceiveGate Gate;
@@ -55,7 +54,6 @@ internal struct Tenancy
     internal Exception? QueueFault; // of memory that threw, or a file that could not be sent: the completion phase ends the connection
     internal bool FileFailed; // it was a file
     internal long BytesSent;
-    internal long BytesLost; // accepted, and dropped before the end
     internal long SentUntold;
     internal SendOperation? FirstOperation;
     internal SendOperation? LastOperation;
