@@ -159,7 +159,7 @@ public sealed class HttpServer : Server, IHttpRoutes
         // The core would speak of the scheme of its own.
         if (options.Address is { } address && WrongWith(address) is { } wrong) throw new ArgumentException($"Address: {wrong}", nameof(options));
         if (options.Tls is { ApplicationProtocols: { Count: > 0 } offered } && !offered.Contains(ApplicationProtocol)) throw new ArgumentException($"TlsOptions.ApplicationProtocols has no {ApplicationProtocol}: no client would get an answer.", nameof(options));
-        return options;
+        return options.Address is { } text && AddressOf(text) is var plain && plain != text ? options.With(plain) : options;
     }
 
     private static void Redirect(HttpRequest request, HttpResponse response, int port)

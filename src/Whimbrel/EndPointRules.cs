@@ -55,6 +55,13 @@ internal static class EndPointRules
             return;
         }
 
+        // A server of HTTP replaces the scheme before the core reads the address.
+        if (text.StartsWith("http", StringComparison.OrdinalIgnoreCase))
+        {
+            errors?.Add($"Address = {text}, but a plain {(toListen ? "Server" : "Client")} does not speak HTTP: use {(toListen ? "HttpServer" : "HttpPool")} of the package Whimbrel.Http, or write {address}");
+            return;
+        }
+
         if (address.Service is { } service && ServiceNames.PortOf(service) is null)
         {
             errors?.Add($"Address: {address.NoService}");

@@ -15,7 +15,7 @@ namespace Whimbrel;
 /// <c>[fe80::1%eth0]</c>), or <c>*</c> for every address of this machine, IPv4 and IPv6. The port is a number or the
 /// name of a service.</item>
 /// <item><c>tls://HOST:PORT</c>: the same with TLS, which a server needs options for (<see cref="ServerOptions.Tls"/>).</item>
-/// <item><c>http://HOST:PORT</c> and <c>https://HOST:PORT</c>, for servers of HTTP: the same as <c>tcp://</c> and <c>tls://</c>. Without a port it is 80 or 443,
+/// <item><c>http://HOST:PORT</c> and <c>https://HOST:PORT</c>, for servers of HTTP only (a plain <see cref="Server"/> or <see cref="Client"/> refuses them): the same as <c>tcp://</c> and <c>tls://</c>. Without a port it is 80 or 443,
 /// a slash may end it, and <c>+</c> is every address, too.</item>
 /// <item><c>unix:PATH</c>; <c>unix:@NAME</c> is an abstract name of Linux. Nothing in the path is decoded.</item>
 /// <item><c>memory://NAME</c>, on the memory engine of Whimbrel.Testing.</item>

@@ -98,6 +98,14 @@ public sealed class ServerOptions : ConnectionOptions
     internal ServerOptions At(string address)
     {
         if (EndPoint is not null || EndPoints.Count > 0 || Address is not null) throw new ArgumentException("The options say where to listen, and an address is given too: use one of them.");
+        return With(address);
+    }
+
+    /// <summary>A copy that listens at another address.</summary>
+    /// <param name="address">As <see cref="Address"/>. Replaces an address that these options have; <see cref="EndPoint"/> and <see cref="EndPoints"/> stay.</param>
+    public ServerOptions With(string address)
+    {
+        ArgumentNullException.ThrowIfNull(address);
         ServerOptions copy = (ServerOptions)Clone();
         copy._address = address;
         return copy;

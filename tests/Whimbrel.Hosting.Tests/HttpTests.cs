@@ -51,7 +51,7 @@ public sealed class HttpTests
             "Web:Http:HeadTimeout: '5' is no time", "Web:Http:BodyLimit: there is no such option; there are AllowTrace", "Web:Http:FieldLimit is 0: 1 up to", "Web:Http:Hosts has \"here:80\"",
             "Web:Tls:ApplicationProtocols: there is no http/1.1 among them", "Web:Port: 70000 is not a port", "Web:Backlog = 0, allowed 1 to 65535",
             "Other:Address: is missing, for example http://*:8080",
-            "Chat:Http: there is no such option",
+            "Chat:Http: there is no such option", "Chat:Address = http://127.0.0.1:0, but a plain Server does not speak HTTP",
         ];
         foreach (string each in expected) Assert.Contains(told, t => t.StartsWith(each, StringComparison.Ordinal));
     }

@@ -2,6 +2,7 @@ using System.Net;
 using System.Net.WebSockets;
 using System.Text;
 using System.Text.RegularExpressions;
+using Whimbrel.Http;
 
 namespace Whimbrel.Tool.Tests;
 
