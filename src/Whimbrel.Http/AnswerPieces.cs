@@ -20,6 +20,7 @@ internal struct AnswerPieces
     internal long PartEnd;
     internal int FieldBytes;
     internal int Length; // of what the buffer holds
+    internal int Capacity; // most that it holds
     internal int ChunkStart;
     internal int LaterLength;
     internal int TrailerBytes;

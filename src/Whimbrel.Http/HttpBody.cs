@@ -23,6 +23,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     private int _state;
     private volatile bool _isAtEnd;
     private volatile bool _wasRead;
+    private volatile bool _hasEnded; // its exchange has
     private bool _isCounted;
 
     internal HttpBody(HttpSession session, long nowMs)
@@ -47,7 +48,7 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
     {
         if (cancellationToken.IsCancellationRequested) return ValueTask.FromCanceled<int>(cancellationToken);
         if (IsWaiting) throw new InvalidOperationException("A read is under way on this body: one read at a time.");
-        if (_failure is { } failure) return ValueTask.FromException<int>(failure);
+        if (Failure is { } failure) return ValueTask.FromException<int>(failure);
         if (_isAtEnd || buffer.IsEmpty) return new(0);
         _source.Reset();
         _source.RunContinuationsAsynchronously = !_session.Loop.IsCurrent;
@@ -58,8 +59,9 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         short version = _source.Version;
         _cancellation = cancellationToken;
         _registration = cancellationToken.UnsafeRegister(static session => ((HttpSession)session!).CancelRead(), _session);
-        Volatile.Write(ref _state, Waiting);
-        if (!_session.AskForBody()) Fail(new IOException("The connection has ended before its body did."));
+        Interlocked.Exchange(ref _state, Waiting); // before the next look: the end of the exchange looks the other way round
+        if (_hasEnded) Fail(ServerExchange.Ended());
+        else if (!_session.AskForBody()) Fail(new IOException("The connection has ended before its body did."));
         return new(this, version);
     }
 
@@ -112,6 +114,16 @@ internal sealed class HttpBody : OneWayStream, IValueTaskSource<int>
         _quietSinceMs = _session.Loop.TimeMs;
         _source.SetResult(_filled);
     }
+
+    /// <summary>Its exchange has ended: reads throw, whatever was there to be read.</summary>
+    internal void End()
+    {
+        _hasEnded = true;
+        Interlocked.MemoryBarrier();
+        if (IsWaiting) Fail(ServerExchange.Ended());
+    }
+
+    private Exception? Failure => _hasEnded ? ServerExchange.Ended() : _failure;
 
     /// <summary>Ends the read that waits, and all later ones.</summary>
     internal void Fail(Exception exception)

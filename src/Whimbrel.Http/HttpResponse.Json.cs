@@ -6,7 +6,7 @@ using System.Text.Json.Serialization.Metadata;
 namespace Whimbrel.Http;
 
 // Answers with JSON.
-public sealed partial class HttpResponse
+public readonly partial struct HttpResponse
 {
     private const string Reflection = "The members of the value are found at run time, where trimming may have removed them. Give a JsonTypeInfo of a JsonSerializerContext.";
 
@@ -37,7 +37,7 @@ public sealed partial class HttpResponse
         JsonSerializer.Serialize(writer, value, type);
         writer.Flush();
         Bytes(bytes.WrittenSpan, "application/json"u8);
-        if (bytes.Capacity > WholeBytes) t_jsonBytes = null; // one large answer does not keep its memory for good
+        if (bytes.Capacity > LargestKeptJson) t_jsonBytes = null; // one large answer does not keep its memory for good
     }
 
     /// <summary>

@@ -3,7 +3,7 @@ using System.Text;
 namespace Whimbrel.Http;
 
 // Answers that lead elsewhere.
-public sealed partial class HttpResponse
+public readonly partial struct HttpResponse
 {
     /// <summary>Answers with the place where the client finds what it wants, and no body.</summary>
     /// <param name="location">

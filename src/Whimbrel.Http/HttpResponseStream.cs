@@ -1,6 +1,6 @@
 namespace Whimbrel.Http;
 
-/// <summary>The body of an answer as a stream. What is written by a call that blocks waits in it for the next flush.</summary>
+/// <summary>The body of an answer as a stream: a handle, as the response is. What is written by a call that blocks waits in it for the next flush.</summary>
 internal sealed class HttpResponseStream(HttpResponse response) : OneWayStream(isRead: false)
 {
     public override ValueTask WriteAsync(ReadOnlyMemory<byte> buffer, CancellationToken cancellationToken = default) => response.WriteAsync(buffer, cancellationToken);

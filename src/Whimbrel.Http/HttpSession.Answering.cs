@@ -17,13 +17,15 @@ public partial class HttpSession
     private bool Dispatch()
     {
         _phase = Phase.Answer;
+        Exchange.IsKeptWhole = true;
         Run(Exchange.IsPreflight ? Stage.Preflight : Stage.Request);
         if (_phase != Phase.Answer) return false;
-        if (_isHandlerRunning) return Exchange.Stream is not null;
+        ServerExchange exchange = Exchange;
+        if (_isHandlerRunning) return exchange.Stream is not null;
         // A large answer is given in pieces, as the peer takes them.
-        if (_response!.IsEnding) FinishLater(default);
+        if (exchange.Answer.IsEnding) FinishLater(default);
         // What another thread has answered already is still on its way to the queue: it goes on when its Advance is here.
-        return !_isHandlerRunning && _isDoneHere && _response.IsDone ? FinishExchange() : Exchange.Stream is not null;
+        return !_isHandlerRunning && _isDoneHere && exchange.Answer.IsDone ? FinishExchange() : exchange.Stream is not null;
     }
 
     /// <summary>What the session does for the request that is being answered.</summary>
@@ -56,10 +58,10 @@ public partial class HttpSession
             switch (stage)
             {
                 case Stage.Preflight:
-                    _response!.Empty(204);
+                    Exchange.Response.Empty(204);
                     break;
                 case Stage.Request:
-                    OnRequest(_request!);
+                    OnRequest(Exchange.Request);
                     break;
                 case Stage.AfterFilter:
                     RunFilters(FiltersOf(Exchange)!, Exchange.NextFilter);
@@ -88,14 +90,14 @@ public partial class HttpSession
     {
         Run(stage, error);
         // What another thread has answered meanwhile brings an Advance of its own.
-        if (_phase == Phase.Answer && !_isHandlerRunning && (_isDoneHere || _response!.IsEnding)) Advance();
+        if (_phase == Phase.Answer && !_isHandlerRunning && (_isDoneHere || Exchange.Answer.IsEnding)) Advance();
     }
 
     private bool FinishExchange()
     {
         NoteAnswer();
         // The server may have begun to stop when the head of the answer had left.
-        if (_response!.Closes || _isLast)
+        if (Exchange.Answer.Closes || _isLast)
         {
             End(_saidAll && UnreadCount == 0);
             return false;
@@ -103,6 +105,7 @@ public partial class HttpSession
 
         if (Exchange.Body.IsDone) return NextRequest();
         _phase = Phase.Skip;
+        Exchange.EndHandles();
         Exchange.Skipped = 0;
         Exchange.BodySinceMs = Loop.TimeMs;
         Exchange.BodyWaitedMs = 0;
@@ -119,13 +122,15 @@ public partial class HttpSession
     private void Advance()
     {
         if (_phase != Phase.Answer || _isHandlerRunning) return;
-        if (_response!.IsEnding)
+        ServerAnswer answer = Exchange.Answer;
+        if (answer.IsEnding)
         {
             FinishLater(default);
             if (_isHandlerRunning) return;
         }
 
-        if (!_response.IsDone) return;
+        // The one that completes it comes back when its bytes are in the queue.
+        if (!answer.IsDone || answer.IsCompleting) return;
         bool wasOffered = !FinishExchange(); // on the pool, where that tells of nothing when there is none
         if (_phase == Phase.Over) return;
         if (_peerFinished && UnreadCount == 0) End();
@@ -147,14 +152,15 @@ public partial class HttpSession
     /// <summary>Runs filters, then the handler, unless one of them answers or has to be waited for.</summary>
     private void RunFilters(RouteHandler[] filters, int first)
     {
-        HttpResponse response = _response!;
         ServerExchange exchange = Exchange;
+        HttpRequest request = exchange.Request;
+        HttpResponse response = exchange.Response;
         for (int i = first; i < filters.Length; i++)
         {
-            if (filters[i].OnLoop is { } filter) filter(_request!, response);
+            if (filters[i].OnLoop is { } filter) filter(request, response);
             else
             {
-                ValueTask running = filters[i].Awaitable!(_request!, response, Stop);
+                ValueTask running = filters[i].Awaitable!(request, response, Stop);
                 if (!running.IsCompleted)
                 {
                     exchange.NextFilter = i + 1;
@@ -166,13 +172,13 @@ public partial class HttpSession
                 running.GetAwaiter().GetResult();
             }
 
-            if (!response.HasBegun)
+            if (!exchange.Answer.HasBegun)
             {
-                exchange.FilterFields = response.FieldBytes;
+                exchange.FilterFields = exchange.Answer.FieldBytes;
                 continue;
             }
 
-            if (!response.IsDone) FinishLater(default);
+            if (_phase == Phase.Answer && !exchange.Answer.IsDone) FinishLater(default);
             return;
         }
 
@@ -181,28 +187,30 @@ public partial class HttpSession
 
     private void RunHandler()
     {
-        HttpResponse response = _response!;
-        if (Exchange.Found.Route is not { } route)
+        ServerExchange exchange = Exchange;
+        HttpRequest request = exchange.Request;
+        HttpResponse response = exchange.Response;
+        if (exchange.Found.Route is not { } route)
         {
-            _routes!.Refuse(Exchange.Found, response);
+            _routes!.Refuse(exchange.Found, response);
             return;
         }
 
         if (route.Site is { } site)
         {
-            if (!site.TryAnswer(_request!, response)) FinishLater(site.AnswerAsync(_request!, response));
+            if (!site.TryAnswer(request, response)) FinishLater(site.AnswerAsync(request, response));
             return;
         }
 
         if (route.Handler.OnLoop is { } handler)
         {
-            handler(_request!, response);
-            if (!response.HasBegun) response.Empty();
-            else if (!response.IsDone) FinishLater(default);
+            handler(request, response);
+            // One that goes to another protocol has ended the exchange.
+            if (_phase == Phase.Answer && !exchange.Answer.IsDone) FinishLater(default);
             return;
         }
 
-        FinishLater(route.Handler.Awaitable!(_request!, response, Stop));
+        FinishLater(route.Handler.Awaitable!(request, response, Stop));
     }
 
     /// <summary>Waits for the handler, then for the end of its answer: at once when both are there, else the session goes on when they are.</summary>
@@ -212,10 +220,11 @@ public partial class HttpSession
     /// </remarks>
     private void FinishLater(ValueTask handler)
     {
+        ServerExchange exchange = Exchange;
         if (!handler.IsCompleted)
         {
-            Exchange.Waits = ExchangeWait.Handler;
-            Await(AwaiterOf(handler), Exchange.HandlerEnded);
+            exchange.Waits = ExchangeWait.Handler;
+            Await(AwaiterOf(handler), exchange.HandlerEnded);
             return;
         }
 
@@ -223,14 +232,14 @@ public partial class HttpSession
         try
         {
             handler.GetAwaiter().GetResult();
-            Awaiter ending = AwaiterOf(_response!.EndAsync());
+            Awaiter ending = AwaiterOf(exchange.EndAnswerAsync());
             isWaiting = !ending.IsCompleted;
-            if (isWaiting) Await(ending, Exchange.AnswerEnded);
+            if (isWaiting) Await(ending, exchange.AnswerEnded);
             else ending.GetResult();
         }
         finally
         {
-            if (!isWaiting) _response!.ReleaseEncoder();
+            if (!isWaiting) exchange.ReleaseEncoder();
         }
     }
 
@@ -259,7 +268,7 @@ public partial class HttpSession
             return;
         }
 
-        if (exchange.Waits != ExchangeWait.Handler && (exchange.IsBroken || !_response!.HasBegun))
+        if (exchange.Waits != ExchangeWait.Handler && (exchange.IsBroken || !exchange.Answer.HasBegun))
         {
             // A filter lets the request pass, or the error hook has no answer: the session's thread goes on.
             LeaveHandler(exchange, null);
@@ -267,7 +276,17 @@ public partial class HttpSession
         }
 
         exchange.Waits = ExchangeWait.Handler;
-        Awaiter ending = exchange.Awaited = AwaiterOf(_response!.EndAsync());
+        Awaiter ending;
+        try
+        {
+            ending = exchange.Awaited = AwaiterOf(exchange.EndAnswerAsync());
+        }
+        catch (InvalidOperationException e)
+        {
+            LeaveHandler(exchange, e); // a write is pending
+            return;
+        }
+
         if (ending.IsCompleted) AnswerEnded(exchange);
         else ending.UnsafeOnCompleted(exchange.AnswerEnded);
     }
@@ -291,14 +310,18 @@ public partial class HttpSession
 
     private void LeaveHandler(ServerExchange exchange, Exception? error)
     {
-        _response!.ReleaseEncoder(); // also when the connection has ended: nobody writes any more
+        exchange.ReleaseEncoder(); // also when the connection has ended
         exchange.HandlerError = error;
-        using (GatherWakes()) Post(static s => ((HttpSession)s!).HandlerDone(), this);
+        bool isPosted;
+        using (GatherWakes()) isPosted = Post(static s => ((HttpSession)s!).HandlerDone(), this);
+        if (!isPosted) exchange.EndHandles();
     }
 
     private void HandlerDone()
     {
         _isHandlerRunning = false;
+        Interlocked.MemoryBarrier(); // a member that completes the answer looks at it when it ends: one of the two sees the other
+        if (_phase == Phase.Over) _exchange?.EndHandles();
         if (_exchange is not { } exchange || (exchange.HandlerError is null && exchange.Waits == ExchangeWait.Handler))
         {
             Advance();
@@ -328,7 +351,7 @@ public partial class HttpSession
         bool isPeers = exception is HttpProtocolException || (exception is OperationCanceledException && _stop is { IsCancellationRequested: true }) || (exception is IOException && !IsConnected);
         if (isPeers)
         {
-            if (exception is not HttpProtocolException mistake || _response!.HasBegun) AbortAnswer(exception, isPeers);
+            if (exception is not HttpProtocolException mistake || exchange is null || !TryTakeAnswer(exchange)) AbortAnswer(exception, isPeers);
             else Answer(mistake.Status, mistake.Message.TrimEnd('.'));
             return;
         }
@@ -340,9 +363,8 @@ public partial class HttpSession
 
     private void RunErrorHook(ServerExchange exchange, Func<HttpRequest, HttpResponse, Exception, ValueTask> hook, Exception exception)
     {
-        HttpResponse response = _response!;
         exchange.Failure = exception;
-        exchange.IsBroken = response.HasBegun;
+        exchange.IsBroken = !TryTakeAnswer(exchange);
         if (!exchange.IsBroken)
         {
             HttpReader reader = exchange.Head.Reader;
@@ -351,7 +373,7 @@ public partial class HttpSession
 
         try
         {
-            ValueTask running = hook(_request!, response, exception);
+            ValueTask running = hook(exchange.Request, exchange.Response, exception);
             if (!running.IsCompleted)
             {
                 exchange.Waits = ExchangeWait.ErrorHook;
@@ -360,8 +382,8 @@ public partial class HttpSession
             }
 
             running.GetAwaiter().GetResult();
-            if (exchange.IsBroken || !response.HasBegun) Fail(exception);
-            else if (!response.IsDone) FinishLater(default);
+            if (exchange.IsBroken || !exchange.Answer.HasBegun) Fail(exception);
+            else if (!exchange.Answer.IsDone) FinishLater(default);
         }
         catch (Exception e)
         {
@@ -374,13 +396,35 @@ public partial class HttpSession
     {
         if (_exchange?.Found.Route is { } route) NoteException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? "HttpServer.OnError takes a hook that gets request and exception." : "");
         else NoteException(exception, nameof(OnRequest));
-        if (_response!.HasBegun) AbortAnswer(exception, isPeers: false);
+        if (_exchange is not { } exchange || !TryTakeAnswer(exchange)) AbortAnswer(exception, isPeers: false);
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
     }
 
+    /// <summary>The answer was not begun, and from here on no handle of its handler can begin it.</summary>
+    private static bool TryTakeAnswer(ServerExchange exchange)
+    {
+        if (!exchange.TryEnterWriter()) return false;
+        bool isOpen = !exchange.Answer.HasBegun;
+        if (isOpen) exchange.EndHandles();
+        exchange.LeaveWriter();
+        return isOpen;
+    }
+
+    /// <summary>A part of the answer was given: the connection ends. An answer that was given as a whole is delivered.</summary>
     private void AbortAnswer(Exception exception, bool isPeers)
     {
-        NoteAnswer(wentAway: isPeers, ErrorOf(exception, isPeers));
+        if (_exchange is { } exchange)
+        {
+            bool isEntered = exchange.TryEnterWriter(), isWhole = isEntered && exchange.Answer.IsWhole && _phase == Phase.Answer;
+            if (!isWhole) NoteAnswer(wentAway: isPeers, ErrorOf(exception, isPeers));
+            if (isEntered) exchange.LeaveWriter();
+            if (isWhole)
+            {
+                _isDoneHere = true;
+                return;
+            }
+        }
+
         ReleaseExchange();
         _phase = Phase.Over;
         Abort();
@@ -404,10 +448,10 @@ public partial class HttpSession
 
     private bool Answer(int status, string text, string? error = null)
     {
-        _response ??= new HttpResponse(this);
         ServerExchange exchange = Exchange;
+        exchange.EndHandles();
         BeginAgain(exchange, exchange.Head.Reader.Verb == HttpVerb.Head, isOld: false, isPersistent: false);
-        _response.Fail(status, text);
+        exchange.Response.Fail(status, text);
         NoteAnswer(error: error);
         End();
         return false;
@@ -416,12 +460,12 @@ public partial class HttpSession
     /// <summary>Forgets what a handler has done to the answer, and keeps what filters have added: what they add to all answers of a site belongs to this one, too.</summary>
     private void BeginAgain(ServerExchange exchange, bool isHead, bool isOld, bool isPersistent)
     {
-        HttpResponse response = _response!;
-        byte[]? fields = exchange.FilterFields > 0 ? response.FirstFields(exchange.FilterFields) : null;
-        response.Release();
-        response.Begin(exchange, isHead, isOld, isPersistent);
-        if (fields is null) DressAnswer(_request is { IsThere: true });
-        else response.AddAgain(fields); // the site's are among them
+        ServerAnswer answer = exchange.Answer;
+        byte[]? fields = exchange.FilterFields > 0 ? answer.FirstFields(exchange.FilterFields) : null;
+        answer.Release();
+        answer.Begin(isHead, isOld, isPersistent);
+        if (fields is null) DressAnswer(exchange.HasRequest);
+        else answer.AddAgain(fields); // the site's are among them
     }
 
     /// <summary>What a handler met in a body that it read: counted, and to be thrown. The answer says the same when the handler lets it pass. Any thread.</summary>
@@ -477,7 +521,8 @@ public partial class HttpSession
         NoteAnswer();
         // An awaited handler goes on for as long as it likes, and its end is waited for with the exchange.
         Exchange.IsLeft = Exchange.Found.Route is { IsAwaitable: true };
-        ReleaseMessages();
+        if (Exchange.IsLeft) Exchange.EndHandles();
+        else ReleaseExchange();
         _phase = Phase.Over;
     }
 }

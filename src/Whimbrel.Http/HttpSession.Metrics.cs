@@ -15,7 +15,7 @@ public partial class HttpSession
         try
         {
             Exchange.IsCountedActive = metrics.RequestBegins(verb, Tls is not null);
-            Exchange.Activity = HttpTraces.RequestBegins(_request!, Tls is not null);
+            Exchange.Activity = HttpTraces.RequestBegins(Exchange.Request, Tls is not null);
         }
         catch (Exception e)
         {

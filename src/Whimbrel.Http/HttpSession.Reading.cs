@@ -19,8 +19,16 @@ public partial class HttpSession
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread)
     {
         int taken = 0;
-        while (Step(unread[taken..], ref taken))
+        _exchange?.EnterCallback();
+        try
         {
+            while (Step(unread[taken..], ref taken))
+            {
+            }
+        }
+        finally
+        {
+            _exchange?.LeaveCallback();
         }
 
         if (_peerFinished && _phase is Phase.Head or Phase.Body or Phase.Skip && !IsHeldBack) End();
@@ -80,9 +88,7 @@ public partial class HttpSession
     {
         HttpReader reader = exchange.Head.Reader;
         Count(HttpCount.Requests);
-        HttpRequest request = _request ??= new HttpRequest(this);
-        _response ??= new HttpResponse(this);
-        request.Begin(exchange);
+        exchange.BeginRequest();
         if (HttpMetrics.Current is { IsServerHeard: true } metrics) BeginTime(metrics, reader.Verb);
         bool isLastOne = ++_requests >= _options.RequestLimit || Loop.TimeMs - _connectedMs >= Milliseconds(_options.ConnectionLifetime);
         if (isLastOne && !_isLast)
@@ -96,15 +102,15 @@ public partial class HttpSession
         exchange.BodySinceMs = Loop.TimeMs;
         exchange.BodyWaitedMs = 0;
         if (reader.Verb is HttpVerb.Connect or HttpVerb.Trace && !IsAllowed(reader.Verb)) return Refuse(reader.Verb == HttpVerb.Trace ? 405 : 501, "This method is not served here");
-        if (!_options.Serves(request.Authority)) return Refuse(421, "This host is not served here");
-        if (_routes is not null) exchange.Found = _routes.Find(reader.Verb, request);
+        if (!_options.Serves(exchange.Head.Bytes[reader.Authority])) return Refuse(421, "This host is not served here");
+        if (_routes is not null) exchange.Found = _routes.Find(reader.Verb, exchange);
         HttpBodyMode mode = HttpBodyMode.Skip;
-        if (reader.Framing != HttpFraming.None && !TryAskMode(request, out mode)) return false;
+        if (reader.Framing != HttpFraming.None && !TryAskMode(exchange.Request, out mode)) return false;
 
         long limit = mode == HttpBodyMode.Buffer ? _options.BufferedBodyLimitBytes : _options.BodyLimitBytes;
         exchange.Body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
         if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge);
-        request.BeginBody(mode);
+        if (mode == HttpBodyMode.Stream && exchange.HasBody) exchange.Stream = new HttpBody(this, Loop.TimeMs);
         _saidAll = reader is { IsPersistent: false, Framing: HttpFraming.None } && !hasMore;
         if (mode != HttpBodyMode.Buffer) return Dispatch();
         SayContinue(hasMore);
@@ -116,7 +122,7 @@ public partial class HttpSession
     private bool BeginResponse(ServerExchange exchange)
     {
         HttpReader reader = exchange.Head.Reader;
-        _response!.Begin(exchange, reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
+        exchange.Answer.Begin(reader.Verb == HttpVerb.Head, reader.MinorVersion == 0, reader.IsPersistent);
         return DressAnswer(hasRequest: true);
     }
 
@@ -145,10 +151,10 @@ public partial class HttpSession
         switch (reading)
         {
             case HttpReading.Data:
-                _request!.Append(rest.Slice(body.Start, body.Length));
+                Exchange.Append(rest.Slice(body.Start, body.Length));
                 return true;
             case HttpReading.Done:
-                _request!.SetTrailers(rest.Slice(body.Start, body.Length));
+                Exchange.SetTrailers(rest.Slice(body.Start, body.Length));
                 _saidAll = !Exchange.Head.Reader.IsPersistent && count == rest.Length;
                 return Dispatch();
             case HttpReading.Broken:
@@ -176,7 +182,7 @@ public partial class HttpSession
                     stream.Give(piece, body.IsDone);
                     continue;
                 case HttpReading.Done:
-                    _request!.SetTrailers(piece);
+                    Exchange.SetTrailers(piece);
                     stream.Give(default, isLast: true);
                     continue;
                 case HttpReading.Broken:

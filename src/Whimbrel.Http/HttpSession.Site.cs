@@ -17,8 +17,8 @@ public partial class HttpSession
     /// <summary>Adds the fields that every answer has. True: the answer has nothing else, a browser asks beforehand.</summary>
     private bool DressAnswer(bool hasRequest)
     {
-        if (_options.StrictTransportLine is { } line && Tls is not null) _response!.AddLines(line);
-        return hasRequest && _options.Cors is { } cors && cors.Apply(_request!, _response!);
+        if (_options.StrictTransportLine is { } line && Tls is not null) Exchange.Response.AddLines(line);
+        return hasRequest && _options.Cors is { } cors && cors.Apply(Exchange.Request, Exchange.Response);
     }
 
     /// <summary>Notes an answer, once, while its request is there.</summary>
@@ -26,11 +26,12 @@ public partial class HttpSession
     /// <param name="error">For the meter: what went wrong.</param>
     private void NoteAnswer(bool wentAway = false, string? error = null)
     {
-        if (IsTimed) TellTime(wentAway && !_response!.HasBegun ? 0 : _response!.Status, error);
+        ServerExchange exchange = Exchange;
+        ServerAnswer answer = exchange.Answer;
+        if (IsTimed) TellTime(wentAway && !answer.HasBegun ? 0 : answer.Status, error);
         if (_options.Log is not { } log) return;
-        HttpRequest? request = _request is { IsThere: true } known ? known : null;
-        int status = wentAway && !_response!.HasBegun ? ClientWentAway : _response!.Status;
-        log.Add(_peerText ??= PeerText(RemoteEndPoint), request, status, _response.BodyBytes);
+        int status = wentAway && !answer.HasBegun ? ClientWentAway : answer.Status;
+        log.Add(_peerText ??= PeerText(RemoteEndPoint), exchange.HasRequest ? exchange.Request : null, status, answer.BodyBytes);
     }
 
     private static byte[] PeerText(EndPoint? peer) => peer is IPEndPoint { Address: { } address } ? Encoding.ASCII.GetBytes((address.IsIPv4MappedToIPv6 ? address.MapToIPv4() : address).ToString()) : "unix:"u8.ToArray();

@@ -9,13 +9,14 @@ namespace Whimbrel.Http;
 /// </summary>
 /// <remarks>
 /// <list type="number">
+/// <item>A <see cref="HttpRequest"/> and a <see cref="HttpResponse"/> belong to one exchange, which ends when the answer is complete. From then on they throw, on any thread, and nothing is sent.</item>
 /// <item>One request at a time, in their order; the next is read when this one was answered. Until then at most
 /// <see cref="HttpOptions.PipelineLimitBytes"/> of what the peer sends ahead are taken in, and what one receive brought above that.</item>
 /// <item>A request that breaks a rule or a limit gets one answer, with the status that says so, and the connection is closed. Nothing behind
 /// it is served.</item>
 /// <item><see cref="OnRequest"/> may return without an answer: it is given later, on any thread. Each request gets exactly one.</item>
 /// <item>An exception of an override or handler is told to <see cref="Session.OnError"/>, and answered with 500 when nothing was sent; else
-/// the connection is aborted. Either way it ends, and no other.</item>
+/// the connection is aborted. Either way it ends, and no other. An answer that was whole before is delivered, and the connection serves the next request.</item>
 /// <item>A peer that goes away cancels <see cref="Stop"/>.</item>
 /// </list>
 /// The life of a request: <c>HttpSession.Reading.cs</c> reads it, <c>HttpSession.Answering.cs</c> has it answered, <c>HttpSession.Clock.cs</c>
@@ -28,8 +29,7 @@ public partial class HttpSession : Session
 
     private readonly HttpOptions _options;
     private readonly RouteTable? _routes;
-    private HttpRequest? _request;
-    private HttpResponse? _response;
+    private HttpResponse _response; // a handle, so that Response can give it by reference
     private ServerExchange? _exchange; // from the first byte of a head to the end of its answer
     private CancellationTokenSource? _stop;
     private Phase _phase;
@@ -70,8 +70,17 @@ public partial class HttpSession : Session
         Over,
     }
 
-    /// <summary>The answer to the request under way. Inside <see cref="OnRequest"/>, and after it until the answer is complete.</summary>
-    protected HttpResponse Response => _response ?? throw new InvalidOperationException("There is no request to answer.");
+    /// <summary>The answer to the request that <see cref="OnRequest"/> is called for. To answer later, on any thread, keep it: <c>HttpResponse response = Response;</c></summary>
+    /// <exception cref="InvalidOperationException">This is not inside of <see cref="OnRequest"/>: it is not known which request would be answered.</exception>
+    protected ref HttpResponse Response
+    {
+        get
+        {
+            if (!IsInRequest) throw new InvalidOperationException("Response and Respond are for use inside of OnRequest: later they could answer another request. To answer later, keep the response there: HttpResponse response = Response;");
+            _response = Exchange.Response;
+            return ref _response;
+        }
+    }
 
     /// <summary>Cancelled when the peer has gone away, or the connection has ended. For what works on an answer.</summary>
     public CancellationToken Stop
@@ -85,8 +94,6 @@ public partial class HttpSession : Session
     }
 
     internal HttpOptions Options => _options;
-
-    internal HttpRequest CurrentRequest => _request!;
 
     private ServerExchange Exchange => _exchange!;
 
@@ -110,11 +117,11 @@ public partial class HttpSession : Session
         else RunRoute();
     }
 
-    /// <summary>Answers the request under way with a body that lies in memory, head and body as one message.</summary>
+    /// <summary>Answers the request that <see cref="OnRequest"/> is called for with a body that lies in memory, head and body as one message.</summary>
     /// <param name="status">100 to 599; one that has a body, unless it is empty.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
     /// <param name="body">Copied.</param>
-    /// <exception cref="InvalidOperationException">There is none, or it has an answer already.</exception>
+    /// <exception cref="InvalidOperationException">It has an answer already, or this is not inside of <see cref="OnRequest"/>.</exception>
     protected void Respond(int status, ReadOnlySpan<byte> contentType, ReadOnlySpan<byte> body)
     {
         HttpResponse response = Response;
@@ -152,7 +159,7 @@ public partial class HttpSession : Session
         // What is under way is answered; who waits for nothing but further events is told to end.
         _isLast = true;
         if (_phase == Phase.Head) base.OnServerStopping();
-        else if (_response is { IsEventStream: true }) _stop?.Cancel();
+        else if (_exchange is { Answer.IsEventStream: true }) _stop?.Cancel();
     }
 
     /// <inheritdoc/>
@@ -162,7 +169,7 @@ public partial class HttpSession : Session
         _timer?.Return();
         _timer = null;
         _stop?.Cancel();
-        if (IsTimed) TellTime(_phase == Phase.Answer && _response!.HasBegun ? _response.Status : 0, reason.Cause.ToString());
+        if (IsTimed) TellTime(_phase == Phase.Answer && Exchange.Answer.HasBegun ? Exchange.Answer.Status : 0, reason.Cause.ToString());
         if (_phase == Phase.Answer)
         {
             NoteAnswer(wentAway: true);
@@ -183,18 +190,11 @@ public partial class HttpSession : Session
         Close(peerSaidAll);
     }
 
-    private void ReleaseMessages()
-    {
-        _request?.Release();
-        _response?.Release();
-    }
-
     private void ReleaseExchange()
     {
         if (_exchange is not { IsLeft: false } exchange) return;
-        ReleaseMessages();
         _exchange = null;
-        ServerExchange.Return(exchange);
+        exchange.End();
     }
 
     internal void Count(HttpCount what) => _options.Tally.Add(what, Loop.Index);

@@ -162,7 +162,7 @@ internal sealed class RouteTable
     // ------------------------------------------------------------------ finding
 
     /// <summary>Looks for the handler, and notes in the request where the names of its pattern are.</summary>
-    internal Found Find(HttpVerb verb, HttpRequest request)
+    internal Found Find(HttpVerb verb, ServerExchange request)
     {
         if (!_isFrozen) Freeze();
         int method = verb != HttpVerb.Other ? (int)verb : _ownMethods.Count == 0 ? 0 : FindOwn(request.Method);

@@ -21,8 +21,9 @@ public readonly struct RouteValues
     {
         get
         {
-            ReadOnlySpan<byte> value = GetBytes(name);
-            if (!RouteText.StaysInside(value)) throw _request.Session.Mistake(404, "The path could lead out of a folder");
+            using HttpRequest.RequestUse use = _request.Enter();
+            ReadOnlySpan<byte> value = use.Exchange.RouteValue(name);
+            if (!RouteText.StaysInside(value)) throw use.Exchange.Session.Mistake(404, "The path could lead out of a folder");
             return RouteText.TextOf(value);
         }
     }
@@ -32,10 +33,8 @@ public readonly struct RouteValues
     /// <exception cref="KeyNotFoundException">The pattern has no such name.</exception>
     public ReadOnlySpan<byte> GetBytes(string name)
     {
-        string[] names = _request.Places.Names ?? [];
-        int index = Array.IndexOf(names, name);
-        if (index < 0) throw new KeyNotFoundException($"The route's pattern has no {{{name}}}.");
-        return _request.Path.Slice(_request.Places.Starts[index], _request.Places.Lengths[index]);
+        using HttpRequest.RequestUse use = _request.Enter();
+        return use.Exchange.RouteValue(name);
     }
 }
 

@@ -8,18 +8,13 @@ namespace Whimbrel.Http;
 
 // Answers that are compressed as they are made. A small body in memory is compressed where it is given, and sent with its length; a large
 // one, and what is written piece by piece, on its way into the buffer of pieces, which is sent in chunks.
-public sealed partial class HttpResponse
+internal sealed partial class ServerAnswer
 {
     private bool _mayCompress;
     private bool _isKeptPlain;
     private bool _varies;
 
-    /// <summary>
-    /// Whether the body is compressed for a client that takes it and when its type is text. The default is what <see cref="HttpOptions.Compression"/> says: false without
-    /// it, and over TLS without <see cref="HttpCompression.OverTls"/>. True for an answer without a secret, false for one with a secret beside something that the
-    /// request chose. Before anything is sent.
-    /// </summary>
-    public bool MayCompress
+    internal bool MayCompress
     {
         get => _mayCompress;
         set
@@ -31,7 +26,7 @@ public sealed partial class HttpResponse
 
     private static ReadOnlySpan<byte> VaryLine => "Vary: Accept-Encoding\r\n"u8;
 
-    private HttpCompression Compression => _session.Options.Compression ?? HttpCompression.Default;
+    private HttpCompression Compression => Session.Options.Compression ?? HttpCompression.Default;
 
     // ------------------------------------------------------------------ whether, and how
 
@@ -42,7 +37,7 @@ public sealed partial class HttpResponse
     private HttpCoding ChooseCoding(ReadOnlySpan<byte> contentType, long length, out bool isForced)
     {
         isForced = false;
-        if (_status == 206 || !IsCompressible(contentType) || _session.CurrentRequest is not { IsThere: true } request) return HttpCoding.Identity;
+        if (_status == 206 || !IsCompressible(contentType) || _exchange is not { HasRequest: true } request) return HttpCoding.Identity;
         if (!_varies) AddLines(VaryLine);
         _varies = true;
         HttpCoding coding = request.ChooseCoding(hasGzip: true, hasBrotli: true, out isForced);
@@ -99,7 +94,7 @@ public sealed partial class HttpResponse
     private static bool IsNamed(ReadOnlySpan<byte> line, ReadOnlySpan<byte> name) => line.Length > name.Length && line[name.Length] == ':' && Ascii.EqualsIgnoreCase(line[..name.Length], name);
 
     /// <summary>An answer that the client has it already: with the tag that the body would have had for it.</summary>
-    private void BeAsCompressed(HttpRequest request)
+    private void BeAsCompressed(ServerExchange request)
     {
         // The type may be said only with the body. A weak tag, and Vary, are no lie without need.
         if (_hasContentType && !IsCompressible(default)) return;
@@ -151,15 +146,14 @@ public sealed partial class HttpResponse
         KeepForLater(default, body);
         Pieces.Announced = body.Length;
         _isKeptPlain = true;
-        _progress = Progress.Ending;
-        _session.AnswerDone();
+        Complete(Progress.Ending);
     }
 
     private async ValueTask SendPlainLaterAsync()
     {
         _progress = Progress.Open;
         _isKeptPlain = false;
-        await WriteAsync(Pieces.Later.AsMemory(0, Pieces.LaterLength)).ConfigureAwait(false);
+        await WriteAsync(Pieces.Later.AsMemory(0, Pieces.LaterLength), 0, default).ConfigureAwait(false);
         await EndWritingAsync().ConfigureAwait(false);
     }
 
@@ -183,19 +177,13 @@ public sealed partial class HttpResponse
         if (data.Length > WholeBytes && Loop.Current is not null) await Task.CompletedTask.ConfigureAwait(ConfigureAwaitOptions.ForceYielding);
         while (true)
         {
-            bool isDone = Pieces.Encoder!.Encode(data.Span, Pieces.Buffer.AsSpan(Pieces.Length, BufferBytes - LineEnd - Pieces.Length), step, out int taken, out int written);
+            bool isDone = Pieces.Encoder!.Encode(data.Span, Pieces.Buffer.AsSpan(Pieces.Length, Pieces.Capacity - LineEnd - Pieces.Length), step, out int taken, out int written);
             data = data[taken..];
             Pieces.Length += written;
             BodyBytes += written;
             if (isDone) return;
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
         }
-    }
-
-    private async ValueTask FlushEncoderAsync(CancellationToken cancellationToken)
-    {
-        await EncodeAsync(default, EncoderStep.Flush, cancellationToken).ConfigureAwait(false);
-        await SendBufferAsync(cancellationToken).ConfigureAwait(false);
     }
 
     private async ValueTask EndEncoderAsync()
@@ -207,8 +195,7 @@ public sealed partial class HttpResponse
     /// <summary>Nothing more is written. Once the handler has ended, whatever became of the connection.</summary>
     internal void ReleaseEncoder()
     {
-        if (_exchange is not { Pieces.Encoder: { } encoder } exchange) return;
-        encoder.Dispose();
-        exchange.Pieces.Encoder = null;
+        Pieces.Encoder?.Dispose();
+        Pieces.Encoder = null;
     }
 }

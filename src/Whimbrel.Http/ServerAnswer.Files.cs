@@ -10,7 +10,7 @@ namespace Whimbrel.Http;
 
 // Answers that a client may have already, or want in part: files, and what a handler gives a tag. Conditions are judged before anything
 // is sent, parts are cut where the body is known.
-public sealed partial class HttpResponse
+internal sealed partial class ServerAnswer
 {
     private const int CopiedBytes = 16 * 1024;
     private const int RangeLine = 96;
@@ -24,34 +24,19 @@ public sealed partial class HttpResponse
 
     private bool _mayDivide;
 
-    /// <summary>
-    /// Answers with a file, or with 404 when there is none: as a whole, in parts, or not at all, as the request asks. It is opened on the thread
-    /// pool and sent by the system. The path is taken as it is: where it comes from a request, use <see cref="HttpRoutes.Files"/>.
-    /// </summary>
-    /// <param name="path">The file.</param>
-    /// <param name="contentType">Content-Type, unless one was added; null for that of its ending.</param>
-    /// <exception cref="InvalidOperationException">There is an answer already, or the status has no body.</exception>
-    public void File(string path, string? contentType = null)
+    internal void File(string path, string? contentType = null)
     {
         ArgumentException.ThrowIfNullOrEmpty(path);
+        if (path.Contains('\0', StringComparison.Ordinal)) throw new ArgumentException("The path has a NUL, which no file's path has: where a path comes from a request, use HttpServer.Files.", nameof(path));
         MustBeOpen();
         if (!CanHaveBody) throw new InvalidOperationException($"An answer with status {_status} has no body.");
         if (contentType is not null) HttpWriter.CheckValue(Encoding.UTF8.GetBytes(contentType), nameof(contentType));
         Pieces.File = path;
         Pieces.FileType = contentType;
-        _progress = Progress.Ending;
-        _session.AnswerDone();
+        Complete(Progress.Ending);
     }
 
-    /// <summary>
-    /// Says which version the answer is, as ETag and Last-Modified, and judges the conditions of the request by it. False: it has got its answer,
-    /// 304 or 412, and there is nothing more to do, nor to be changed. True: go on; an answer to GET with status 200 whose length is known may be asked for in parts then, too.
-    /// </summary>
-    /// <param name="entityTag">In quotes, after <c>W/</c> where equal means only alike; null for none. It changes with the body.</param>
-    /// <param name="lastModified">When the body changed last; null for unknown.</param>
-    /// <exception cref="ArgumentException">The tag is none.</exception>
-    /// <exception cref="InvalidOperationException">There is an answer already.</exception>
-    public bool MeetsConditions(string? entityTag, DateTimeOffset? lastModified = null)
+    internal bool MeetsConditions(string? entityTag, DateTimeOffset? lastModified = null)
     {
         MustBeOpen();
         if (entityTag is not null)
@@ -65,7 +50,7 @@ public sealed partial class HttpResponse
         Span<byte> tag = stackalloc byte[entityTag is { Length: < 256 } ? entityTag.Length : 0];
         if (entityTag is { Length: >= 256 }) tag = new byte[entityTag.Length];
         if (entityTag is not null) Encoding.ASCII.GetBytes(entityTag, tag);
-        HttpRequest request = _session.CurrentRequest;
+        ServerExchange request = _exchange;
         switch (request.Judge(tag, modified))
         {
             case ConditionVerdict.NotModified:
@@ -77,7 +62,7 @@ public sealed partial class HttpResponse
                 return false;
         }
 
-        if (request.Verb is not (HttpVerb.Get or HttpVerb.Head)) return true;
+        if (request.Reader.Verb is not (HttpVerb.Get or HttpVerb.Head)) return true;
         Add("Accept-Ranges", "bytes");
         _mayDivide = request.MaySendParts(tag, modified);
         return true;
@@ -96,7 +81,7 @@ public sealed partial class HttpResponse
     internal void SendVariant(FileVariant variant)
     {
         MustBeOpen();
-        HttpRequest request = _session.CurrentRequest;
+        ServerExchange request = _exchange;
         if (_status != 200)
         {
             SendVariant(variant, 0, variant.Length);
@@ -108,7 +93,7 @@ public sealed partial class HttpResponse
             case ConditionVerdict.NotModified:
                 _status = 304;
                 SendHead(HttpFraming.None, 0, variant.Lines, default, default);
-                Done();
+                Complete(Progress.Done);
                 return;
             case ConditionVerdict.Failed:
                 Fail(412);
@@ -142,7 +127,7 @@ public sealed partial class HttpResponse
         Span<byte> line = stackalloc byte[RangeLine];
         line = _status == 206 ? line[..WriteRangeLine(line, start, length, variant.Length)] : default;
         SendHead(HttpFraming.Length, length, variant.BodyLines, line, variant.Type, variant, start);
-        Done();
+        Complete(Progress.Done);
     }
 
     private void SendVariant(FileVariant variant, ReadOnlySpan<HttpRange> parts)
@@ -152,8 +137,8 @@ public sealed partial class HttpResponse
         foreach (HttpRange part in parts) total += WritePartHead(head, variant.Type, part, variant.Length) + part.Length;
         SendHead(HttpFraming.Length, total, variant.BodyLines, default, s_partsType);
         foreach (HttpRange part in parts) SendBody(head[..WritePartHead(head, variant.Type, part, variant.Length)], variant, part.Start, part.Length);
-        _session.Send(s_partsEnd);
-        Done();
+        Session.Send(s_partsEnd);
+        Complete(Progress.Done);
     }
 
     private void SendHead(HttpFraming framing, long length, ReadOnlySpan<byte> lines, ReadOnlySpan<byte> line, ReadOnlySpan<byte> type, FileVariant? variant = null, long start = 0)
@@ -164,22 +149,16 @@ public sealed partial class HttpResponse
         byte[]? rented = null;
         Span<byte> head = room <= 2 * SmallHead ? stackalloc byte[2 * SmallHead] : rented = ArrayPool<byte>.Shared.Rent(room);
         head = head[..WriteHead(head, framing, length, isPersistent, type, lines, line)];
-        if (variant is null || _isHead || length == 0) _session.Send(head);
+        if (variant is null || _isHead || length == 0) Session.Send(head);
         else SendBody(head, variant, start, length);
         if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
     }
 
     private void SendBody(ReadOnlySpan<byte> head, FileVariant variant, long start, long length)
     {
-        if (variant.Source is { } file) _session.Send(head, file, start, length);
-        else if (length < CopiedBytes) _session.Send(head, variant.Bytes!.Memory.Span.Slice((int)start, (int)length));
-        else _session.Send(head, variant.Bytes!, (int)start, (int)length);
-    }
-
-    private void Done()
-    {
-        _progress = Progress.Done;
-        _session.AnswerDone();
+        if (variant.Source is { } file) Session.Send(head, file, start, length);
+        else if (length < CopiedBytes) Session.Send(head, variant.Bytes!.Memory.Span.Slice((int)start, (int)length));
+        else Session.Send(head, variant.Bytes!, (int)start, (int)length);
     }
 
     private void RefuseRange(long length)
@@ -229,8 +208,17 @@ public sealed partial class HttpResponse
     private async ValueTask SendFileLaterAsync(string path)
     {
         string? type = Pieces.FileType;
-        (SafeFileHandle? handle, FileStamp stamp) = await Task.Run(() => OpenFile(path)).ConfigureAwait(false);
-        _progress = Progress.Open;
+        SafeFileHandle? handle;
+        FileStamp stamp;
+        try
+        {
+            (handle, stamp) = await Task.Run(() => FileRoot.OpenPath(path)).ConfigureAwait(false);
+        }
+        finally
+        {
+            _progress = Progress.Open; // nothing was sent: 404 is possible, and 500 when the system could not say
+        }
+
         if (handle is null)
         {
             Fail(404);
@@ -250,25 +238,12 @@ public sealed partial class HttpResponse
 
     private static readonly ContentTypes s_types = new();
 
-    private static (SafeFileHandle? Handle, FileStamp Stamp) OpenFile(string path)
-    {
-        try
-        {
-            SafeFileHandle handle = System.IO.File.OpenHandle(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite | FileShare.Delete);
-            return (handle, FileRoot.StampOf(handle));
-        }
-        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException or UnauthorizedAccessException or PathTooLongException)
-        {
-            return default;
-        }
-    }
-
     // ------------------------------------------------------------------ bodies of handlers
 
     /// <summary>Answers with the parts of a body that the request wants. False: it wants all of it.</summary>
     private bool TryDivide(ReadOnlySpan<byte> body, ReadOnlySpan<byte> contentType)
     {
-        HttpRequest request = _session.CurrentRequest;
+        ServerExchange request = _exchange;
         if (!_mayDivide || _status != 200 || !request.IsPartial) return false;
         _mayDivide = false;
         Span<HttpRange> parts = stackalloc HttpRange[HttpRanges.Most];
@@ -311,9 +286,9 @@ public sealed partial class HttpResponse
         lineLength = 0;
         Pieces.PartStart = 0;
         Pieces.PartEnd = Pieces.Announced;
-        if (!_mayDivide || _status != 200 || !_session.CurrentRequest.IsPartial) return;
+        if (!_mayDivide || _status != 200 || !_exchange.IsPartial) return;
         Span<HttpRange> parts = stackalloc HttpRange[HttpRanges.Most];
-        if (_session.CurrentRequest.ReadRanges(Pieces.Announced, parts, out int count) != RangeWish.Parts || count != 1) return;
+        if (_exchange.ReadRanges(Pieces.Announced, parts, out int count) != RangeWish.Parts || count != 1) return;
         _status = 206;
         Pieces.PartStart = parts[0].Start;
         Pieces.PartEnd = parts[0].Start + parts[0].Length;

@@ -10,18 +10,17 @@ namespace Whimbrel.Http;
 // Answers that are written piece by piece. What is written gathers in one buffer, [head][chunk line][bytes], which leaves when it is
 // full or flushed; a piece that would fill it leaves behind it from its writer's memory. The wait for room in the send queue is the
 // back-pressure.
-public sealed partial class HttpResponse
+internal sealed partial class ServerAnswer
 {
     private const int BufferBytes = 16 * 1024;
     private const int ChunkLine = 6; // four digits, so that the line is written when the chunk is known
     private const int LargeChunkLine = 7; // five digits: 128 KiB at most
     private const int LineEnd = 2;
+    private const int RoomAfterHead = 1024; // of the buffer's capacity, when fields would fill it
 
-
-    /// <summary>How long the body will be: it is then sent as it is, and must become exactly so long. -1 (the default): not known, so it is sent in chunks. Before anything is sent.</summary>
-    public long BodyLength
+    internal long BodyLength
     {
-        get => _exchange is { } exchange ? exchange.Pieces.Announced : -1;
+        get => Pieces.Announced;
         set
         {
             ArgumentOutOfRangeException.ThrowIfLessThan(value, -1);
@@ -30,102 +29,99 @@ public sealed partial class HttpResponse
         }
     }
 
-    /// <summary>The body as a stream to write to. Its FlushAsync is <see cref="FlushAsync"/>; the answer ends with its handler, or <see cref="EndAsync"/>.</summary>
-    public Stream Body => _exchange is { } exchange ? exchange.Pieces.Stream ??= new HttpResponseStream(this) : new HttpResponseStream(this);
-
     internal bool IsEventStream { get; private set; }
 
-    /// <summary>Writes a piece of the body. It leaves when 16 KiB have gathered, at a flush, and at the end. Waits while the peer takes nothing.</summary>
-    /// <param name="data">Free to be reused when this completes.</param>
-    /// <param name="cancellationToken">Gives up waiting. Nobody knows then how much of the piece was sent: the answer cannot go on, and its connection is aborted.</param>
-    /// <exception cref="IOException">The connection has ended.</exception>
-    /// <exception cref="InvalidOperationException">The answer is complete, or has another length than was said.</exception>
+    // What waits leaves the gate by itself, before the code after its await runs. With generation 0 its caller is inside for longer.
+
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
-    public async ValueTask WriteAsync(ReadOnlyMemory<byte> data, CancellationToken cancellationToken = default)
+    internal async ValueTask WriteAsync(ReadOnlyMemory<byte> data, long generation, CancellationToken cancellationToken)
     {
-        BeginWriting();
-        if (Pieces.Announced >= 0 && (Pieces.Left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {Pieces.Announced}.");
-        if (_isHead) return;
-        Pieces.IsCut = true; // until it is taken whole
-        if (Pieces.Encoder is not null)
+        try
         {
-            await EncodeAsync(data, EncoderStep.Take, cancellationToken).ConfigureAwait(false);
+            BeginWriting();
+            if (Pieces.Announced >= 0 && (Pieces.Left -= data.Length) < 0) throw new InvalidOperationException($"The body becomes longer than BodyLength, which is {Pieces.Announced}.");
+            if (_isHead) return;
+            Pieces.IsCut = true; // until it is taken whole
+            if (Pieces.Encoder is not null)
+            {
+                await EncodeAsync(data, EncoderStep.Take, cancellationToken).ConfigureAwait(false);
+                Pieces.IsCut = false;
+                return;
+            }
+
+            if (Pieces.Framing == HttpFraming.Length) data = PartOf(data);
+            BodyBytes += data.Length;
+            while (data.Length >= BufferBytes)
+            {
+                int large = Math.Min(data.Length, WholeBytes);
+                await SendLargeAsync(data[..large], cancellationToken).ConfigureAwait(false);
+                data = data[large..];
+            }
+
+            while (true)
+            {
+                int count = Math.Min(data.Length, Pieces.Capacity - LineEnd - Pieces.Length);
+                data.Span[..count].CopyTo(Pieces.Buffer.AsSpan(Pieces.Length));
+                Pieces.Length += count;
+                data = data[count..];
+                if (data.IsEmpty) break;
+                await SendBufferAsync(cancellationToken).ConfigureAwait(false);
+            }
+
             Pieces.IsCut = false;
-            return;
         }
-
-        if (Pieces.Framing == HttpFraming.Length) data = PartOf(data);
-        BodyBytes += data.Length;
-        while (data.Length >= BufferBytes)
+        finally
         {
-            int large = Math.Min(data.Length, WholeBytes);
-            await SendLargeAsync(data[..large], cancellationToken).ConfigureAwait(false);
-            data = data[large..];
+            if (generation != 0) _exchange.LeaveWriter(generation);
         }
+    }
 
-        while (true)
+    [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
+    internal async ValueTask FlushAsync(long generation, CancellationToken cancellationToken)
+    {
+        try
         {
-            int count = Math.Min(data.Length, BufferBytes - LineEnd - Pieces.Length);
-            data.Span[..count].CopyTo(Pieces.Buffer.AsSpan(Pieces.Length));
-            Pieces.Length += count;
-            data = data[count..];
-            if (data.IsEmpty) break;
+            if (_progress == Progress.Open && !CanHaveBody)
+            {
+                Bytes(default);
+                return;
+            }
+
+            BeginWriting();
+            if (Pieces.Encoder is not null) await EncodeAsync(default, EncoderStep.Flush, cancellationToken).ConfigureAwait(false);
             await SendBufferAsync(cancellationToken).ConfigureAwait(false);
         }
-
-        Pieces.IsCut = false;
-    }
-
-    /// <summary>Sends what was written so far; the head, if nothing was, which is all of an answer whose status has no body.</summary>
-    /// <param name="cancellationToken">Gives up waiting.</param>
-    /// <exception cref="IOException">The connection has ended.</exception>
-    public ValueTask FlushAsync(CancellationToken cancellationToken = default)
-    {
-        if (_progress == Progress.Open && !CanHaveBody)
+        finally
         {
-            Bytes(default);
-            return default;
+            if (generation != 0) _exchange.LeaveWriter(generation);
         }
-
-        BeginWriting();
-        return Pieces.Encoder is null ? SendBufferAsync(cancellationToken) : FlushEncoderAsync(cancellationToken);
     }
 
-    /// <summary>Sends an event to an EventSource (server-sent events), and flushes. The first one sends the head, with <c>text/event-stream</c>.</summary>
-    /// <param name="data">Its data; each of its lines becomes one.</param>
-    /// <param name="type">Its type, without line ends; null for a message.</param>
-    /// <param name="id">Its id, without line ends and NUL; null for none.</param>
-    /// <param name="cancellationToken">Gives up waiting.</param>
-    /// <exception cref="IOException">The connection has ended.</exception>
-    public async ValueTask SendEventAsync(string data, string? type = null, string? id = null, CancellationToken cancellationToken = default)
+    internal async ValueTask SendEventAsync(string data, string? type, string? id, long generation, CancellationToken cancellationToken)
     {
-        ArgumentNullException.ThrowIfNull(data);
-        CheckEventText(type, nameof(type));
-        CheckEventText(id, nameof(id));
-        if (_progress == Progress.Open)
+        try
         {
-            if (!_hasContentType) Add("Content-Type", "text/event-stream");
-            Add("Cache-Control", "no-cache");
-            IsEventStream = true;
+            if (_progress == Progress.Open)
+            {
+                if (!_hasContentType) Add("Content-Type", "text/event-stream");
+                Add("Cache-Control", "no-cache");
+                IsEventStream = true;
+            }
+
+            StringBuilder text = new();
+            if (type is not null) text.Append(CultureInfo.InvariantCulture, $"event: {type}\n");
+            if (id is not null) text.Append(CultureInfo.InvariantCulture, $"id: {id}\n");
+            foreach (string line in data.Split(["\r\n", "\n", "\r"], StringSplitOptions.None)) text.Append(CultureInfo.InvariantCulture, $"data: {line}\n");
+            await WriteAsync(Encoding.UTF8.GetBytes(text.Append('\n').ToString()), 0, cancellationToken).ConfigureAwait(false);
+            await FlushAsync(0, cancellationToken).ConfigureAwait(false);
         }
-
-        StringBuilder text = new();
-        if (type is not null) text.Append(CultureInfo.InvariantCulture, $"event: {type}\n");
-        if (id is not null) text.Append(CultureInfo.InvariantCulture, $"id: {id}\n");
-        foreach (string line in data.Split(["\r\n", "\n", "\r"], StringSplitOptions.None)) text.Append(CultureInfo.InvariantCulture, $"data: {line}\n");
-        await WriteAsync(Encoding.UTF8.GetBytes(text.Append('\n').ToString()), cancellationToken).ConfigureAwait(false);
-        await FlushAsync(cancellationToken).ConfigureAwait(false);
+        finally
+        {
+            _exchange.LeaveWriter(generation);
+        }
     }
 
-    private static void CheckEventText(string? text, string name)
-    {
-        if (text is not null && text.AsSpan().IndexOfAny('\r', '\n', '\0') >= 0) throw new ArgumentException("It has a line end or NUL, and would become another event.", name);
-    }
-
-    /// <summary>A field behind the body, which is chunked then. Before the end; a client of HTTP/1.0 does not get it.</summary>
-    /// <param name="name">A token; nothing that frames, routes or authorises.</param>
-    /// <param name="value">ASCII without control characters.</param>
-    public void AddTrailer(string name, string value)
+    internal void AddTrailer(string name, string value)
     {
         ArgumentNullException.ThrowIfNull(name);
         ArgumentNullException.ThrowIfNull(value);
@@ -136,27 +132,37 @@ public sealed partial class HttpResponse
         Pieces.TrailerBytes += written;
     }
 
-    /// <summary>Ends the answer: by itself when an awaited handler has ended. For answers that are given behind <see cref="HttpSession.OnRequest"/>.</summary>
     [AsyncMethodBuilder(typeof(PoolingAsyncValueTaskMethodBuilder))]
-    public async ValueTask EndAsync()
+    internal async ValueTask EndAsync(long generation)
     {
-        switch (_progress)
+        try
         {
-            case Progress.Open:
-                Empty();
-                return;
-            case Progress.Ending:
-                await SendLaterAsync().ConfigureAwait(false);
-                break;
-            case Progress.Writing:
-                await EndWritingAsync().ConfigureAwait(false);
-                break;
-            default:
-                return;
-        }
+            switch (_progress)
+            {
+                case Progress.Open:
+                    Empty();
+                    return;
+                case Progress.Ending:
+                    await SendLaterAsync().ConfigureAwait(false);
+                    break;
+                case Progress.Writing:
+                    await EndWritingAsync().ConfigureAwait(false);
+                    break;
+                default:
+                    return;
+            }
 
-        _progress = Progress.Done;
-        _session.AnswerDone();
+            Complete(Progress.Done);
+        }
+        catch
+        {
+            _hasFailed = true;
+            throw;
+        }
+        finally
+        {
+            _exchange.LeaveWriter(generation);
+        }
     }
 
     // ------------------------------------------------------------------ the buffer
@@ -179,11 +185,11 @@ public sealed partial class HttpResponse
         if (Pieces.Framing == HttpFraming.UntilClose) _wantsClose = true;
         bool isPersistent = Decide(isWhole: false);
         int room = HeadRoom + Pieces.FieldBytes + lineLength;
-        Pieces.Buffer = ArrayPool<byte>.Shared.Rent(Math.Max(BufferBytes, room + ChunkLine + LineEnd + 1));
+        Pieces.Capacity = Math.Max(BufferBytes, room + RoomAfterHead);
+        Pieces.Buffer = ArrayPool<byte>.Shared.Rent(Pieces.Capacity);
         Pieces.Length = WriteHead(Pieces.Buffer, Pieces.Framing, Pieces.Framing == HttpFraming.Length ? Pieces.PartEnd - Pieces.PartStart : -1, isPersistent, default, default, line[..lineLength]);
         _progress = Progress.Writing;
         BeginChunk();
-        if (Pieces.Length > BufferBytes - LineEnd - 1) throw new InvalidOperationException("The fields of the answer are too large to be written piece by piece.");
     }
 
     private void BeginChunk()
@@ -217,10 +223,10 @@ public sealed partial class HttpResponse
         EndChunk();
         if (Pieces.Length > 0)
         {
-            _session.WatchSending();
+            Session.WatchSending();
             try
             {
-                Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), cancellationToken).ConfigureAwait(false));
+                Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), cancellationToken).ConfigureAwait(false));
             }
             catch (OperationCanceledException)
             {
@@ -247,8 +253,8 @@ public sealed partial class HttpResponse
             Pieces.Length += digits + LineEnd;
         }
 
-        _session.WatchSending();
-        Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), piece, cancellationToken).ConfigureAwait(false));
+        Session.WatchSending();
+        Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length), piece, cancellationToken).ConfigureAwait(false));
         Pieces.Length = 0;
         if (!isChunked) return;
         "\r\n"u8.CopyTo(Pieces.Buffer); // the end of the piece's chunk leaves with what follows
@@ -260,14 +266,14 @@ public sealed partial class HttpResponse
     {
         if (Pieces.IsCut)
         {
-            _session.Abort();
+            Session.Abort();
             throw new InvalidOperationException("A write was given up before all of its piece was taken. The connection was aborted.");
         }
 
         if (Pieces.Announced >= 0 && Pieces.Left > 0 && !_isHead)
         {
             // The peer waits for more, and there is none.
-            _session.Abort();
+            Session.Abort();
             throw new InvalidOperationException($"The body is {Pieces.Left} bytes shorter than BodyLength, which is {Pieces.Announced}. The connection was aborted.");
         }
 
@@ -278,7 +284,7 @@ public sealed partial class HttpResponse
             int last = 5 + Pieces.TrailerBytes;
             if (Pieces.Length + last > Pieces.Buffer!.Length)
             {
-                if (Pieces.Length > 0) Check(await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false));
+                if (Pieces.Length > 0) Check(await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false));
                 Pieces.Length = 0;
                 if (last > Pieces.Buffer.Length)
                 {
@@ -296,8 +302,8 @@ public sealed partial class HttpResponse
 
         if (Pieces.Length > 0)
         {
-            _session.WatchSending();
-            await _session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false);
+            Session.WatchSending();
+            await Session.SendAsync(Pieces.Buffer.AsMemory(0, Pieces.Length)).ConfigureAwait(false);
         }
     }
 
@@ -332,8 +338,8 @@ public sealed partial class HttpResponse
 
         for (int at = 0; at < Pieces.LaterLength; at += WholeBytes)
         {
-            _session.WatchSending();
-            if (await _session.SendAsync(Pieces.Later.AsMemory(at, Math.Min(WholeBytes, Pieces.LaterLength - at))).ConfigureAwait(false) != SendResult.Queued) return;
+            Session.WatchSending();
+            if (await Session.SendAsync(Pieces.Later.AsMemory(at, Math.Min(WholeBytes, Pieces.LaterLength - at))).ConfigureAwait(false) != SendResult.Queued) return;
         }
     }
 
@@ -350,10 +356,8 @@ public sealed partial class HttpResponse
 
     private void ReleasePieces()
     {
-        if (_exchange is not { } exchange) return;
         ReleaseEncoder();
-        _exchange = null;
-        ref AnswerPieces pieces = ref exchange.Pieces;
+        ref AnswerPieces pieces = ref Pieces;
         if (pieces.Fields is { } fields) ArrayPool<byte>.Shared.Return(fields);
         if (pieces.Buffer is { } buffer) ArrayPool<byte>.Shared.Return(buffer);
         if (pieces.Later is { } later) ArrayPool<byte>.Shared.Return(later);

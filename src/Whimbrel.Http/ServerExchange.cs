@@ -5,14 +5,14 @@ using Awaiter = System.Runtime.CompilerServices.ConfiguredValueTaskAwaitable.Con
 namespace Whimbrel.Http;
 
 /// <summary>
-/// What a session needs while a request is under way, from the first byte of its head to the end of its answer, and not between two requests. So a loop that answers at once has one
-/// for all its connections, and one that waits costs little more than its session. Threads of the pool share theirs: who takes one there seldom is who gives it back.
+/// The state of one request and its response, from the first byte of the request's head to the end of the response. Between two requests a session has none. So a loop that answers at once has one
+/// for all its connections, and a connection whose handler waits costs little more than its session. Threads of the pool share theirs, because the thread that takes one there is seldom the thread that returns it.
 /// </summary>
 /// <remarks>
-/// Its session owns it. It is given back when nobody can be at work on it any more: after an end in the middle of a handler it is left to the collector. What users hold (<see cref="HttpRequest"/>,
-/// <see cref="HttpResponse"/>, the stream of a body) belongs to one session for good and finds it through that: who keeps one too long meets the next request of the same peer, never another's.
+/// The session owns it. Users hold handles (<see cref="HttpRequest"/>, <see cref="HttpResponse"/>): this object and its generation at the time. The end of an exchange begins the next generation, so that
+/// older handles throw. <c>ServerExchange.Handles.cs</c> has the gate between handles and recycling. An exchange that a member of a handle is still using at its end is left to the collector.
 /// </remarks>
-internal sealed class ServerExchange
+internal sealed partial class ServerExchange
 {
     // So many requests of one loop, or of the pool, may wait for their handlers at once before exchanges are made anew for each: less than 3 MB, once they were needed.
     private const int MostKept = 1024;
@@ -31,13 +31,15 @@ internal sealed class ServerExchange
     internal RouteTable.Found Found;
     internal RoutePlaces Places;
     internal HttpBody? Stream;
-    internal byte[]? Kept; // the body of who has it whole
+    internal byte[]? Kept; // the body of a request whose handler gets it whole
     internal byte[]? Trailers;
     internal ReadOnlyMemory<byte>? Whole; // a stream that was read into memory
     internal int KeptBytes;
+    internal bool IsKeptWhole; // Kept does not change any more, so handles may read it
+    internal bool HasRequest; // the head was read, and broke no rule
     internal int Continuing;
     internal bool IsPreflight;
-    internal bool IsLeft; // whoever is at work on the answer may be at it behind the end of its session: the collector's
+    internal bool IsLeft; // a handler may still use it after the end of its session: it is the collector's
     internal long HeadSinceMs;
     internal long BodySinceMs;
     internal long BodyWaitedMs;
@@ -45,6 +47,7 @@ internal sealed class ServerExchange
 
     // ------------------------------------------------------------------ the answer
 
+    internal readonly ServerAnswer Answer;
     internal AnswerPieces Pieces;
     internal Awaiter Awaited; // the handler, then the end of its answer
     internal ExchangeWait Waits; // for what, while Awaited is there
@@ -68,7 +71,11 @@ internal sealed class ServerExchange
     {
         HandlerEnded = () => _session!.HandlerEnded(this);
         AnswerEnded = () => _session!.AnswerEnded(this);
+        Answer = new ServerAnswer(this);
     }
+
+    /// <summary>The session whose request this is.</summary>
+    internal HttpSession Session => _session!;
 
     internal static ServerExchange Take(HttpSession session)
     {
@@ -83,8 +90,10 @@ internal sealed class ServerExchange
         lock (s_gate) return s_free.TryPop(out ServerExchange? exchange) ? exchange : null;
     }
 
-    internal static void Return(ServerExchange exchange)
+    private static void Return(ServerExchange exchange)
     {
+        exchange.ReleaseRequest();
+        exchange.Answer.Release();
         exchange._session = null;
         exchange.Found = default; // a request that is refused has none
         exchange.TimedFrom = 0;

@@ -66,10 +66,11 @@ public sealed class WebSocketOrigins
     /// <summary>Why the request may not be answered: status and text; null when it may.</summary>
     internal (int Status, string Text)? Judge(HttpRequest request)
     {
-        int index = request.Reader.IndexOf(HttpField.Origin);
+        using HttpRequest.RequestUse use = request.Enter();
+        int index = use.Reader.IndexOf(HttpField.Origin);
         if (index < 0) return null;
         // A check of one of them would say nothing about the others.
-        if (request.Reader.IndexOf(HttpField.Origin, index + 1) >= 0) return (400, "There is more than one Origin");
+        if (use.Reader.IndexOf(HttpField.Origin, index + 1) >= 0) return (400, "There is more than one Origin");
         ReadOnlySpan<byte> origin = request.ValueAt(index);
         if (_rule == Rule.Any || IsListed(origin)) return null;
         if (_rule == Rule.Listed) return (403, "Pages of this origin may not connect");

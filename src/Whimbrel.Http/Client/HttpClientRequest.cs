@@ -96,13 +96,13 @@ public sealed class HttpClientRequest
     /// <param name="request">Not answered yet.</param>
     public void AddFieldsOf(HttpRequest request)
     {
-        ArgumentNullException.ThrowIfNull(request);
+        using HttpRequest.RequestUse use = request.Enter();
         _hasAcceptEncoding = true; // its client has said what it takes, or nothing
-        for (int i = 0; i < request.FieldCount; i++)
+        for (int i = 0; i < use.Reader.Count; i++)
         {
-            HttpField field = request.Reader[i].Field;
+            HttpField field = use.Reader[i].Field;
             if (field == HttpField.Expect) ExpectContinue = true;
-            else if (field != HttpField.Host && request.GoesOn(i)) AddChecked(request.NameAt(i), request.ValueAt(i));
+            else if (field != HttpField.Host && HttpForwarding.GoesOn(use.Head, i)) AddChecked(use.Head.NameAt(i), use.Head.ValueAt(i));
         }
     }
 

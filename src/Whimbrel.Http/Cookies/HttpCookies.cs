@@ -22,6 +22,7 @@ public readonly struct HttpCookies
         get
         {
             ArgumentNullException.ThrowIfNull(name);
+            using HttpRequest.RequestUse use = _request.Enter();
             Span<byte> bytes = stackalloc byte[LongestName];
             return Encoding.UTF8.TryGetBytes(name, bytes, out int length) && TryGet(bytes[..length], out ReadOnlySpan<byte> value) ? Encoding.UTF8.GetString(value) : null;
         }
@@ -32,10 +33,11 @@ public readonly struct HttpCookies
     /// <param name="value">Valid until the request is answered.</param>
     public bool TryGet(ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {
-        HttpReader reader = _request.Reader;
+        using HttpRequest.RequestUse use = _request.Enter();
+        HttpReader reader = use.Reader;
         for (int index = reader.IndexOf(HttpField.Cookie); index >= 0; index = reader.IndexOf(HttpField.Cookie, index + 1))
         {
-            ReadOnlySpan<byte> rest = _request.ValueAt(index);
+            ReadOnlySpan<byte> rest = use.Head.ValueAt(index);
             while (!rest.IsEmpty)
             {
                 int end = rest.IndexOf((byte)';');

@@ -50,7 +50,8 @@ internal sealed class FileEntry
     {
         FileVariant? gzip = Gzip, brotli = Brotli;
         if (gzip is null && brotli is null) return Plain;
-        return request.ChooseCoding(gzip is not null, brotli is not null, out _) switch
+        using HttpRequest.RequestUse use = request.Enter();
+        return use.Exchange.ChooseCoding(gzip is not null, brotli is not null, out _) switch
         {
             HttpCoding.Gzip => gzip!,
             HttpCoding.Brotli => brotli!,

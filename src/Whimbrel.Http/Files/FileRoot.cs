@@ -47,6 +47,24 @@ internal sealed class FileRoot(string path, HttpFileLinks links)
         }
     }
 
+    /// <summary>Opens a regular file by its path; null when there is none: nothing, a folder, a FIFO or a device. Does not wait for the other end of a FIFO, but for the disk.</summary>
+    /// <exception cref="IOException">As with <see cref="Look"/>.</exception>
+    internal static (SafeFileHandle? Handle, FileStamp Stamp) OpenPath(string path)
+    {
+        if (KernelProbe.CanStayBelow) return (Beneath.Open(path, out FileStamp found), found);
+        try
+        {
+            // .NET cannot open without a wait, and does not say of a FIFO what it is.
+            if ((File.GetAttributes(path) & (FileAttributes.Directory | FileAttributes.Device)) != 0) return default;
+            SafeFileHandle handle = File.OpenHandle(path, FileMode.Open, FileAccess.Read, FileShare.ReadWrite | FileShare.Delete);
+            return (handle, StampOf(handle));
+        }
+        catch (Exception e) when (e is FileNotFoundException or DirectoryNotFoundException or UnauthorizedAccessException or PathTooLongException)
+        {
+            return default;
+        }
+    }
+
     /// <summary>What the file that is open is now. Blocks.</summary>
     internal static FileStamp StampOf(SafeFileHandle handle) => KernelProbe.CanStayBelow ? Beneath.StampOf(handle) : FileStamp.Of(handle);
 

@@ -11,20 +11,22 @@ public readonly struct HttpPairs
 {
     private const int SmallName = 128;
 
-    private readonly HttpRequest? _request;
+    private readonly HttpRequest _request;
+    private readonly bool _isRequests; // it lies in the request's memory
     private readonly ReadOnlyMemory<byte> _own;
     private readonly bool _isForm;
 
     internal HttpPairs(HttpRequest request, bool isForm)
     {
         _request = request;
+        _isRequests = true;
         _isForm = isForm;
     }
 
     internal HttpPairs(ReadOnlyMemory<byte> own) => _own = own;
 
     /// <summary>All of it, as it was sent: with percent signs and plus signs.</summary>
-    public ReadOnlySpan<byte> Bytes => _request is not { } request ? _own.Span : _isForm ? request.BodyBytes : request.QueryBytes;
+    public ReadOnlySpan<byte> Bytes => !_isRequests ? _own.Span : _isForm ? _request.BodyBytes : _request.QueryBytes;
 
     /// <summary>Whether there is none.</summary>
     public bool IsEmpty => Bytes.IsEmpty;
@@ -36,6 +38,7 @@ public readonly struct HttpPairs
         get
         {
             ArgumentNullException.ThrowIfNull(name);
+            using HttpRequest.RequestUse use = Enter();
             int most = Encoding.UTF8.GetMaxByteCount(name.Length);
             Span<byte> bytes = most <= SmallName ? stackalloc byte[SmallName] : new byte[most];
             return TryGet(bytes[..Encoding.UTF8.GetBytes(name, bytes)], out ReadOnlySpan<byte> value) ? HttpText.DecodePlus(value) : null;
@@ -66,7 +69,13 @@ public readonly struct HttpPairs
     public static implicit operator ReadOnlySpan<byte>(HttpPairs pairs) => pairs.Bytes;
 
     /// <summary>The text, as it was sent.</summary>
-    public override string ToString() => Encoding.UTF8.GetString(Bytes);
+    public override string ToString()
+    {
+        using HttpRequest.RequestUse use = Enter();
+        return Encoding.UTF8.GetString(Bytes);
+    }
+
+    private HttpRequest.RequestUse Enter() => _isRequests ? _request.Enter() : default;
 
     /// <summary>Goes through pairs.</summary>
     public ref struct Enumerator

@@ -5,10 +5,10 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 // What a client filled in or was given to keep: the query, forms, cookies.
-public sealed partial class HttpRequest
+public readonly partial struct HttpRequest
 {
     /// <summary>What stands behind the question mark: names and values, or, as bytes, all of it with its percent signs.</summary>
-    public HttpPairs Query => new(this, isForm: false);
+    public HttpPairs Query => new(Checked, isForm: false);
 
     /// <summary>The names and values of a form (<c>application/x-www-form-urlencoded</c>) whose body was kept; empty without a body. Awaited handlers have <see cref="ReadFormAsync"/>.</summary>
     /// <exception cref="HttpProtocolException">The body is something else (415), or has more than <see cref="HttpOptions.FormFieldLimit"/> fields (413).</exception>
@@ -17,7 +17,7 @@ public sealed partial class HttpRequest
     {
         get
         {
-            if (Stream is not null) throw new InvalidOperationException("The body of this request is a stream: await ReadFormAsync.");
+            if (StreamedBody is not null) throw new InvalidOperationException("The body of this request is a stream: await ReadFormAsync.");
             CheckFormType();
             CheckFormFields(BodyBytes);
             return new HttpPairs(this, isForm: true);
@@ -25,9 +25,7 @@ public sealed partial class HttpRequest
     }
 
     /// <summary>Its cookies.</summary>
-    public HttpCookies Cookies => new(this);
-
-    internal ReadOnlySpan<byte> QueryBytes => Head.Bytes[Reader.Query];
+    public HttpCookies Cookies => new(Checked);
 
     /// <summary>Reads the body of an awaited handler as a form (<c>application/x-www-form-urlencoded</c>). What it gives stays valid.</summary>
     /// <param name="cancellationToken">Gives up.</param>
@@ -35,8 +33,7 @@ public sealed partial class HttpRequest
     public async ValueTask<HttpPairs> ReadFormAsync(CancellationToken cancellationToken = default)
     {
         CheckFormType();
-        // Of its own: a body that was kept goes back when the request is answered.
-        ReadOnlyMemory<byte> body = Stream is null ? BodyBytes.ToArray() : await ReadBodyAsync(cancellationToken).ConfigureAwait(false);
+        ReadOnlyMemory<byte> body = await ReadBodyAsync(cancellationToken).ConfigureAwait(false);
         CheckFormFields(body.Span);
         return new HttpPairs(body);
     }
@@ -49,8 +46,8 @@ public sealed partial class HttpRequest
     /// <exception cref="HttpProtocolException">The body is something else (415), has more than <see cref="HttpOptions.FormFieldLimit"/> parts (413), or is broken (400).</exception>
     public async IAsyncEnumerable<HttpPart> ReadPartsAsync([EnumeratorCancellation] CancellationToken cancellationToken = default)
     {
-        if (!MultipartReader.TryFindBoundary(this[HttpField.ContentType], out ReadOnlySpan<byte> boundary)) throw _session.Mistake(415, "The body is no multipart/form-data with a boundary");
-        HttpPartReader parts = new(_session, Body, new MultipartReader(boundary, _session.Options.FormFieldLimit));
+        if (!MultipartReader.TryFindBoundary(this[HttpField.ContentType], out ReadOnlySpan<byte> boundary)) throw Session.Mistake(415, "The body is no multipart/form-data with a boundary");
+        HttpPartReader parts = new(Session, Body, new MultipartReader(boundary, Session.Options.FormFieldLimit));
         try
         {
             while (await parts.NextAsync(cancellationToken).ConfigureAwait(false) is { } part) yield return part;
@@ -66,11 +63,11 @@ public sealed partial class HttpRequest
         ReadOnlySpan<byte> type = this[HttpField.ContentType];
         int end = type.IndexOf((byte)';');
         if (end >= 0) type = type[..end];
-        if (HasBody && !Ascii.EqualsIgnoreCase(HttpBytes.Trim(type), "application/x-www-form-urlencoded"u8)) throw _session.Mistake(415, "The body is no application/x-www-form-urlencoded");
+        if (HasBody && !Ascii.EqualsIgnoreCase(HttpBytes.Trim(type), "application/x-www-form-urlencoded"u8)) throw Session.Mistake(415, "The body is no application/x-www-form-urlencoded");
     }
 
     private void CheckFormFields(ReadOnlySpan<byte> form)
     {
-        if (form.Count((byte)'&') >= _session.Options.FormFieldLimit) throw _session.Mistake(413, "The form has too many fields");
+        if (form.Count((byte)'&') >= Session.Options.FormFieldLimit) throw Session.Mistake(413, "The form has too many fields");
     }
 }

@@ -7,7 +7,7 @@ using Whimbrel.Http.Parsing;
 namespace Whimbrel.Http;
 
 // Bodies in JSON. What is none is the client's mistake, and no error of the handler.
-public sealed partial class HttpRequest
+public readonly partial struct HttpRequest
 {
     private const string Reflection = "The members of the type are found at run time, where trimming may have removed them. Give a JsonTypeInfo of a JsonSerializerContext.";
 
@@ -61,7 +61,7 @@ public sealed partial class HttpRequest
     private T? ParseJson<T, TKind>(ReadOnlySpan<byte> body, TKind kind, JsonParser<T, TKind> parse)
     {
         if (body.StartsWith(Encoding.UTF8.Preamble)) body = body[Encoding.UTF8.Preamble.Length..];
-        if (body.IsEmpty) throw _session.Mistake(400, "The body is missing: JSON is expected");
+        if (body.IsEmpty) throw Session.Mistake(400, "The body is missing: JSON is expected");
         try
         {
             return parse(body, kind);
@@ -69,13 +69,13 @@ public sealed partial class HttpRequest
         catch (JsonException e)
         {
             // Its text names types of the program.
-            throw _session.Mistake(400, $"The body is no JSON of the expected form{(e.Path is { Length: > 0 } path ? $" (at {path})" : "")}");
+            throw Session.Mistake(400, $"The body is no JSON of the expected form{(e.Path is { Length: > 0 } path ? $" (at {path})" : "")}");
         }
     }
 
     private ReadOnlySpan<byte> JsonBytes()
     {
-        if (Stream is not null && Exchange.Whole is null) throw new InvalidOperationException("The body of this request is a stream, because its handler is awaited: await ReadJsonAsync.");
+        if (StreamedBody is not null && KnownBody is null) throw new InvalidOperationException("The body of this request is a stream, because its handler is awaited: await ReadJsonAsync.");
         CheckJsonType();
         return BodyBytes;
     }
@@ -88,6 +88,6 @@ public sealed partial class HttpRequest
         if (end >= 0) type = type[..end];
         type = HttpBytes.Trim(type);
         if (type.IsEmpty || Ascii.EqualsIgnoreCase(type, "application/json"u8) || (type.Length > 5 && Ascii.EqualsIgnoreCase(type[^5..], "+json"u8))) return;
-        throw _session.Mistake(415, "The body is no application/json");
+        throw Session.Mistake(415, "The body is no application/json");
     }
 }

@@ -102,7 +102,23 @@ internal static unsafe class Beneath
     {
         stamp = default;
         int descriptor = Open(root, name, links, ReadOnly | NonBlocking | NoTerminal | CloseOnExec);
-        if (descriptor < 0) return null;
+        return descriptor < 0 ? null : RegularFile(descriptor, out stamp);
+    }
+
+    /// <summary>Opens a path as it is, if a regular file is there; never waits for the other end of a FIFO.</summary>
+    internal static SafeFileHandle? Open(string path, out FileStamp stamp)
+    {
+        stamp = default;
+        fixed (byte* name = Encoding.UTF8.GetBytes(path + '\0'))
+        {
+            int descriptor = OpenPath(name, ReadOnly | NonBlocking | NoTerminal | CloseOnExec, 0);
+            return (descriptor < 0 ? NothingOrThrow("opened") : descriptor) < 0 ? null : RegularFile(descriptor, out stamp);
+        }
+    }
+
+    private static SafeFileHandle? RegularFile(int descriptor, out FileStamp stamp)
+    {
+        stamp = default;
         SafeFileHandle handle = new(descriptor, ownsHandle: true);
         Stats stats = StatsOf(descriptor);
         if ((stats.Mode & 0xF000) == 0x8000)

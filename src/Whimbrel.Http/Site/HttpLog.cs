@@ -62,8 +62,8 @@ public sealed class HttpLog : IAsyncDisposable
 
     // ------------------------------------------------------------------ one line, on any thread
 
-    /// <summary>Notes an answer. <paramref name="request"/> is null when its head could not be read.</summary>
-    internal void Add(ReadOnlySpan<byte> peer, HttpRequest? request, int status, long bodyBytes)
+    /// <summary>Notes an answer. <paramref name="known"/> is null when its head could not be read.</summary>
+    internal void Add(ReadOnlySpan<byte> peer, HttpRequest? known, int status, long bodyBytes)
     {
         byte[] line = t_line ??= new byte[FixedBytes + 4 * MostFieldBytes];
         Writer text = new(line);
@@ -71,7 +71,7 @@ public sealed class HttpLog : IAsyncDisposable
         text.Add(" - - ["u8);
         text.Add(Time());
         text.Add("] \""u8);
-        if (request is null)
+        if (known is not { } request)
         {
             text.Add("-"u8);
         }
@@ -88,9 +88,9 @@ public sealed class HttpLog : IAsyncDisposable
         text.Add(" "u8);
         text.Add(bodyBytes);
         text.Add(" \""u8);
-        text.AddEscaped(request is null ? default : request[HttpField.Referer], MostFieldBytes);
+        text.AddEscaped(known is { } from ? from[HttpField.Referer] : default, MostFieldBytes);
         text.Add("\" \""u8);
-        text.AddEscaped(request is null ? default : request[HttpField.UserAgent], MostFieldBytes);
+        text.AddEscaped(known is { } by ? by[HttpField.UserAgent] : default, MostFieldBytes);
         text.Add("\"\n"u8);
         Queue(text.Written);
     }

@@ -61,8 +61,9 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
 
     private (int Status, string Text)? Judge(HttpRequest request)
     {
-        if (request.Reader.IndexOfOnly(HttpField.SecWebSocketVersion) < 0 || !request[HttpField.SecWebSocketVersion].SequenceEqual("13"u8)) return (426, "Sec-WebSocket-Version is 13 here");
-        if (request.Reader.IndexOfOnly(HttpField.SecWebSocketKey) < 0 || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey])) return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
+        using HttpRequest.RequestUse use = request.Enter();
+        if (use.Reader.IndexOfOnly(HttpField.SecWebSocketVersion) < 0 || !request[HttpField.SecWebSocketVersion].SequenceEqual("13"u8)) return (426, "Sec-WebSocket-Version is 13 here");
+        if (use.Reader.IndexOfOnly(HttpField.SecWebSocketKey) < 0 || !WebSocketHandshake.IsKey(request[HttpField.SecWebSocketKey])) return (400, "Sec-WebSocket-Key is no 16 bytes in base64");
         if (request.MinorVersion == 0) return (400, "WebSocket needs HTTP/1.1");
         if (request.HasBody) return (400, "The request has a body");
         return options.Origins.Judge(request);
@@ -71,8 +72,9 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
     // The first offer in any of the fields.
     private static bool TryAgree(HttpRequest request, in DeflateTerms wishes, out DeflateTerms? terms)
     {
+        using HttpRequest.RequestUse use = request.Enter();
         terms = null;
-        for (int index = request.Reader.IndexOf(HttpField.SecWebSocketExtensions); index >= 0; index = request.Reader.IndexOf(HttpField.SecWebSocketExtensions, index + 1))
+        for (int index = use.Reader.IndexOf(HttpField.SecWebSocketExtensions); index >= 0; index = use.Reader.IndexOf(HttpField.SecWebSocketExtensions, index + 1))
         {
             if (!DeflateTerms.TryAgree(request.ValueAt(index), wishes, out DeflateTerms? agreed)) return false;
             terms ??= agreed;
@@ -84,10 +86,11 @@ internal sealed class WebSocketRoute(Func<HttpRequest, WebSocketSession?> factor
     // What the server likes best of what was offered; nothing when it speaks none of it.
     private bool TryChoose(HttpRequest request, out string? chosen)
     {
+        using HttpRequest.RequestUse use = request.Enter();
         chosen = null;
         int best = int.MaxValue;
         HashSet<string> seen = [];
-        for (int index = request.Reader.IndexOf(HttpField.SecWebSocketProtocol); index >= 0; index = request.Reader.IndexOf(HttpField.SecWebSocketProtocol, index + 1))
+        for (int index = use.Reader.IndexOf(HttpField.SecWebSocketProtocol); index >= 0; index = use.Reader.IndexOf(HttpField.SecWebSocketProtocol, index + 1))
         {
             ReadOnlySpan<byte> list = request.ValueAt(index);
             while (HttpBytes.TryNextElement(ref list, out ReadOnlySpan<byte> name))

@@ -235,7 +235,7 @@ public sealed class FilterTests
     {
         Web web = new();
         web.Network.RethrowsExceptions = false;
-        web.Server.Get("/sync", static (_, response) => { response.Status = 201; Note(null!, response, "handler"); throw new KeyNotFoundException("mine"); });
+        web.Server.Get("/sync", static (_, response) => { response.Status = 201; Note(default, response, "handler"); throw new KeyNotFoundException("mine"); });
         web.Server.Get("/async", async (_, response) => { await later.Task; throw new KeyNotFoundException("mine"); });
         web.Server.Post("/body", static async (request, _) => { await Task.CompletedTask; throw new KeyNotFoundException("mine"); });
         web.Server.Get("/good", static (_, response) => response.Text("good"));

@@ -13,13 +13,13 @@ public sealed class SessionTests
 
     private sealed class Late : HttpSession
     {
-        internal HttpRequest? Request { get; private set; }
+        internal HttpRequest Request { get; private set; }
 
-        internal HttpResponse Answer => Response;
+        internal HttpResponse Answer { get; private set; }
 
         protected override HttpBodyMode OnHead(HttpRequest request) => request.Path.SequenceEqual("/skip"u8) ? HttpBodyMode.Skip : HttpBodyMode.Buffer;
 
-        protected override void OnRequest(HttpRequest request) => Request = request;
+        protected override void OnRequest(HttpRequest request) => (Request, Answer) = (request, Response);
     }
 
     [Fact]
@@ -51,7 +51,7 @@ public sealed class SessionTests
         using TestPeer peer = TestPeer.Connect(static () => new Late());
         Late session = (Late)peer.Session;
         peer.Send(Web.Post("/", "abc") + Web.Get("/second"));
-        Assert.Equal("abc", Encoding.ASCII.GetString(session.Request!.BodyBytes));
+        Assert.Equal("abc", Encoding.ASCII.GetString(session.Request.BodyBytes));
         session.Answer.Text("first"); // here, and not on the loop
         Assert.Equal(["200 first"], Web.Answers(peer));
         Assert.Equal("/second", Encoding.ASCII.GetString(session.Request.Path));
@@ -70,7 +70,7 @@ public sealed class SessionTests
         using TestPeer peer = TestPeer.Connect(static () => new Late());
         Late session = (Late)peer.Session;
         peer.Send(Web.Get("/a?b=c", "X-Own: own\r\nAccept: a\r\nAccept: b\r\n"));
-        HttpRequest request = session.Request!;
+        HttpRequest request = session.Request;
         Assert.Equal(("GET", "/a?b=c", "/a", "b=c", "a"), (Encoding.ASCII.GetString(request.Method), Encoding.ASCII.GetString(request.Target), Encoding.ASCII.GetString(request.Path), Encoding.ASCII.GetString(request.Query), Encoding.ASCII.GetString(request.Authority)));
         Assert.Equal(("own", "a", null), (request["x-own"], Encoding.ASCII.GetString(request[HttpField.Accept]), request["X-None"]));
         Assert.Equal((4, "Accept", "b"), (request.FieldCount, Encoding.ASCII.GetString(request.NameAt(3)), Encoding.ASCII.GetString(request.ValueAt(3))));

@@ -3,7 +3,7 @@ using System.Text;
 namespace Whimbrel.Http;
 
 // An answer that takes the place of one that was not sent.
-public sealed partial class HttpResponse
+internal sealed partial class ServerAnswer
 {
     internal int FieldBytes => Pieces.FieldBytes;
 
