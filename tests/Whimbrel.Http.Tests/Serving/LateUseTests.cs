@@ -1,5 +1,6 @@
 using System.Reflection;
-using System.Text;
+using System.Text.Json;
+using System.Text.Json.Serialization.Metadata;
 using Whimbrel.Testing;
 
 namespace Whimbrel.Http.Tests.Serving;
@@ -35,6 +36,8 @@ public sealed class LateUseTests
         ["Form"] = static r => _ = r.Form,
         ["Cookies"] = static r => _ = r.Cookies,
         ["ReadFormAsync"] = static r => Wait(r.ReadFormAsync().AsTask()),
+        ["Json"] = static r => r.Json(Number),
+        ["ReadJsonAsync"] = static r => Wait(r.ReadJsonAsync(Number).AsTask()),
         ["ReadPartsAsync"] = static r => Wait(r.ReadPartsAsync().GetAsyncEnumerator().MoveNextAsync().AsTask()),
     };
 
@@ -52,7 +55,8 @@ public sealed class LateUseTests
         ["MeetsConditions"] = static r => r.MeetsConditions("\"late\""),
         ["Text"] = static r => r.Text("late"),
         ["Bytes"] = static r => r.Bytes("late"u8),
-        ["Json"] = static r => r.Json(1, System.Text.Json.Serialization.Metadata.JsonMetadataServices.CreateValueInfo<int>(new System.Text.Json.JsonSerializerOptions(), System.Text.Json.Serialization.Metadata.JsonMetadataServices.Int32Converter)),
+        ["Json"] = static r => r.Json(1, Number),
+        ["Redirect"] = static r => r.Redirect("/late"),
         ["Empty"] = static r => r.Empty(),
         ["Fail"] = static r => r.Fail(500),
         ["File"] = static r => r.File("late"),
@@ -63,6 +67,8 @@ public sealed class LateUseTests
         ["AddTrailer"] = static r => r.AddTrailer("X-Late", "1"),
         ["EndAsync"] = static r => Wait(r.EndAsync().AsTask()),
     };
+
+    private static JsonTypeInfo<int> Number => JsonMetadataServices.CreateValueInfo<int>(new JsonSerializerOptions(), JsonMetadataServices.Int32Converter);
 
     private sealed class Echo : Session
     {
