@@ -14,6 +14,13 @@ internal static class AddressText
             return null;
         }
 
+        // An HTTP server of the library takes such addresses; the commands that read this one speak TCP and TLS.
+        if (text.StartsWith("http://", StringComparison.OrdinalIgnoreCase) || text.StartsWith("https://", StringComparison.OrdinalIgnoreCase))
+        {
+            mistake = $"'{text}' is no address: '{text[..text.IndexOf(':', StringComparison.Ordinal)]}' is no scheme here, allowed tcp, tls, unix and memory. To send a request: whimbrel get {text}";
+            return null;
+        }
+
         bool hasScheme = text.Contains("://", StringComparison.Ordinal) || text.StartsWith("unix:", StringComparison.OrdinalIgnoreCase);
         return NetworkAddress.TryParse(hasScheme || text.Length == 0 ? text : "tcp://" + text, out NetworkAddress? address, out mistake) ? address : null;
     }

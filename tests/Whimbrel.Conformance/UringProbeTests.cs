@@ -289,7 +289,7 @@ public sealed unsafe class UringProbeTests
         Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
         UringSupport forbidden = UringSupport.No(Errno.EPERM, "io_uring is forbidden here (EPERM): by the test");
         string message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Uring, null, () => forbidden)).Message;
-        Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here (EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md.", message);
+        Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here (EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.", message);
         message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Auto, "uring", () => forbidden)).Message;
         Assert.Contains("asked for by WHIMBREL_ENGINE", message, StringComparison.Ordinal);
     }

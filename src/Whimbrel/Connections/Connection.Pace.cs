@@ -8,9 +8,6 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed partial class Connection
 {
-    private long _paceTurn;
-    private int _paceBytes; // of awaited sends in that turn
-
     /// <summary>What is pending in order, and in memory: a file costs nothing while it waits, and what a gate holds back is not the sender's.</summary>
     private bool IsMuchPending => QueuedInOrder - _queue.InFiles > SendPace.MostPending;
 
@@ -23,10 +20,10 @@ internal sealed partial class Connection
         }
 
         SendPace pace = Loop.SendPace;
-        if (_paceTurn != pace.Turn) (_paceTurn, _paceBytes) = (pace.Turn, 0);
-        _paceBytes = (int)Math.Min(_paceBytes + length, int.MaxValue);
+        if (_tenancy.PaceTurn != pace.Turn) (_tenancy.PaceTurn, _tenancy.PaceBytes) = (pace.Turn, 0);
+        _tenancy.PaceBytes = (int)Math.Min(_tenancy.PaceBytes + length, int.MaxValue);
         pace.Spend(length);
-        bool hasPart = _paceBytes < SendPace.MostOfConnection && (!pace.IsSpent || _paceBytes <= SendPace.FreeOfConnection);
+        bool hasPart = _tenancy.PaceBytes < SendPace.MostOfConnection && (!pace.IsSpent || _tenancy.PaceBytes <= SendPace.FreeOfConnection);
         return hasPart && !IsMuchPending;
     }
 

@@ -54,6 +54,8 @@ internal struct Tenancy
     internal Exception? QueueFault; // of memory that threw, or a file that could not be sent: the completion phase ends the connection
     internal bool FileFailed; // it was a file
     internal long BytesSent;
+    internal long PaceTurn; // the turn in which awaited sends were counted last
+    internal int PaceBytes; // of awaited sends in that turn
     internal long SentUntold;
     internal SendOperation? FirstOperation;
     internal SendOperation? LastOperation;

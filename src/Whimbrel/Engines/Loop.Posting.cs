@@ -219,6 +219,7 @@ public abstract partial class Loop
         else _ = WatchAsync(task, what);
     }
 
+    // tidy: allowed because it waits for an async function of the user's, outside the turn of the loop
     private async Task WatchAsync(Task task, string what)
     {
         try

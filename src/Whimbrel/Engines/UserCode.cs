@@ -29,7 +29,24 @@ internal static class UserCode
     /// <summary>Every assembly of ours says so (src/Directory.Build.props); those of our tests and of users do not.</summary>
     private static bool IsOurs(Type? type) =>
         // tidy: allowed because it is asked once for each assembly
-        type is not null && s_isOurs.GetOrAdd(type.Assembly, static assembly => assembly.GetCustomAttributes<AssemblyMetadataAttribute>().Any(static a => a.Key == "WhimbrelLibrary"));
+        type is not null && s_isOurs.GetOrAdd(type.Assembly, static assembly => SaysThatItIsOurs(assembly));
+
+    private static bool SaysThatItIsOurs(Assembly assembly)
+    {
+        try
+        {
+            foreach (AssemblyMetadataAttribute each in assembly.GetCustomAttributes<AssemblyMetadataAttribute>())
+            {
+                if (each.Key == "WhimbrelLibrary") return true;
+            }
+        }
+        catch (Exception e) when (e is IOException or TypeLoadException or BadImageFormatException)
+        {
+            // An attribute of a user's assembly may be of an assembly that is not here. All of ours can be loaded.
+        }
+
+        return false;
+    }
 
     /// <summary>False for classes of this library's packages, whose overrides a user cannot write.</summary>
     internal static bool IsOfUser(Type type) => !IsOurs(type);

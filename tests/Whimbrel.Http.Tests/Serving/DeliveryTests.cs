@@ -64,7 +64,7 @@ public sealed class DeliveryTests
             AddFields(response);
             response.Text("hello");
         });
-        web.Server.Get("/pieces", async (_, response, _) =>
+        web.Server.Get("/pieces", async (_, response) =>
         {
             AddFields(response);
             for (int i = 0; i < 100; i++) await response.WriteAsync("12345678901234567890123456789012345678901234567890"u8.ToArray());

@@ -312,8 +312,13 @@ public sealed partial class HandlerTests
         TestPeer peer = web.Connect();
         peer.IsReading = false;
         peer.Send(Web.Get("/"));
-        patience!.Cancel();
-        peer.Run();
+        // A flush whose bytes are queued is done when its token is cancelled. The one that finds the queue full is given up.
+        for (int i = 0; i < 1000 && givenUp == 0; i++)
+        {
+            patience!.Cancel();
+            peer.Run();
+        }
+
         Assert.Equal(1, givenUp);
         peer.IsReading = true;
         Answer answer = Web.One(peer);

@@ -171,10 +171,10 @@ public sealed class LateUseTests
     {
         using Web web = new();
         Task<int>? read = null;
-        web.Server.Post("/", (request, _, _) =>
+        web.Server.Post("/", (request, _) =>
         {
             read = request.Body.ReadAsync(new byte[8]).AsTask();
-            return default;
+            return default(ValueTask);
         });
         TestPeer peer = web.Connect();
         peer.Send($"POST / HTTP/1.1\r\n{Web.Host}Content-Length: 5\r\n\r\n");
@@ -219,7 +219,7 @@ public sealed class LateUseTests
     {
         using Web web = new();
         Exception? thrown = null;
-        web.Server.Get("/", async (_, response, _) =>
+        web.Server.Get("/", async (_, response) =>
         {
             await response.FlushAsync();
             ValueTask first = response.WriteAsync(new byte[4_000_000]); // more than a connection queues
