@@ -254,6 +254,7 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
     {
         Assert.SkipWhen(rig.IsVirtual, "Needs a loop that is busy while the others go on.");
         using ManualResetEventSlim release = new();
+        using ManualResetEventSlim isBusy = new();
         int chosen = 0;
         RecordingServer server = rig.Serve(null, new ServerOptions
         {
@@ -262,7 +263,13 @@ public abstract class ServerSuite(Transport transport) : Suite(transport)
             ChooseLoop = arrival =>
             {
                 Loop other = rig.Engine.GetLoop(1 - arrival.Loop.Index);
-                other.Post(() => release.Wait(TimeSpan.FromSeconds(15)));
+                other.Post(() =>
+                {
+                    isBusy.Set();
+                    release.Wait(TimeSpan.FromSeconds(15));
+                });
+                // The connection must not reach that loop before the action: what hands it over may pass posts.
+                isBusy.Wait(TimeSpan.FromSeconds(15));
                 Volatile.Write(ref chosen, 1);
                 return other;
             },
