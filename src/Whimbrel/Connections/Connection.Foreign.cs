@@ -465,7 +465,9 @@ internal sealed partial class Connection
         {
             if (result != SendResult.Queued) return new(result);
             long length = (long)head.Length + body.Length + Pieces.LengthOf(tail);
-            return MayGoOn(length, generation) ? new(result) : Pace(length, generation, cancellation);
+            // Nothing to send has nothing to wait for; on the pool the wait itself would use up the room of Reserve.
+            bool isEmpty = length == 0 && file.Length == 0;
+            return isEmpty || MayGoOn(length, generation) ? new(result) : Pace(length, generation, cancellation);
         }
 
         ValueTask<SendResult> task = operation.Task;
