@@ -13,6 +13,12 @@ public static class CompatOptions
     /// <summary>The engine of NetCoreServer's classes, which know none. Null (the default): <see cref="Whimbrel.Engine.Default"/>.</summary>
     public static Engine? Engine { get; set; }
 
+    /// <summary>
+    /// Whether the old HTTP servers refuse a request of HTTP/1.1 without the field Host, with 400. False by default: no HTTP client of NetCoreServer sends one.
+    /// Read for each connection when it sends its first byte. The native HTTP server always requires it.
+    /// </summary>
+    public static bool RequireHost { get; set; }
+
     /// <summary>Longest time that a stop, a disconnect, or a restart waits for what is queued to leave. Default 5 s.</summary>
     public static TimeSpan DrainTimeout { get; set; } = TimeSpan.FromSeconds(5);
 }

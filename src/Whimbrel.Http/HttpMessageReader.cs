@@ -12,7 +12,7 @@ namespace Whimbrel.Http;
 /// </remarks>
 public sealed class HttpMessageReader
 {
-    private readonly HttpReaderLimits _limits;
+    private HttpReaderLimits _limits;
     private readonly HttpAnswerReader? _answers;
     private readonly HttpHead _head;
     private HttpBodyReader _body;
@@ -41,6 +41,20 @@ public sealed class HttpMessageReader
         _limits = options.ReaderLimits;
         _answers = new HttpAnswerReader(_limits, options.InterimLimit);
         _head = _answers.Head;
+    }
+
+    /// <summary>
+    /// Whether a request of HTTP/1.1 without the field Host breaks a rule, as RFC 9112 wants it. True by default. False is for protocols and clients that never
+    /// send one; sessions of <see cref="HttpServer"/> always require it. Has no effect on answers.
+    /// </summary>
+    public bool RequireHost
+    {
+        get => _limits.RequireHost;
+        init
+        {
+            _limits = _limits with { RequireHost = value };
+            if (_answers is null) _head.Reader.BeginRequest(_limits);
+        }
     }
 
     /// <summary>The method of the request. Of the last head, as everything below; valid until the next one is read.</summary>

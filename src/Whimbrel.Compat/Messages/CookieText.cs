@@ -5,16 +5,15 @@ internal static class CookieText
 {
     internal static string Of(string name, string value)
     {
-        ArgumentException.ThrowIfNullOrEmpty(name);
-        if (name.AsSpan().ContainsAny(" =,\"")) throw new ArgumentException("The name of a cookie is a token.", nameof(name));
-        return $"{Checked(name, nameof(name))}={Checked(value, nameof(value))}";
+        ArgumentNullException.ThrowIfNull(name);
+        return $"{Encoded(name, nameof(name)).Replace("=", "%3D", StringComparison.Ordinal)}={Encoded(value, nameof(value))}";
     }
 
-    /// <summary>A semicolon would begin another cookie, or an attribute.</summary>
-    internal static string Checked(string text, string name)
+    /// <summary>A text without semicolons: one would begin another cookie, or an attribute. It goes percent-encoded.</summary>
+    internal static string Encoded(string text, string name)
     {
         ArgumentNullException.ThrowIfNull(text, name);
-        return text.Contains(';', StringComparison.Ordinal) ? throw new ArgumentException("A cookie has no semicolon: what follows it would be taken for another one.", name) : text;
+        return text.Replace(";", "%3B", StringComparison.Ordinal);
     }
 
     internal static void Read(string field, List<(string, string)> cookies)

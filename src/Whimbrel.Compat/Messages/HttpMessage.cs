@@ -27,6 +27,7 @@ internal sealed class HttpMessage
     private int _bodyStart;
     private bool _hasLength;
     private bool _isOpen;
+    private bool _hasOwnFraming;
 
     // The words of the start line as text, once asked for: the next message of a connection mostly has the same.
     private string? _firstText;
@@ -43,7 +44,7 @@ internal sealed class HttpMessage
 
     internal int FieldCount => _fields.Count;
 
-    /// <summary>As announced: what is not there yet is sent by itself.</summary>
+    /// <summary>As announced: what is not there yet is sent by itself, or still to be received.</summary>
     internal int BodyLength { get; private set; }
 
     internal string First => TextOf(_first, ref _firstText);
@@ -53,6 +54,9 @@ internal sealed class HttpMessage
     internal string Third => TextOf(_third, ref _thirdText);
 
     internal ReadOnlySpan<byte> FirstBytes => BytesOf(_first);
+
+    /// <summary>Whether the head has its end: a body follows, which may be empty.</summary>
+    internal bool HasBody => _bodyStart > 0;
 
     /// <summary>What is there of the body.</summary>
     internal Span<byte> Body => _bodyStart == 0 ? default : Bytes.AsSpan()[_bodyStart..];
@@ -102,7 +106,7 @@ internal sealed class HttpMessage
         _fields.Clear();
         _first = _second = _third = default;
         _lineEnd = _fieldsEnd = _bodyStart = BodyLength = 0;
-        _hasLength = _isOpen = IsBroken = false;
+        _hasLength = _isOpen = _hasOwnFraming = IsBroken = false;
     }
 
     /// <summary>Empty, and it keeps no memory for the next one.</summary>
@@ -117,8 +121,8 @@ internal sealed class HttpMessage
     internal void Begin(string first, string second, string third)
     {
         CheckWord(first, nameof(first));
-        CheckWord(second, nameof(second));
         CheckText(third, nameof(third));
+        second = UrlOf(second);
         Clear();
         _first = Append(first, " ");
         _second = Append(second, " ");
@@ -126,13 +130,40 @@ internal sealed class HttpMessage
         _lineEnd = _fieldsEnd = (int)Bytes.Size;
     }
 
-    /// <summary>Adds a field. What frames a message follows from its body, and is passed over.</summary>
+    /// <summary>Adds a field. What frames a message (Content-Length, Transfer-Encoding) stays until there is a body, which says that itself.</summary>
     internal void Add(string name, string value)
     {
         ArgumentNullException.ThrowIfNull(name);
         if (name.Length == 0 || name.AsSpan().ContainsAnyExcept(s_token)) throw new ArgumentException("The name of a field is a token: letters, digits and a few signs, at least one of them.", nameof(name));
         CheckText(value, nameof(value));
-        if (!name.Equals("Content-Length", StringComparison.OrdinalIgnoreCase) && !name.Equals("Transfer-Encoding", StringComparison.OrdinalIgnoreCase)) Insert(name, value, _hasLength ? _fields.Count - 1 : _fields.Count, _hasLength ? _fields[^1].Name.Start : _fieldsEnd);
+        if (IsFraming(name))
+        {
+            if (HasBody) return;
+            _hasOwnFraming = true;
+        }
+
+        Insert(name, value, _hasLength ? _fields.Count - 1 : _fields.Count, _hasLength ? _fields[^1].Name.Start : _fieldsEnd);
+    }
+
+    private static bool IsFraming(string name) => name.Equals("Content-Length", StringComparison.OrdinalIgnoreCase) || name.Equals("Transfer-Encoding", StringComparison.OrdinalIgnoreCase);
+
+    // A second length, or a coding beside a length, would be read differently by different readers.
+    private void RemoveOwnFraming()
+    {
+        _hasOwnFraming = false;
+        for (int index = _fields.Count - 1; index >= 0; index--)
+        {
+            Field field = _fields[index];
+            if (!IsFraming(TextOf(field.Name))) continue;
+            int start = field.Name.Start;
+            int length = field.Value.Start + field.Value.Length + 2 - start;
+            Span<byte> all = Bytes.AsSpan();
+            all[(start + length)..].CopyTo(all[start..]);
+            Bytes.Resize(Bytes.Size - length);
+            _fieldsEnd -= length;
+            _fields.RemoveAt(index);
+            Move(start + length, -length);
+        }
     }
 
     /// <summary>Adds a field before all others, unless there is one.</summary>
@@ -170,6 +201,7 @@ internal sealed class HttpMessage
         ArgumentOutOfRangeException.ThrowIfNegative(length);
         if (_lineEnd == 0) throw new InvalidOperationException("A message begins with its start line.");
         if (!isFramed && length > 0) throw new ArgumentException("A response with this status has no body.", nameof(length));
+        if (_hasOwnFraming) RemoveOwnFraming();
         if (_hasLength)
         {
             _fieldsEnd = _fields[^1].Name.Start;
@@ -194,12 +226,14 @@ internal sealed class HttpMessage
 
     internal void SetBody(ReadOnlySpan<byte> body, bool isFramed = true)
     {
+        if (!isFramed) body = default;
         BeginBody(body.Length, isFramed);
         Bytes.Append(body);
     }
 
     internal void SetBody(ReadOnlySpan<char> body, bool isFramed = true)
     {
+        if (!isFramed) body = default;
         BeginBody(Encoding.UTF8.GetByteCount(body), isFramed);
         Bytes.Append(body);
     }
@@ -241,13 +275,15 @@ internal sealed class HttpMessage
         _fieldsEnd = (int)Bytes.Size;
         Bytes.Append("\r\n"u8);
         _bodyStart = (int)Bytes.Size;
+        // Bodies end at a limit far below this.
+        if (!_isOpen) BodyLength = (int)Math.Min(reader.BodyLength, int.MaxValue);
     }
 
     /// <summary>Takes a piece of its body.</summary>
     internal void Take(ReadOnlySpan<byte> piece)
     {
         Bytes.Append(piece);
-        BodyLength += piece.Length;
+        if (_isOpen) BodyLength += piece.Length;
     }
 
     /// <summary>Its body is whole.</summary>
@@ -316,31 +352,46 @@ internal sealed class HttpMessage
         Bytes.Resize(size + length);
         Span<byte> all = Bytes.AsSpan();
         all[at..size].CopyTo(all[(at + length)..]);
-        for (int index = 0; index < _fields.Count; index++)
-        {
-            if (_fields[index].Name.Start >= at) _fields[index] = new Field(Moved(_fields[index].Name), Moved(_fields[index].Value));
-        }
-
+        Move(at, length);
         if (_fieldsEnd > at) _fieldsEnd += length;
         if (_bodyStart > 0) _bodyStart += length;
         return all.Slice(at, length);
-
-        Part Moved(Part part) => part with { Start = part.Start + length };
     }
 
-    // No space, no control, no letter that is not ASCII: each would end the word, or be read differently by different readers.
+    private void Move(int from, int by)
+    {
+        for (int index = 0; index < _fields.Count; index++)
+        {
+            Field field = _fields[index];
+            if (field.Name.Start >= from) _fields[index] = new Field(field.Name with { Start = field.Name.Start + by }, field.Value with { Start = field.Value.Start + by });
+        }
+    }
+
+    // The old builders take any URL. What would end the word, or be read differently by different readers, goes percent-encoded as UTF-8.
+    private static string UrlOf(string url)
+    {
+        ArgumentNullException.ThrowIfNull(url);
+        if (url.Length == 0) return "/";
+        if (!url.AsSpan().ContainsAnyExceptInRange('!', '~')) return url;
+        StringBuilder text = new(url.Length + 16);
+        foreach (byte each in Encoding.UTF8.GetBytes(url))
+        {
+            if (each is >= (byte)'!' and <= (byte)'~') text.Append((char)each);
+            else text.Append(CultureInfo.InvariantCulture, $"%{each:X2}");
+        }
+
+        return text.ToString();
+    }
+
     private static void CheckWord(string word, string name)
     {
         ArgumentException.ThrowIfNullOrEmpty(word, name);
-        if (word.AsSpan().ContainsAnyExceptInRange('!', '~')) throw new ArgumentException("A method, a URL and a version are visible ASCII: encode all else by percent signs.", name);
+        if (word.AsSpan().ContainsAnyExceptInRange('!', '~')) throw new ArgumentException("A method and a version are words of visible ASCII: a space would end the word, and a reader would take what follows for the URL.", name);
     }
 
     private static void CheckText(string text, string name)
     {
         ArgumentNullException.ThrowIfNull(text, name);
-        foreach (char c in text)
-        {
-            if (c is (< ' ' and not '\t') or '\x7F') throw new ArgumentException("A value has no control characters: CR and LF would end its line, and what follows would be taken for a field.", name);
-        }
+        if (text.AsSpan().ContainsAny('\r', '\n', '\0')) throw new ArgumentException("The text contains CR, LF or NUL, which would end its line: a reader would take what follows for a field of its own. Remove or encode these characters.", name);
     }
 }

@@ -21,7 +21,8 @@ namespace Whimbrel.Compat;
 /// body too. Nothing behind it is read.</item>
 /// <item>A header that is not whole <see cref="HttpOptions.HeadTimeout"/> after its first byte, and a body that is not
 /// <see cref="HttpOptions.BodyTimeout"/> after its header, get 408 and the end. A connection without a request under way has no limit, as it had none.</item>
-/// <item>Once the session is upgraded, all that follows is told to it as it came.</item>
+/// <item>Once the session is upgraded, all that follows is told to it as it came. The request that upgraded it, and one that was refused with a last answer, are
+/// told whole right after their header, and responses to them are not sent.</item>
 /// </list>
 /// Received on one thread at a time; answers are noted on any thread.
 /// </remarks>
@@ -36,6 +37,7 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
     private bool _isInRequest;
     private volatile bool _endsAfter;
     private Awaited _awaited;
+    private volatile bool _isRefused;
     private int _open; // requests whose header was told, and that have no answer
 
     private enum Awaited
@@ -74,7 +76,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
 
     private HttpMessageReader TakeReader()
     {
-        if (!ReferenceEquals(limits, HttpLimits.OfServers) || t_spare is not { } spare) return new HttpMessageReader(limits);
+        bool requireHost = CompatOptions.RequireHost;
+        if (!ReferenceEquals(limits, HttpLimits.OfServers) || t_spare is not { } spare || spare.RequireHost != requireHost) return new HttpMessageReader(limits) { RequireHost = requireHost };
         t_spare = null;
         return spare;
     }
@@ -155,6 +158,8 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         bool waits = reader.ExpectsContinue;
         _isTelling = true;
         session.TellHeader(Request);
+        // The old library calls OnReceivedRequest for these, too, and programs count or log there. Nothing can be answered any more.
+        if (IsUpgraded || _isRefused) session.TellRequest(Request);
         _isTelling = false;
         EndIfAnswered();
         if (waits && !IsOver && !IsUpgraded && Volatile.Read(ref _open) > 0) session.Give("HTTP/1.1 100 Continue\r\n\r\n"u8);
@@ -227,8 +232,14 @@ internal sealed class HttpServing(IHttpServed session, HttpOptions limits) : Htt
         if (!_isTelling) EndIfAnswered();
     }
 
-    /// <summary>The request got its last answer already: what comes behind it is not read.</summary>
-    internal void NoteRefusal() => _endsAfter = IsOver = true;
+    /// <summary>The request got its last answer: what comes after it is not read, and no further answer is sent.</summary>
+    internal void NoteRefusal() => _endsAfter = IsOver = _isRefused = true;
+
+    /// <summary>Whether a response can be sent: not after an upgrade, where its bytes would be read as a frame, and not after a last answer.</summary>
+    internal bool TakesAnswers => !IsUpgraded && !_isRefused;
+
+    /// <summary>Whether no request waits for its answer.</summary>
+    internal bool IsAnswered => Volatile.Read(ref _open) <= 0;
 
     private void EndIfAnswered()
     {

@@ -7,7 +7,10 @@ namespace NetCoreServer;
 /// <summary>
 /// A request, as bytes that lie ready to be sent and as parts to look at. One owner, one thread at a time. The members that compose it return it.
 /// </summary>
-/// <remarks>What could not be read again by a peer is refused when it is set: a control character in a value, a space in a URL, a name that is no token.</remarks>
+/// <remarks>
+/// What a peer would read as something else is refused when it is set: CR, LF or NUL in a value, a name that is no token, a method with a space. In URLs (and
+/// semicolons in cookies) it is percent-encoded instead. A body that is null is empty.
+/// </remarks>
 public class HttpRequest
 {
     private const string Text = "text/plain; charset=UTF-8";
@@ -22,7 +25,7 @@ public class HttpRequest
 
     /// <summary>Makes one with its first line.</summary>
     /// <param name="method">The method.</param>
-    /// <param name="url">The URL, its path at least. Visible ASCII.</param>
+    /// <param name="url">The URL, its path at least; an empty one is /. What is not visible ASCII is sent percent-encoded.</param>
     /// <param name="protocol">The version.</param>
     public HttpRequest(string method, string url, string protocol = "HTTP/1.1") => SetBegin(method, url, protocol);
 
@@ -93,7 +96,7 @@ public class HttpRequest
 
     /// <summary>Begins anew, with a first line.</summary>
     /// <param name="method">The method.</param>
-    /// <param name="url">The URL, its path at least. Visible ASCII.</param>
+    /// <param name="url">The URL, its path at least; an empty one is /. What is not visible ASCII is sent percent-encoded.</param>
     /// <param name="protocol">The version.</param>
     /// <exception cref="ArgumentException">It could not be read.</exception>
     public HttpRequest SetBegin(string method, string url, string protocol = "HTTP/1.1")
@@ -103,7 +106,7 @@ public class HttpRequest
         return this;
     }
 
-    /// <summary>Adds a header. Content-Length and Transfer-Encoding follow from the body, and are passed over.</summary>
+    /// <summary>Adds a header. A Content-Length or Transfer-Encoding stays only until a body is set, which brings its own; after that they are passed over.</summary>
     /// <param name="key">Its name.</param>
     /// <param name="value">Its value.</param>
     /// <exception cref="ArgumentException">It could not be read.</exception>
@@ -133,11 +136,7 @@ public class HttpRequest
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Sent as UTF-8.</param>
-    public HttpRequest SetBody(string body = "")
-    {
-        ArgumentNullException.ThrowIfNull(body);
-        return SetBody(body.AsSpan());
-    }
+    public HttpRequest SetBody(string body = "") => SetBody(body.AsSpan());
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Sent as UTF-8.</param>
@@ -149,11 +148,7 @@ public class HttpRequest
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Copied.</param>
-    public HttpRequest SetBody(byte[] body)
-    {
-        ArgumentNullException.ThrowIfNull(body);
-        return SetBody(body.AsSpan());
-    }
+    public HttpRequest SetBody(byte[] body) => SetBody(body.AsSpan());
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Copied.</param>

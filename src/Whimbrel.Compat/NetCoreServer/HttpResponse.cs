@@ -8,7 +8,10 @@ namespace NetCoreServer;
 /// <summary>
 /// A response, as bytes that lie ready to be sent and as parts to look at. One owner, one thread at a time. The members that compose it return it.
 /// </summary>
-/// <remarks>What could not be read again by a peer is refused when it is set. A status that has no body (1xx, 204, 304) gets no length.</remarks>
+/// <remarks>
+/// What a peer would read as something else is refused when it is set: CR, LF or NUL in a value, a name that is no token. A body that is null is empty. A status that
+/// has no body (1xx, 204, 304) gets no length, and a body that is set for it is left out.
+/// </remarks>
 public class HttpResponse
 {
     private const string Text = "text/plain; charset=UTF-8";
@@ -21,12 +24,12 @@ public class HttpResponse
     }
 
     /// <summary>Makes one with its first line and the usual phrase.</summary>
-    /// <param name="status">100 up to 599.</param>
+    /// <param name="status">100 up to 999.</param>
     /// <param name="protocol">The version.</param>
     public HttpResponse(int status, string protocol = "HTTP/1.1") => SetBegin(status, protocol);
 
     /// <summary>Makes one with its first line.</summary>
-    /// <param name="status">100 up to 599.</param>
+    /// <param name="status">100 up to 999.</param>
     /// <param name="statusPhrase">The words behind it.</param>
     /// <param name="protocol">The version.</param>
     public HttpResponse(int status, string statusPhrase, string protocol) => SetBegin(status, statusPhrase, protocol);
@@ -90,13 +93,13 @@ public class HttpResponse
     }
 
     /// <summary>Begins anew, with a first line and the usual phrase.</summary>
-    /// <param name="status">100 up to 599.</param>
+    /// <param name="status">100 up to 999.</param>
     /// <param name="protocol">The version.</param>
     /// <exception cref="ArgumentException">It could not be read.</exception>
     public HttpResponse SetBegin(int status, string protocol = "HTTP/1.1") => SetBegin(status, StatusPhrases.Of(status), protocol);
 
     /// <summary>Begins anew, with a first line.</summary>
-    /// <param name="status">100 up to 599.</param>
+    /// <param name="status">100 up to 999.</param>
     /// <param name="statusPhrase">The words behind it.</param>
     /// <param name="protocol">The version.</param>
     /// <exception cref="ArgumentException">It could not be read.</exception>
@@ -111,7 +114,7 @@ public class HttpResponse
     /// <param name="extension">The ending of the file's name, with its dot.</param>
     public HttpResponse SetContentType(string extension) => SetHeader("Content-Type", HttpFileOptions.ContentTypeOf(extension));
 
-    /// <summary>Adds a header. Content-Length and Transfer-Encoding follow from the body, and are passed over.</summary>
+    /// <summary>Adds a header. A Content-Length or Transfer-Encoding stays only until a body is set, which brings its own; after that they are passed over.</summary>
     /// <param name="key">Its name.</param>
     /// <param name="value">Its value.</param>
     /// <exception cref="ArgumentException">It could not be read.</exception>
@@ -135,8 +138,8 @@ public class HttpResponse
     {
         StringBuilder text = new(CookieText.Of(name, value));
         text.Append(CultureInfo.InvariantCulture, $"; Max-Age={maxAge}");
-        if (!string.IsNullOrEmpty(domain)) text.Append("; Domain=").Append(CookieText.Checked(domain, nameof(domain)));
-        if (!string.IsNullOrEmpty(path)) text.Append("; Path=").Append(CookieText.Checked(path, nameof(path)));
+        if (!string.IsNullOrEmpty(domain)) text.Append("; Domain=").Append(CookieText.Encoded(domain, nameof(domain)));
+        if (!string.IsNullOrEmpty(path)) text.Append("; Path=").Append(CookieText.Encoded(path, nameof(path)));
         if (secure) text.Append("; Secure");
         if (strict) text.Append("; SameSite=Strict");
         if (httpOnly) text.Append("; HttpOnly");
@@ -145,11 +148,7 @@ public class HttpResponse
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Sent as UTF-8.</param>
-    public HttpResponse SetBody(string body = "")
-    {
-        ArgumentNullException.ThrowIfNull(body);
-        return SetBody(body.AsSpan());
-    }
+    public HttpResponse SetBody(string body = "") => SetBody(body.AsSpan());
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Sent as UTF-8.</param>
@@ -161,11 +160,7 @@ public class HttpResponse
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Copied.</param>
-    public HttpResponse SetBody(byte[] body)
-    {
-        ArgumentNullException.ThrowIfNull(body);
-        return SetBody(body.AsSpan());
-    }
+    public HttpResponse SetBody(byte[] body) => SetBody(body.AsSpan());
 
     /// <summary>Sets the body, and its length. A second time it replaces the first.</summary>
     /// <param name="body">Copied.</param>
@@ -176,7 +171,8 @@ public class HttpResponse
     }
 
     /// <summary>Sets the length of a body that is sent by itself.</summary>
-    /// <param name="length">Bytes.</param>
+    /// <param name="length">Bytes. 0 for a status without a body (1xx, 204, 304).</param>
+    /// <exception cref="ArgumentException">The status has no body, and the length is not 0: the bytes would be read as another response.</exception>
     public HttpResponse SetBodyLength(int length)
     {
         _message.BeginBody(length, HasLength);
@@ -184,7 +180,7 @@ public class HttpResponse
     }
 
     /// <summary>Makes it a response without a body.</summary>
-    /// <param name="status">100 up to 599.</param>
+    /// <param name="status">100 up to 999.</param>
     public HttpResponse MakeOkResponse(int status = 200) => Clear().SetBegin(status).SetBody();
 
     /// <summary>Makes it a response of an error, 500.</summary>
@@ -193,7 +189,7 @@ public class HttpResponse
     public HttpResponse MakeErrorResponse(string content = "", string contentType = Text) => MakeErrorResponse(500, content, contentType);
 
     /// <summary>Makes it a response of an error.</summary>
-    /// <param name="status">100 up to 599.</param>
+    /// <param name="status">100 up to 999.</param>
     /// <param name="content">The body.</param>
     /// <param name="contentType">Content-Type; empty for none.</param>
     public HttpResponse MakeErrorResponse(int status, string content = "", string contentType = Text) => Make(status, contentType).SetBody(content);

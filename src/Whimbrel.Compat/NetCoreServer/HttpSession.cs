@@ -45,6 +45,7 @@ public class HttpSession : TcpSession, IHttpServed
     public long SendResponse(HttpResponse response)
     {
         ArgumentNullException.ThrowIfNull(response);
+        if (!_http.TakesAnswers) return 0;
         _http.Dress(response);
         long sent = Send(response.Cache.AsSpan());
         _http.NoteAnswer(response);
@@ -109,6 +110,7 @@ public class HttpSession : TcpSession, IHttpServed
     public bool SendResponseAsync(HttpResponse response)
     {
         ArgumentNullException.ThrowIfNull(response);
+        if (!_http.TakesAnswers) return false;
         _http.Dress(response);
         bool sent = SendAsync(response.Cache.AsSpan());
         _http.NoteAnswer(response);
@@ -210,6 +212,8 @@ public class HttpSession : TcpSession, IHttpServed
 
     void IHttpServed.End() => Disconnect();
 
-    /// <summary>The request got its last answer already.</summary>
+    /// <summary>The request got its last answer.</summary>
     private protected void RefuseMore() => _http.NoteRefusal();
+
+    private protected bool IsAnswered => _http.IsAnswered;
 }

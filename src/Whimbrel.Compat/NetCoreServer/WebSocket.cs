@@ -66,6 +66,9 @@ public class WebSocket : IWebSocket
     /// <summary>The handshake is done.</summary>
     internal bool IsOpen => _isOpen;
 
+    /// <summary>The owner has refused the upgrade that was asked for last.</summary>
+    internal bool IsRefused { get; private set; }
+
     /// <summary>This end is the client's.</summary>
     internal bool IsClient => _isClient;
 
@@ -113,11 +116,15 @@ public class WebSocket : IWebSocket
     /// <summary>Judges a request to upgrade, and has it answered.</summary>
     /// <param name="request">The request.</param>
     /// <param name="response">For the answer.</param>
-    /// <returns>True: the handshake is done, and the owner was told. False with an answer in <paramref name="response"/>: it asked wrongly, and was told so.</returns>
+    /// <returns>
+    /// True: the handshake is done, and the owner was told. False: it asked for no upgrade, or wrongly and was answered so, or the owner has refused it; then
+    /// <paramref name="response"/> has what the owner composed in place of the answer, or nothing.
+    /// </returns>
     public bool PerformServerUpgrade(HttpRequest request, HttpResponse response)
     {
         ArgumentNullException.ThrowIfNull(request);
         ArgumentNullException.ThrowIfNull(response);
+        IsRefused = false;
         if (request.Method != "GET") return false;
         HttpMessage message = request.Message;
         bool isAsked = message.Lists("Upgrade"u8, "websocket"u8);
@@ -139,8 +146,9 @@ public class WebSocket : IWebSocket
         response.Clear().SetBegin(101).SetHeader("Connection", "Upgrade").SetHeader("Upgrade", "websocket").SetHeader("Sec-WebSocket-Accept", accept!).SetBody();
         if (!_owner.OnWsConnecting(request, response))
         {
-            // What is answered to it is the owner's to say.
-            response.Clear();
+            // What is answered to it is the owner's to say: here, in OnReceivedRequest, or by AnswerRefused.
+            if (response.Status == 101) response.Clear();
+            IsRefused = true;
             return false;
         }
 
@@ -150,6 +158,14 @@ public class WebSocket : IWebSocket
         Open(isClient: false);
         _owner.OnWsConnected(request);
         return true;
+    }
+
+    /// <summary>Answers an upgrade that the owner has refused: with what it has composed, or with 403.</summary>
+    internal void AnswerRefused(HttpResponse response)
+    {
+        if (response.IsEmpty) response.MakeErrorResponse(403, "The server has refused this WebSocket.");
+        else if (!response.Message.HasBody) response.SetBody();
+        _owner.SendUpgrade(response);
     }
 
     private void Open(bool isClient)

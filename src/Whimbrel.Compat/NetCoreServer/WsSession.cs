@@ -562,9 +562,16 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     /// <param name="request">The request, without its body.</param>
     protected override void OnReceivedRequestHeader(HttpRequest request) => WebSocket.PerformServerUpgrade(request, Response);
 
-    /// <summary>A request is there that did not upgrade.</summary>
+    /// <summary>
+    /// A request is there: one that has upgraded the session (after <see cref="OnWsConnected(HttpRequest)"/>; no response can be sent to it), one that did not ask for an
+    /// upgrade, or one that was refused. The default answers an upgrade that <see cref="OnWsConnecting(HttpRequest, HttpResponse)"/> has refused and that has
+    /// no answer yet, with the response that was composed there or with 403, and ends the connection.
+    /// </summary>
     /// <param name="request">The request.</param>
-    protected override void OnReceivedRequest(HttpRequest request) => base.OnReceivedRequest(request);
+    protected override void OnReceivedRequest(HttpRequest request)
+    {
+        if (WebSocket.IsRefused && !IsAnswered) WebSocket.AnswerRefused(Response);
+    }
 
     /// <summary>A request broke a rule.</summary>
     /// <param name="request">What there is of it.</param>
@@ -634,8 +641,11 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     /// <param name="response">The answer.</param>
     public void SendUpgrade(HttpResponse response)
     {
-        if (response.Status != 101) RefuseMore();
+        ArgumentNullException.ThrowIfNull(response);
+        bool isRefusal = response.Status != 101;
+        if (isRefusal) response.Message.AddFirst("Connection", "close");
         SendResponseAsync(response);
+        if (isRefusal) RefuseMore();
     }
 
     void IWsOwner.Opening() => Link.JoinHeld(((WsServer)Server).OpenSockets);

@@ -78,7 +78,7 @@ internal sealed partial class HttpReader
         if (_isChunked && ContentLength >= 0) return HttpRule.TwoFramings;
         if (MinorVersion == 0 && ContentLength < 0 && Verb is (HttpVerb.Post or HttpVerb.Put or HttpVerb.Patch)) return HttpRule.MissingLength;
         int host = IndexOf(HttpField.Host);
-        if (host < 0 && MinorVersion == 1) return HttpRule.MissingHost;
+        if (host < 0 && MinorVersion == 1 && _limits.RequireHost) return HttpRule.MissingHost;
         if (host >= 0)
         {
             ref readonly HttpFieldPlace place = ref _fields[host];

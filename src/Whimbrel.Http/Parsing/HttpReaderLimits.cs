@@ -5,7 +5,8 @@ namespace Whimbrel.Http.Parsing;
 /// <param name="HeadBytes">Everything up to the empty line and with it. Trailers have as much for themselves.</param>
 /// <param name="Fields">Fields of the head, and those of the trailers.</param>
 /// <param name="BodyBytes">The body, without what chunks need.</param>
-internal readonly record struct HttpReaderLimits(int StartLineBytes, int HeadBytes, int Fields, long BodyBytes)
+/// <param name="RequireHost">Whether a request of HTTP/1.1 without Host breaks a rule.</param>
+internal readonly record struct HttpReaderLimits(int StartLineBytes, int HeadBytes, int Fields, long BodyBytes, bool RequireHost = true)
 {
     internal static HttpReaderLimits Default { get; } = new(8 * 1024, 16 * 1024, 100, 30_000_000);
 }

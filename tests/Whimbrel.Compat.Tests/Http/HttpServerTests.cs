@@ -35,7 +35,6 @@ public sealed class HttpServerTests
     [InlineData("GET / HTTP/1.1\r\nHost: h\r\nX\r\n\r\n", "400")]
     [InlineData("GET / HTTP/1.1\r\nHost: h\r\nX: \u0001\r\n\r\n", "400")]
     [InlineData("GET / HTTP/1.1\nHost: h\n\n", "400")]
-    [InlineData("GET / HTTP/1.1\r\n\r\n", "400")]
     public void H2_H5_what_is_not_HTTP_gets_one_answer_and_the_end(string request, string status)
     {
         using WebHost host = new();

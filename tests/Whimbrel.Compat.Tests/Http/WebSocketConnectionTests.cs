@@ -31,7 +31,7 @@ public sealed class WebSocketConnectionTests
         Assert.False(client.SendTextAsync("too late"));
         WebHost.Until(() => client.Told.Contains("gone") && host.Told.Contains("disconnected"));
         Assert.Contains("close 1000 done", host.Told);
-        Assert.Equal(["connected /chat", "message 3", "message 3", "message 100000", "close 1000 done", "disconnecting", "disconnected"], host.Told);
+        Assert.Equal(["connected /chat", "request /chat", "message 3", "message 3", "message 100000", "close 1000 done", "disconnecting", "disconnected"], host.Told);
 
         Assert.NotEqual(nonce, client.WsNonce);
         client.Told.Clear();
@@ -293,7 +293,7 @@ public sealed class WebSocketConnectionTests
             Assert.StartsWith("HTTP/1.1 200 OK\r\n", WebHost.Read(socket, until: null), StringComparison.Ordinal);
         }
 
-        Assert.Equal(["request /plain"], host.Told);
+        Assert.Equal(["request /raw", "request /plain"], host.Told);
         using WsHost unwilling = new() { Accepts = false };
         using Talking client = new(unwilling.PortNumber);
         client.ConnectAsync();

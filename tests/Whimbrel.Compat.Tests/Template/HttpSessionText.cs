@@ -89,8 +89,10 @@ internal static class HttpSessionText
 
             void IHttpServed.End() => Disconnect();
 
-            /// <summary>The request got its last answer already.</summary>
+            /// <summary>The request got its last answer.</summary>
             private protected void RefuseMore() => _http.NoteRefusal();
+
+            private protected bool IsAnswered => _http.IsAnswered;
         }
 
         """;
@@ -106,6 +108,7 @@ internal static class HttpSessionText
             public {{result}} SendResponse{{a}}(HttpResponse response)
             {
                 ArgumentNullException.ThrowIfNull(response);
+                if (!_http.TakesAnswers) return {{(result == "bool" ? "false" : "0")}};
                 _http.Dress(response);
                 {{result}} sent = Send{{a}}(response.Cache.AsSpan());
                 _http.NoteAnswer(response);

@@ -25,6 +25,24 @@ public sealed class MessageReaderTests
     }
 
     [Fact]
+    public void A_request_without_Host_is_read_when_the_reader_does_not_require_it()
+    {
+        byte[] request = "GET / HTTP/1.1\r\n\r\n"u8.ToArray();
+        HttpMessageReader strict = new(_requests), lenient = new(_requests) { RequireHost = false };
+        Assert.Equal((true, false), (strict.RequireHost, lenient.RequireHost));
+        Assert.Equal(HttpMessagePart.Broken, strict.Read(request, out _, out _));
+        for (int i = 0; i < 2; i++)
+        {
+            Assert.Equal(HttpMessagePart.Head, lenient.Read(request, out int taken, out _));
+            Assert.Equal((request.Length, "/"), (taken, Text(lenient.Target)));
+            Assert.Equal(HttpMessagePart.Done, lenient.Read(default, out _, out _));
+        }
+
+        // What is there must still be a host.
+        Assert.Equal(HttpMessagePart.Broken, lenient.Read("GET / HTTP/1.1\r\nHost: a b\r\n\r\n"u8, out _, out _));
+    }
+
+    [Fact]
     public void Requests_come_with_their_parts_one_behind_the_other()
     {
         HttpMessageReader reader = new(_requests);
