@@ -69,7 +69,22 @@ internal sealed class BrokerLink(BrokerSettings settings, Func<IBrokerProtocol> 
             },
             this,
             () => new BrokerSession(this, make()));
-        await _client.ConnectAsync(cancellationToken).ConfigureAwait(false);
+        NetworkException? first = null;
+        for (int left = settings.Servers.Count; ; left--)
+        {
+            try
+            {
+                await _client.ConnectAsync(cancellationToken).ConfigureAwait(false);
+                return;
+            }
+            catch (NetworkException e)
+            {
+                // One dial tries all servers until one accepts. If that one does not serve, the next dial begins with the one after it.
+                first ??= e;
+                bool hasAccepted = _wrong is not null || e.Error.Category == ErrorCategory.Tls;
+                if (left == 1 || !hasAccepted) throw first;
+            }
+        }
     }
 
     internal int Publish(ReadOnlySpan<BusMessage> messages)

@@ -5,7 +5,7 @@ namespace Whimbrel;
 /// <content>One dial, and the connection that came of it.</content>
 public partial class Client
 {
-    private sealed class Attempt(Host host, Pursuit pursuit) : DialAttempt(host, host.Targets)
+    private sealed class Attempt(Host host, Pursuit pursuit) : DialAttempt(host, host.NextTargets)
     {
         private volatile bool _isOver; // the session's last callback has begun, or there is none
 
@@ -39,7 +39,7 @@ public partial class Client
 
         protected override Session? MakeSession(Loop loop) => host.Client._factory is { } factory
             ? factory()
-            : host.Client._contextFactory!(new SessionContext(null, host.Client, loop, host.Client.Options.LocalEndPoint, host.Targets[0]));
+            : host.Client._contextFactory!(new SessionContext(null, host.Client, loop, host.Client.Options.LocalEndPoint, host.NextTargets[0]));
 
         protected override void FactoryThrew(Exception exception)
         {

@@ -340,6 +340,8 @@ public partial class Client : IAsyncDisposable
     /// <summary>The client as its connection sees it.</summary>
     internal sealed class Host : ConnectionHost
     {
+        private int _passedOver; // so many of the targets, from the first on
+
         internal Host(Client owner, Engine engine, TlsProfile? tls)
             : base(engine, owner.Options, isAccepting: false)
         {
@@ -352,6 +354,12 @@ public partial class Client : IAsyncDisposable
 
         /// <summary>What it dials, in this order.</summary>
         internal List<EndPoint> Targets { get; }
+
+        /// <summary>
+        /// What the next attempt dials, in this order. A target that accepted, and where a handshake then failed, moves to the end: otherwise a server that accepts and
+        /// serves nobody would hide those after it. After a connection that counted the order is the given one again.
+        /// </summary>
+        internal List<EndPoint> NextTargets => Volatile.Read(ref _passedOver) % Targets.Count is > 0 and var first ? [.. Targets[first..], .. Targets[..first]] : Targets;
 
         internal string TargetText => DialAttempt.TextOf(Targets);
 
@@ -376,7 +384,10 @@ public partial class Client : IAsyncDisposable
         {
             Attempt attempt = (Attempt)session.HostState!;
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            attempt.Pursuit.Ended(attempt, session.Loop, reason, wasConnected && (attempt.IsOpen || !Client.HasOpening));
+            bool counts = wasConnected && (attempt.IsOpen || !Client.HasOpening);
+            if (counts) Volatile.Write(ref _passedOver, 0);
+            else if (wasConnected || reason.Cause == CloseCause.TlsHandshake) Interlocked.Increment(ref _passedOver);
+            attempt.Pursuit.Ended(attempt, session.Loop, reason, counts);
             attempt.TellEnded();
         }
 

@@ -33,7 +33,8 @@ public sealed class ClientOptions : ConnectionOptions
 
     /// <summary>
     /// Several places of which one is wanted: they are tried in this order within one dial, and the first that answers is
-    /// taken. Give this, <see cref="EndPoint"/> or <see cref="Address"/>. At most 64.
+    /// taken. A place that accepts, and where TLS or a protocol's opening handshake then fails, is tried after the others by the next dials,
+    /// until one of them has connected. Give this, <see cref="EndPoint"/> or <see cref="Address"/>. At most 64.
     /// </summary>
     public IReadOnlyList<EndPoint> EndPoints
     {

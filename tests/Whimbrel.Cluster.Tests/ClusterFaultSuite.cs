@@ -144,6 +144,25 @@ public abstract class ClusterFaultSuite : IAsyncLifetime
         }
     }
 
+    [Fact]
+    public async Task A_server_that_accepts_and_serves_nobody_does_not_hide_the_next_one()
+    {
+        FaultyRelay relay = Relay();
+        relay.Hold();
+        RealNode first = await NodeAsync("a", default, relay.Port, Broker.Port);
+        await UntilReachedAsync(first, Broker.Port);
+        relay.Heal();
+        RealNode again = await NodeAsync("b", default, relay.Port, Broker.Port);
+        await UntilReachedAsync(again, relay.Port);
+        relay.Hold();
+        await RealNode.UntilAsync(() => again.States.Contains(ClusterState.Degraded), () => "not aware of it");
+        await UntilReachedAsync(again, Broker.Port);
+
+        static Task UntilReachedAsync(RealNode node, int port) => RealNode.UntilAsync(
+            () => node.Cluster.State == ClusterState.Healthy && node.Cluster.StateReason.Split(" (of ")[0].EndsWith($":{port}", StringComparison.Ordinal),
+            () => $"{node.Cluster.State}, {node.Cluster.StateReason}");
+    }
+
     // The old server comes back, and one node, whose connection is cut, goes there.
     [Theory]
     [InlineData(false)]

@@ -234,4 +234,28 @@ public abstract class OpeningSuite(Transport transport) : Suite(transport)
         Assert.Equal("connected, disconnected PeerClosed, reconnecting 1, connected, disconnected PeerClosed, reconnecting 2, connected, reconnected 2", client.Story);
         Assert.True(client.Made[2].IsConnected);
     });
+
+    [Fact]
+    public void A_target_that_accepts_and_does_not_open_is_dialled_after_the_others_until_one_has_opened() => Run(rig =>
+    {
+        List<string> accepted = [];
+        RecordingServer mute = rig.Serve(s => s.AtConnected = x => Accept(x, "mute")), open = rig.Serve(s => s.AtConnected = x => Accept(x, "open"));
+        RecordingClient? client = null;
+        client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [mute.EndPoint!, open.EndPoint!], Reconnect = Quick() }, s => s.AtReceived = (x, _) => client!.CallNoteOpened(x));
+        client.Opens = true;
+        RecordingSession first = (RecordingSession)rig.Await(client.ConnectAsync());
+        lock (accepted) Assert.Equal(["mute", "open"], accepted);
+        // The order begins anew: the first one may be well again.
+        first.Send("x"u8);
+        client.Until("reconnected 2");
+        lock (accepted) Assert.Equal(["mute", "open", "mute", "open"], accepted);
+
+        void Accept(RecordingSession session, string which)
+        {
+            lock (accepted) accepted.Add(which);
+            session.AtReceived = static (x, _) => x.Close();
+            if (which == "open") session.Send("o"u8);
+            else session.Close();
+        }
+    });
 }
