@@ -607,7 +607,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
             Guard(() => _options.OnTwin?.Invoke($"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own."));
         }
 
-        if (_nodes.Hear(envelope.Instance, _watchMs)) NodesChanged();
+        if (_nodes.Hear(envelope.Instance, _watchMs, out bool isNew)) NodesChanged();
+        else if (isNew && envelope.Kind != EnvelopeKind.Goodbye) _nodes.Add(envelope.Instance, NameOf(envelope), _watchMs);
         if (envelope.Kind is EnvelopeKind.Announcement or EnvelopeKind.Goodbye)
         {
             HearNode(envelope);

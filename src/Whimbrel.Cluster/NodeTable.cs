@@ -2,7 +2,8 @@ namespace Whimbrel.Clusters;
 
 /// <summary>
 /// The other nodes of the cluster, without I/O: those that are present, those that are awaited after a reconnect, and those that vanished without a goodbye. A node is known
-/// from its first announcement on; after that each of its envelopes counts. The caller's clock advances only while its loop runs, so that a process that was
+/// from its first envelope of any kind on, because the answers to a new node's question take up to 100 ms, and the broker may be lost before. A node that has not announced itself is
+/// awaited, but never missing: its interval is not known. The caller's clock advances only while its loop runs, so that a process that was
 /// stopped does not find the others missing. On the node's loop.
 /// </summary>
 internal sealed class NodeTable
@@ -25,12 +26,21 @@ internal sealed class NodeTable
     internal bool IsMissing => _nodes.Values.Any(static n => n.State == KnownNodeState.Missing);
 
     /// <summary>Notes an envelope of any kind.</summary>
+    /// <param name="instance">The node.</param>
+    /// <param name="nowMs">Time, by the clock of this table.</param>
+    /// <param name="isNew">True when the node is to be added by <see cref="Add"/>.</param>
     /// <returns>True when the node was awaited or missing until now.</returns>
-    internal bool Hear(ulong instance, long nowMs)
+    internal bool Hear(ulong instance, long nowMs, out bool isNew)
     {
+        isNew = false;
         if (_last?.Instance != instance)
         {
-            if (!_nodes.TryGetValue(instance, out KnownNode? node)) return false;
+            if (!_nodes.TryGetValue(instance, out KnownNode? node))
+            {
+                isNew = _nodes.Count < MostNodes;
+                return false;
+            }
+
             _last = node;
         }
 
@@ -39,6 +49,9 @@ internal sealed class NodeTable
         _last.State = KnownNodeState.Present;
         return true;
     }
+
+    /// <summary>Adds a node that has not announced itself yet.</summary>
+    internal void Add(ulong instance, string name, long nowMs) => _nodes.Add(instance, new KnownNode(instance, name) { HeardAtMs = nowMs });
 
     /// <summary>Notes an announcement. A process that takes the place of a missing one of the same name replaces it.</summary>
     /// <returns>True when a missing node was replaced.</returns>
@@ -74,7 +87,7 @@ internal sealed class NodeTable
     /// <summary>Nodes that were awaited in vain are missing, from now on.</summary>
     internal void EndAwaiting(long nowMs)
     {
-        DropWhere(n => n.State == KnownNodeState.Awaited && HasNamesake(n));
+        DropWhere(n => n.State == KnownNodeState.Awaited && (!n.HasAnnounced || HasNamesake(n)));
         foreach (KnownNode node in _nodes.Values)
         {
             if (node.State == KnownNodeState.Awaited) (node.State, node.HeardAtMs) = (KnownNodeState.Missing, nowMs);
@@ -86,9 +99,10 @@ internal sealed class NodeTable
     internal bool Judge(long nowMs, long intervalMs, long forgetAfterMs)
     {
         bool hasChanged = DropWhere(n => n.State == KnownNodeState.Missing && nowMs - n.HeardAtMs > forgetAfterMs);
+        DropWhere(n => !n.HasAnnounced && nowMs - n.HeardAtMs > SilentIntervals * intervalMs);
         foreach (KnownNode node in _nodes.Values)
         {
-            if (node.State != KnownNodeState.Present || nowMs - node.HeardAtMs <= SilentIntervals * Math.Max(intervalMs, node.IntervalMs)) continue;
+            if (node.State != KnownNodeState.Present || !node.HasAnnounced || nowMs - node.HeardAtMs <= SilentIntervals * Math.Max(intervalMs, node.IntervalMs)) continue;
             node.State = KnownNodeState.Missing;
             hasChanged = true;
         }

@@ -139,6 +139,53 @@ public sealed class NodesTests : IDisposable
         }
     }
 
+    // A node that has just joined asks the others to announce themselves, which may take 100 ms. What it has had of them meanwhile counts, too.
+    [Fact]
+    public void A_broker_that_is_restarted_as_soon_as_a_node_has_joined_loses_nothing_either()
+    {
+        TestNode one = Node("one");
+        TestNode.Member atOne = one.Connect("toOne");
+        Pass(0.02);
+        TestNode two = Node("two");
+        TestNode.Member atTwo = two.Connect("toTwo");
+        Pass(0.02);
+        two.Cluster.Group("toOne").Broadcast("a1 ");
+        one.Cluster.Group("toTwo").Broadcast("b1 ");
+        Pass(0.02);
+        Assert.Equal("b1 ", atTwo.Heard);
+        one.Link.Link.IsCut = two.Link.Link.IsCut = true;
+        two.Cluster.Group("toOne").Broadcast("a2 ");
+        Pass(0.02);
+        two.Link.Link.IsCut = false;
+        Pass(0.2);
+        one.Link.Link.IsCut = false;
+        Pass(5);
+        Assert.Equal("a1 a2 ", atOne.Heard);
+        Assert.Empty(one.Gaps);
+        Assert.Equal([ClusterState.Healthy, ClusterState.Degraded, ClusterState.Healthy], two.States);
+    }
+
+    [Fact]
+    public void A_node_that_has_never_announced_itself_is_awaited_and_not_missing()
+    {
+        NodeTable nodes = new();
+        Assert.False(nodes.Hear(1, 0, out bool isNew));
+        Assert.True(isNew);
+        nodes.Add(1, "silent", 0);
+        Assert.False(nodes.Hear(1, 1_000, out isNew));
+        Assert.False(isNew);
+        nodes.Await();
+        Assert.True(nodes.IsAwaiting);
+        nodes.EndAwaiting(3_000);
+        Assert.False(nodes.IsAwaiting || nodes.IsMissing);
+        nodes.Add(1, "silent", 4_000);
+        Assert.False(nodes.Judge(9_000, 2_000, 600_000));
+        Assert.False(nodes.Hear(1, 10_000, out isNew) || isNew); // within three intervals
+        Assert.False(nodes.Judge(17_000, 2_000, 600_000));
+        Assert.False(nodes.Hear(1, 18_000, out isNew) || nodes.IsMissing);
+        Assert.True(isNew);
+    }
+
     [Fact]
     public void Broadcasts_wait_for_the_nodes_that_were_there_and_no_longer_than_the_grace()
     {
