@@ -212,9 +212,23 @@ public sealed class RabbitMqBus : IGroupBus
             catch (NetworkException e)
             {
                 string told = $"{Description} cannot be reached again: {e.Message}";
-                if (_told != told) _options.OnTrouble?.Invoke(told);
+                if (_told != told) Tell(told);
                 _told = told;
             }
+        }
+    }
+
+    private void Tell(string trouble)
+    {
+        try
+        {
+            _options.OnTrouble?.Invoke(trouble);
+        }
+#pragma warning disable CA1031 // code of the program's: otherwise its exception would be the end of all reconnecting
+        catch (Exception e)
+#pragma warning restore CA1031
+        {
+            _loop!.Post(() => throw new InvalidOperationException($"{nameof(RabbitMqOptions)}.{nameof(RabbitMqOptions.OnTrouble)} threw: {e.Message}", e));
         }
     }
 

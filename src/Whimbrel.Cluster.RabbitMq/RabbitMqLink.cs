@@ -130,10 +130,20 @@ internal sealed class RabbitMqLink : IAsyncDisposable
     {
         End("it was closed");
         _commands.Writer.TryComplete();
-        // A server that does not answer is not waited for.
-        await _connection.AbortAsync(200, "", TimeSpan.FromSeconds(1)).ConfigureAwait(false);
-        if (_speaking is { } speaking) await speaking.ConfigureAwait(false);
-        await _connection.DisposeAsync().ConfigureAwait(false);
+        try
+        {
+            // A server that does not answer is not waited for.
+            await _connection.AbortAsync(200, "", TimeSpan.FromSeconds(1)).ConfigureAwait(false);
+            if (_speaking is { } speaking) await speaking.ConfigureAwait(false);
+            await _connection.DisposeAsync().ConfigureAwait(false);
+        }
+#pragma warning disable CA1031 // the connection is over in any case, and an exception here would be the end of all reconnecting
+        catch (Exception)
+#pragma warning restore CA1031
+        {
+            // Nothing is left to be closed.
+        }
+
         while (_commands.Reader.TryRead(out Command left)) Free(left);
     }
 
