@@ -24,6 +24,12 @@ internal abstract class ProgramBroker(string command) : TestBroker
         return default;
     }
 
+    public override async ValueTask StopAsync()
+    {
+        if (_program is { } program) await program.TerminateAsync();
+        await LoseAsync();
+    }
+
     public override ValueTask DisposeAsync() => LoseAsync();
 
     internal static (string Certificate, string Key) WriteCertificate(string directory)

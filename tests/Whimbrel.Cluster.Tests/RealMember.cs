@@ -34,6 +34,11 @@ internal sealed class RealMember : IAsyncDisposable
         lock (_gate) return _heard.TryGetValue(of, out List<int>? numbers) ? [.. numbers] : [];
     }
 
+    internal int HeardCount(string of)
+    {
+        lock (_gate) return _heard.TryGetValue(of, out List<int>? numbers) ? numbers.Count : 0;
+    }
+
     public async ValueTask DisposeAsync()
     {
         _socket.Dispose();

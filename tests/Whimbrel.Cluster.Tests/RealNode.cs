@@ -57,6 +57,9 @@ internal sealed class RealNode : IAsyncDisposable
     // Losses of that node's broadcasts here.
     internal long ToldOf(string node) => _gaps.Where(g => g.Node == node).Sum(static g => g.Missed);
 
+    // Losses of others' broadcasts to that group here.
+    internal long ReportedIn(string group) => _gaps.Where(g => g.Group == group && g.Node != Name).Sum(static g => g.Missed);
+
     public async ValueTask DisposeAsync()
     {
         if (Cluster is not null) await Cluster.DisposeAsync();

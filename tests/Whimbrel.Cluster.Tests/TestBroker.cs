@@ -11,6 +11,9 @@ public abstract class TestBroker : IAsyncDisposable
     // Gone without a word, as by kill -9.
     public abstract ValueTask LoseAsync();
 
+    // Gone in the way of a service manager's restart: it was asked to end. A broker that knows no such way is lost.
+    public virtual ValueTask StopAsync() => LoseAsync();
+
     // There again, where it was.
     public abstract ValueTask RestoreAsync();
 

@@ -10,7 +10,7 @@ public abstract class TroubleTests : IAsyncLifetime
 
     protected Engine Engine { get; } = new(new EngineOptions { Loops = 1 });
 
-    public async ValueTask InitializeAsync() => await Engine.StartAsync();
+    public virtual async ValueTask InitializeAsync() => await Engine.StartAsync();
 
     public async ValueTask DisposeAsync()
     {

@@ -27,9 +27,12 @@ internal sealed class NatsBroker : ProgramBroker
     // With JetStream.
     internal bool IsStreaming { get; init; }
 
-    internal static async Task<NatsBroker> StartAsync(string configuration = "", bool isTls = false, string login = "", bool isStreaming = false)
+    // Servers of a cluster have names.
+    internal string Name { get; init; } = "";
+
+    internal static async Task<NatsBroker> StartAsync(string configuration = "", bool isTls = false, string login = "", bool isStreaming = false, string name = "")
     {
-        NatsBroker broker = new(configuration, isTls) { Login = login, IsStreaming = isStreaming };
+        NatsBroker broker = new(configuration, isTls) { Login = login, IsStreaming = isStreaming, Name = name };
         await broker.RestoreAsync();
         return broker;
     }
@@ -46,7 +49,7 @@ internal sealed class NatsBroker : ProgramBroker
         }
 
         string file = Path.Combine(directory, "nats.conf");
-        File.WriteAllText(file, $"listen: \"127.0.0.1:{Port}\"\n{tls}{(IsStreaming ? $"jetstream {{ store_dir: \"{StoreDirectory ?? directory}\", max_mem: 1GB }}\n" : "")}{_configuration}\n");
+        File.WriteAllText(file, $"listen: \"127.0.0.1:{Port}\"\n{(Name.Length > 0 ? $"server_name: {Name}\n" : "")}{tls}{(IsStreaming ? $"jetstream {{ store_dir: \"{StoreDirectory ?? directory}\", max_mem: 1GB }}\n" : "")}{_configuration}\n");
         return ["-c", file];
     }
 }

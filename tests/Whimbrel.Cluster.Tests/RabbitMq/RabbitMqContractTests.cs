@@ -3,7 +3,7 @@ namespace Whimbrel.Tests.RabbitMq;
 [Collection(nameof(RabbitMqServer))]
 public sealed class RabbitMqContractTests(RabbitMqServer server) : ClusterContractSuite
 {
-    protected override bool IsQuickToRestart => false;
+    protected override int Restarts => 1;
 
-    protected override ValueTask<TestBroker> StartBrokerAsync() => new(new RabbitMqBroker(server));
+    protected override ValueTask<TestBroker> StartBrokerAsync() => RabbitMqBroker.StartAsync(server);
 }

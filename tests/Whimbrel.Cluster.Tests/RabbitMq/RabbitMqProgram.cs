@@ -14,12 +14,15 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
 
     private RabbitMqProgram(RealProgram program, int names) => (_program, _names) = (program, names);
 
-    // With more lines of configuration, which may name files in the directory.
-    internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null)
+    // A start needs 5 to 10 s of cpu time, and each of them a minute on a machine that many programs share.
+    private static readonly TimeSpan s_patience = TimeSpan.FromMinutes(5);
+
+    // With more lines of configuration, which may name files in the directory, and a directory of data that outlives it.
+    internal static async Task<RabbitMqProgram> ServeAsync(int port, Func<string, string>? configure = null, string? data = null)
     {
         Assert.SkipWhen(!File.Exists(Command), "rabbitmq-server is not installed");
         int names = RealProgram.FreePort(), nodes = RealProgram.FreePort();
-        return new RabbitMqProgram(await RealProgram.ServeAsync("env", port, Arguments), names);
+        return new RabbitMqProgram(await RealProgram.ServeAsync("env", port, Arguments, s_patience), names);
 
         string[] Arguments(string directory)
         {
@@ -27,17 +30,19 @@ internal sealed class RabbitMqProgram : IAsyncDisposable
             File.WriteAllText(Path.Combine(directory, "plugins"), "[].");
             return
             [
-                $"HOME={directory}", Invariant($"ERL_EPMD_PORT={names}"), "ERL_EPMD_ADDRESS=127.0.0.1", Invariant($"RABBITMQ_NODENAME=w{port}@localhost"), Invariant($"RABBITMQ_DIST_PORT={nodes}"),
-                $"RABBITMQ_MNESIA_BASE={directory}", $"RABBITMQ_LOG_BASE={directory}", "RABBITMQ_LOGS=-", $"RABBITMQ_ENABLED_PLUGINS_FILE={directory}/plugins",
+                $"HOME={directory}", Invariant($"ERL_EPMD_PORT={names}"), "ERL_EPMD_ADDRESS=127.0.0.1", "ERL_EPMD_RELAXED_COMMAND_CHECK=1", Invariant($"RABBITMQ_NODENAME=w{port}@localhost"), Invariant($"RABBITMQ_DIST_PORT={nodes}"),
+                $"RABBITMQ_MNESIA_BASE={data ?? directory}", $"RABBITMQ_LOG_BASE={directory}", "RABBITMQ_LOGS=-", $"RABBITMQ_ENABLED_PLUGINS_FILE={directory}/plugins",
                 $"RABBITMQ_CONFIG_FILE={directory}/rabbit.conf", $"RABBITMQ_CONF_ENV_FILE={directory}/none", $"RABBITMQ_PID_FILE={directory}/pid", Command,
             ];
         }
     }
 
+    internal Task StopAsync() => _program.TerminateAsync();
+
     public async ValueTask DisposeAsync()
     {
         _program.Dispose();
-        // Erlang starts its name server beside it, which would stay.
+        // Erlang starts its name server beside it, which would stay. It ends also while it thinks that the node lives (the relaxed check).
         using RealProgram end = RealProgram.Start("env", Invariant($"ERL_EPMD_PORT={_names}"), "epmd", "-kill");
         await end.EndAsync();
     }

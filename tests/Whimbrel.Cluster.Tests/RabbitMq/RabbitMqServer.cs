@@ -6,15 +6,30 @@ namespace Whimbrel.Tests.RabbitMq;
 // One server for a class of tests, since it takes seconds to start: what they do is kept apart by their exchanges. Plain and TLS, and users that may do this and that.
 public sealed class RabbitMqServer : IAsyncLifetime
 {
+    // What a restarted server finds, as in production. Making its database anew is most of the time of a start.
+    private readonly string _data = Directory.CreateTempSubdirectory("whimbrel-rabbit-").FullName;
     private RabbitMqProgram? _program;
 
     internal int Port { get; } = RealProgram.FreePort();
 
     internal int TlsPort { get; } = RealProgram.FreePort();
 
-    public async ValueTask InitializeAsync() => _program = await RabbitMqProgram.ServeAsync(Port, Settings);
+    public ValueTask InitializeAsync() => StartAsync();
 
-    public ValueTask DisposeAsync() => LoseAsync();
+    public async ValueTask DisposeAsync()
+    {
+        await LoseAsync();
+        RealProgram.Remove(_data);
+    }
+
+    // Starts it unless it runs: a test that failed may have lost it.
+    internal async ValueTask StartAsync() => _program ??= await RabbitMqProgram.ServeAsync(Port, Settings, _data);
+
+    internal async ValueTask StopAsync()
+    {
+        if (_program is { } program) await program.StopAsync();
+        await LoseAsync();
+    }
 
     internal async ValueTask LoseAsync()
     {

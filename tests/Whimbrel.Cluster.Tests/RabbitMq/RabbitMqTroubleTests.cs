@@ -8,6 +8,12 @@ namespace Whimbrel.Tests.RabbitMq;
 [Collection(nameof(RabbitMqServer))]
 public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
 {
+    public override async ValueTask InitializeAsync()
+    {
+        await base.InitializeAsync();
+        await server.StartAsync();
+    }
+
     private BusNode Node(string address, RabbitMqOptions? options = null) => NodeOf(new RabbitMqBus(address, options));
 
     private Task RefusedAsync(string address, RabbitMqOptions? options, params string[] words) => RefusedAsync(Node(address, options), words);
@@ -69,6 +75,15 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
         Server plain = Keep(new Server(new ServerOptions { Engine = Engine, EndPoint = new System.Net.IPEndPoint(System.Net.IPAddress.Loopback, 0) }, static () => new Mute()));
         await plain.StartAsync();
         await RefusedAsync($"amqp://{plain.EndPoint}", new RabbitMqOptions { ConnectTimeout = TimeSpan.FromSeconds(0.3) }, "RabbitMQ amqp://127.0.0.1:", "did not answer in time");
+    }
+
+    [Fact]
+    public async Task A_recoverable_group_is_refused_at_the_call_with_the_reason()
+    {
+        RealNode node = Keep(await RealNode.StartAsync(Engine, "a", new RabbitMqBus($"amqp://127.0.0.1:{server.Port}"), static (id, gap, state) => new ClusterOptions { Application = "none", NodeId = id, OnGap = gap, OnStateChanged = state }));
+        NotSupportedException e = Assert.Throws<NotSupportedException>(() => node.Cluster.RecoverableGroup("r", new RecoverableOptions { Deliver = static (members, _, payload) => members.Broadcast(payload) }));
+        Assert.Contains($"RabbitMQ amqp://127.0.0.1:{server.Port} keeps no history", e.Message, StringComparison.Ordinal);
+        Assert.Contains("as those of Redis and NATS (one server with JetStream) are", e.Message, StringComparison.Ordinal);
     }
 
     // Marks, keys and what others send to its queue.

@@ -61,29 +61,51 @@ internal sealed class RealProgram : IDisposable
     /// <summary>It ends by itself.</summary>
     internal Task EndAsync() => _process.WaitForExitAsync().WaitAsync(Patience);
 
-    /// <summary>A server that says it is there by accepting on this port.</summary>
-    internal static async Task<RealProgram> ServeAsync(string command, int port, Func<string, string[]> configure)
+    /// <summary>Asks it to end, as a service manager does, and waits until it has ended.</summary>
+    internal async Task TerminateAsync()
+    {
+        await RunAsync("kill", "-TERM", $"{_process.Id}");
+        await EndAsync();
+    }
+
+    /// <summary>Starts a server that is ready when it accepts on this port.</summary>
+    /// <param name="command">The program.</param>
+    /// <param name="port">The port of 127.0.0.1 at which it listens.</param>
+    /// <param name="configure">Makes its arguments, and files in the directory that it receives.</param>
+    /// <param name="patience">Longest time until it listens. Null: <see cref="Patience"/>.</param>
+    internal static async Task<RealProgram> ServeAsync(string command, int port, Func<string, string[]> configure, TimeSpan? patience = null)
     {
         string path = Find(command), directory = System.IO.Directory.CreateTempSubdirectory("whimbrel-http-").FullName;
         if (!OperatingSystem.IsWindows()) File.SetUnixFileMode(directory, (UnixFileMode)511); // it may go on as another user
+        TimeSpan most = patience ?? Patience;
+        long start = Stopwatch.GetTimestamp();
+        // A process that was killed a moment ago may still listen there. Otherwise it would count as the new one, which then cannot bind.
+        while (await AcceptsAsync(port) && Stopwatch.GetElapsedTime(start) < most) await Task.Delay(20); // tidy: waits because a killed program does not say when it is gone
         RealProgram program = new(directory, path, configure(directory));
-        for (long start = Stopwatch.GetTimestamp(); Stopwatch.GetElapsedTime(start) < Patience && !program._process.HasExited;)
+        while (Stopwatch.GetElapsedTime(start) < most && !program._process.HasExited)
         {
-            try
-            {
-                using Socket probe = new(SocketType.Stream, ProtocolType.Tcp);
-                await probe.ConnectAsync(IPAddress.Loopback, port);
-                return program;
-            }
-            catch (SocketException)
-            {
-                await Task.Delay(20); // tidy: waits because another program begins to listen, and says nothing of it
-            }
+            if (await AcceptsAsync(port)) return program;
+            await Task.Delay(20); // tidy: waits because another program begins to listen, and says nothing of it
         }
 
+        string what = program._process.HasExited ? $"ended with exit code {program._process.ExitCode} before it listened" : $"did not listen within {most.TotalSeconds} s";
         string said = program.Output;
         program.Dispose();
-        throw new InvalidOperationException($"{command} does not listen on {port}: {said}");
+        throw new InvalidOperationException($"{command} {what} on port {port}. Its output:\n{said}");
+    }
+
+    private static async Task<bool> AcceptsAsync(int port)
+    {
+        try
+        {
+            using Socket probe = new(SocketType.Stream, ProtocolType.Tcp);
+            await probe.ConnectAsync(IPAddress.Loopback, port);
+            return true;
+        }
+        catch (SocketException)
+        {
+            return false;
+        }
     }
 
     /// <summary>A port that was free a moment ago: below those that the system gives to connections, so that none of them takes it meanwhile.</summary>
@@ -121,6 +143,27 @@ internal sealed class RealProgram : IDisposable
         }
 
         _process.Dispose();
-        System.IO.Directory.Delete(Directory, recursive: true);
+        Remove(Directory);
+    }
+
+    /// <summary>Deletes a directory of a program that was killed: processes that it had started may write there for a moment longer.</summary>
+    internal static void Remove(string directory)
+    {
+        for (long start = Stopwatch.GetTimestamp(); ;)
+        {
+            try
+            {
+                System.IO.Directory.Delete(directory, recursive: true);
+                return;
+            }
+            catch (DirectoryNotFoundException)
+            {
+                if (!System.IO.Directory.Exists(directory)) return;
+            }
+            catch (IOException) when (Stopwatch.GetElapsedTime(start) < Patience)
+            {
+                Thread.Sleep(20); // tidy: waits because a killed program does not say when all its processes are gone
+            }
+        }
     }
 }

@@ -1,0 +1,35 @@
+using Whimbrel.Clusters;
+
+namespace Whimbrel.Tests;
+
+// What one node says to a group that has a member on one other node alone: "ab1 ", "ab2 " of node a to node b.
+internal sealed class DirectedPair
+{
+    private readonly RealNode _to;
+    private readonly RealMember _member;
+    private readonly ClusterGroup _group;
+
+    internal DirectedPair(RealNode from, RealNode to)
+    {
+        (_to, _member) = (to, to.Members[0]);
+        Name = $"{from.Name}{to.Name}";
+        _group = from.Cluster.Group(Name);
+        to.Cluster.Group(Name).Join(_member.Session);
+    }
+
+    internal string Name { get; }
+
+    internal int Said { get; private set; }
+
+    internal int HeardCount => _member.HeardCount(Name);
+
+    // Each once, and none before an earlier one.
+    internal bool IsInOrder => _member.Heard(Name) is var heard && heard.SequenceEqual(heard.Distinct().Order());
+
+    // As lost, at the node of the member.
+    internal long Reported => _to.ReportedIn(Name);
+
+    internal void Say() => Assert.Equal(SendResult.Queued, _group.Broadcast($"{Name}{++Said} "));
+
+    public override string ToString() => $"{Name} {HeardCount} of {Said} ({Reported} reported)";
+}

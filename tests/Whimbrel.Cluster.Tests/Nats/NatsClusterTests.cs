@@ -1,0 +1,112 @@
+using Whimbrel.Clusters;
+using Whimbrel.Http.Tests.Programs;
+
+namespace Whimbrel.Tests.Nats;
+
+// Two NATS servers that pass on messages to each other, over a route that a test may cut.
+public sealed class NatsClusterTests : IAsyncLifetime
+{
+    private readonly Engine _engine = new(new EngineOptions { Loops = 2 });
+    private readonly List<IAsyncDisposable> _open = [];
+    private readonly int _routes = RealProgram.FreePort(); // of the first server
+    private NatsBroker _one = null!;
+    private NatsBroker _two = null!;
+    private FaultyRelay _route = null!;
+
+    public async ValueTask InitializeAsync()
+    {
+        await _engine.StartAsync();
+        _one = Keep(await NatsBroker.StartAsync(ClusterAt(_routes, _routes), isStreaming: true, name: "one"));
+        _route = Keep(new FaultyRelay(_routes));
+        _two = Keep(await NatsBroker.StartAsync(ClusterAt(RealProgram.FreePort(), _route.Port), isStreaming: true, name: "two"));
+    }
+
+    public async ValueTask DisposeAsync()
+    {
+        _open.Reverse();
+        foreach (IAsyncDisposable each in _open) await each.DisposeAsync();
+        await _engine.DisposeAsync();
+    }
+
+    // JetStream of a cluster insists on a route: the first server has one to itself, which it leaves out.
+    private static string ClusterAt(int port, int route) => $"cluster {{ name: parted, listen: \"127.0.0.1:{port}\", no_advertise: true, routes: [\"nats-route://127.0.0.1:{route}\"] }}";
+
+    private T Keep<T>(T each)
+        where T : IAsyncDisposable
+    {
+        _open.Add(each);
+        return each;
+    }
+
+    private async Task<RealNode> NodeAsync(string name, NatsBroker at, TimeSpan presence = default)
+    {
+        RealNode node = Keep(await RealNode.StartAsync(_engine, name, at.Connect(), (id, gap, state) => new ClusterOptions
+        {
+            Application = "parted",
+            NodeId = id,
+            PresenceInterval = presence,
+            AnnounceInterval = TimeSpan.FromMilliseconds(300),
+            OnGap = gap,
+            OnStateChanged = state,
+        }));
+        await node.ConnectAsync("g");
+        return node;
+    }
+
+    // Both connections live, so that nobody but the nodes can notice.
+    [Theory]
+    [InlineData(false)]
+    [InlineData(true)]
+    public async Task Nodes_on_parted_servers_are_Degraded_name_each_other_and_report_what_was_lost(bool hasPresence)
+    {
+        TimeSpan presence = TimeSpan.FromSeconds(hasPresence ? 0.1 : 0);
+        RealNode a = await NodeAsync("a", _one, presence), b = await NodeAsync("b", _one, presence), c = await NodeAsync("c", _two, presence);
+        RealNode[] nodes = [a, b, c];
+        // Each knows the others: it has had their broadcasts, and subscriptions have crossed the route.
+        await RealNode.UntilAsync(() => Crossed(nodes), () => "the servers do not pass on");
+        Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
+        await Task.Delay(1_000); // tidy: waits because a node does not say that it has the announcements of the others, three of which come in this time
+        _route.Cut();
+        await UntilMissedAsync(c, _two, "'a', 'b'");
+        foreach (RealNode node in (RealNode[])[a, b]) await UntilMissedAsync(node, _one, "'c'");
+        int had = c.Members[0].HeardCount("a");
+        a.Say(10);
+        await RealNode.UntilAsync(() => b.Members[0].HeardCount("a") == a.Said, () => "nodes of one server do not hear each other");
+        Assert.Equal(had, c.Members[0].HeardCount("a"));
+        _route.Heal();
+        await RealNode.UntilAsync(() => nodes.All(static n => n.Cluster.State == ClusterState.Healthy), () => string.Join("; ", nodes.Select(static n => n.Cluster.StateReason)));
+        a.Say(1);
+        await RealNode.UntilAsync(() => c.Members[0].Heard("a").LastOrDefault() == a.Said, () => "c hears nothing of a");
+        int[] heard = [.. c.Members[0].Heard("a")];
+        Assert.Equal(heard.Distinct().Order(), heard);
+        // What was said before its subscription had crossed the route was never its own.
+        Assert.Equal((10L, a.Said - heard[0] + 1 - 10), (c.ToldOf("a"), heard.Length));
+        Assert.Equal(0, b.ToldOf("a"));
+    }
+
+    // Without a word, and not after a time limit: a client could try again as long as it likes.
+    [Fact]
+    public async Task To_join_a_recoverable_group_on_a_cluster_is_answered_with_the_reason()
+    {
+        RealNode node = await NodeAsync("a", _one);
+        RecoverableGroup group = node.Cluster.RecoverableGroup("r", new RecoverableOptions { Deliver = static (members, _, payload) => members.Broadcast(payload) });
+        RealMember member = await node.ConnectAsync();
+        foreach (Task<ResumeResult> entering in (Task<ResumeResult>[])[group.JoinAsync(member.Session), group.ResumeAsync(member.Session, new GroupPosition(1, 1))])
+        {
+            ResumeResult result = await entering.WaitAsync(BusNode.Patience, TestContext.Current.CancellationToken);
+            Assert.Equal(ResumeOutcome.NotSupported, result.Outcome);
+            Assert.Contains("not built for clusters of NATS servers", result.Reason, StringComparison.Ordinal);
+            Assert.Contains($":{_one.Port}", result.Reason, StringComparison.Ordinal);
+        }
+    }
+
+    private static bool Crossed(RealNode[] nodes)
+    {
+        foreach (RealNode node in nodes) node.Say(1);
+        return nodes.All(at => nodes.All(of => at.Members[0].HeardCount(of.Name) > 0));
+    }
+
+    private static Task UntilMissedAsync(RealNode at, NatsBroker server, string names) => RealNode.UntilAsync(
+        () => at.Cluster.State == ClusterState.Degraded && at.Cluster.StateReason is var reason && reason.Contains($"goodbye: {names}.", StringComparison.Ordinal) && reason.Contains($":{server.Port} ", StringComparison.Ordinal),
+        () => $"{at.Name} misses not {names} at {server.Port}: {at.Cluster.State}, {at.Cluster.StateReason}");
+}
