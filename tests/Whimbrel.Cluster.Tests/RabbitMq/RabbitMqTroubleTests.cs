@@ -78,6 +78,26 @@ public sealed class RabbitMqTroubleTests(RabbitMqServer server) : TroubleTests
     }
 
     [Fact]
+    public async Task A_hook_for_troubles_that_throws_does_not_end_the_reconnecting()
+    {
+        FaultyRelay relay = Keep(new FaultyRelay(server.Port));
+        TaskCompletionSource called = new(TaskCreationOptions.RunContinuationsAsynchronously);
+        BusNode node = Node($"amqp://127.0.0.1:{relay.Port}", new RabbitMqOptions { OnTrouble = Throw });
+        await node.StartAsync();
+        relay.Cut();
+        await called.Task.WaitAsync(BusNode.Patience, TestContext.Current.CancellationToken);
+        relay.Heal();
+        await node.UntilStateAsync(static s => s is ["connected", _, "connected"]);
+        await node.SubscribeAsync("t.one");
+
+        void Throw(string trouble)
+        {
+            called.TrySetResult();
+            throw new InvalidOperationException("thrown by the test");
+        }
+    }
+
+    [Fact]
     public async Task A_recoverable_group_is_refused_at_the_call_with_the_reason()
     {
         RealNode node = Keep(await RealNode.StartAsync(Engine, "a", new RabbitMqBus($"amqp://127.0.0.1:{server.Port}"), static (id, gap, state) => new ClusterOptions { Application = "none", NodeId = id, OnGap = gap, OnStateChanged = state }));
