@@ -221,8 +221,26 @@ internal sealed class Link
         // Of a server it has one connection, which one bridge may have handed to another.
         if (_server is null && _bridge is { } current && !ReferenceEquals(current, bridge)) return;
         bool wasUp = _isConnected;
-        TellFailure(reason);
-        if (wasUp || _server is not null) BeginEnd();
+        try
+        {
+            TellFailure(reason);
+        }
+        finally
+        {
+            // Whatever the callbacks before throw: otherwise the session stays in its server's list.
+            try
+            {
+                if (wasUp || _server is not null) BeginEnd();
+            }
+            finally
+            {
+                EndUnlessDeferred(bridge);
+            }
+        }
+    }
+
+    private void EndUnlessDeferred(Session bridge)
+    {
         lock (_gate)
         {
             // Another thread is still in OnDisconnecting. This one may be a loop and must not wait: that thread ends it.
@@ -309,6 +327,7 @@ internal sealed class Link
         }
         finally
         {
+            _server?.Forget(this);
             Interlocked.Decrement(ref _ends);
             Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
             Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
@@ -319,13 +338,17 @@ internal sealed class Link
     {
         Link? before = t_telling;
         t_telling = this;
+        bool isTold = false;
         try
         {
             _owner.Tell(what);
+            isTold = true;
             _server?.Tell(what, this);
         }
         finally
         {
+            // A session that threw has ended all the same, and its server counts on the call.
+            if (!isTold && what == LinkEvent.Disconnected) _server?.Tell(what, this);
             t_telling = before;
         }
     }
@@ -620,7 +643,22 @@ internal sealed class Link
         Volatile.Write(ref _sent, 0);
         Volatile.Write(ref _received, 0);
         _inbox.Begin(isSync);
-        Tell(LinkEvent.Connecting);
+        bool isTold = false;
+        try
+        {
+            Tell(LinkEvent.Connecting);
+            isTold = true;
+        }
+        finally
+        {
+            // Otherwise an OnConnecting that throws leaves a client that connects for ever.
+            if (!isTold)
+            {
+                _isConnecting = false;
+                Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
+            }
+        }
+
         _ = DialAsync(make, _dials);
     }
 

@@ -50,25 +50,41 @@ internal sealed class ServerLink(ILinkedServer owner)
         try
         {
             server = new ServerBridge(makeOptions(), this);
-            owner.Tell(ServerEvent.Starting);
+            // First, because the original binds before it calls OnStarting: where that fails, OnStarting is not called.
             server.Start(Timeout.InfiniteTimeSpan);
             _server = server;
+            TellStarting(server);
             _isStarted = _isAccepting = true;
             owner.Tell(ServerEvent.Started);
-            Wait.For(server.StartAcceptingAsync());
+            if (_isStarted) Wait.For(server.StartAcceptingAsync());
             return true;
         }
         catch (NetworkException e) when (!_isStarted)
         {
             throw ErrorMap.ToException(e);
         }
-        catch (InvalidOperationException) when (_isStarted && server is { IsAccepting: false })
+        catch (InvalidOperationException) when (!_isStarted && server is { IsAccepting: false })
         {
-            return true; // stopped by OnStarted
+            return true; // OnStarted, or another thread meanwhile, stopped it
         }
         finally
         {
             _isStarting = false;
+        }
+    }
+
+    private void TellStarting(Server server)
+    {
+        bool isTold = false;
+        try
+        {
+            owner.Tell(ServerEvent.Starting);
+            isTold = true;
+        }
+        finally
+        {
+            // Otherwise the port stays taken after an OnStarting that throws.
+            if (!isTold) server.Stop(CompatOptions.DrainTimeout);
         }
     }
 
@@ -99,6 +115,9 @@ internal sealed class ServerLink(ILinkedServer owner)
         return link;
     }
 
+    /// <summary>The session is no longer one of the server's, whatever its callbacks did.</summary>
+    internal void Forget(Link link) => owner.Forget(link.Owner);
+
     internal void Tell(LinkEvent what, Link link)
     {
         // Of each message, perhaps, and no server is told: what the call below captures would be allocated all the same.
@@ -108,7 +127,6 @@ internal sealed class ServerLink(ILinkedServer owner)
     private void TellInOrder(LinkEvent what, Link link)
     {
         _calls.Run(() => owner.Tell(what, link.Owner), e => link.Rethrow(ExceptionDispatchInfo.Capture(e)));
-        if (what == LinkEvent.Disconnected) owner.Forget(link.Owner);
     }
 
     /// <summary>Something failed that is no session's. Where callbacks run; what the user's code throws is the caller's.</summary>

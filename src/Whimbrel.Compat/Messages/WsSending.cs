@@ -1,4 +1,6 @@
+using System.Buffers;
 using System.Buffers.Binary;
+using System.Text;
 using NetCoreServer;
 using Whimbrel.Http;
 using Buffer = NetCoreServer.Buffer;
@@ -78,14 +80,25 @@ internal static class WsSending
         return message;
     }
 
-    /// <summary>The payload of a close: a status of 0 and no reason are an empty one.</summary>
+    /// <summary>
+    /// Writes the payload of a close frame. Status 0 without a reason is an empty payload. Because programs of the old library close with numbers that RFC 6455 does not allow
+    /// on the wire, such a status is sent as 1000, and a reason ends before its first byte that is not UTF-8, or after 123 bytes.
+    /// </summary>
     internal static Span<byte> WriteClose(Span<byte> target, int status, ReadOnlySpan<byte> reason)
     {
         if (status == 0 && reason.IsEmpty) return default;
-        if (reason.Length > MostReasonBytes) throw new ArgumentException("The reason of a close has up to 123 bytes.", nameof(reason));
-        if (status is < 0 or > ushort.MaxValue) throw new ArgumentOutOfRangeException(nameof(status), status, "The status of a close is 1000 to 1003, 1007 to 1014 or 3000 to 4999.");
-        BinaryPrimitives.WriteUInt16BigEndian(target, (ushort)status);
+        BinaryPrimitives.WriteUInt16BigEndian(target, (ushort)(IsAllowed(status) ? status : (int)WebSocketStatus.Normal));
+        reason = reason[..WholeCharacters(reason)];
         reason.CopyTo(target[2..]);
         return target[..(2 + reason.Length)];
+    }
+
+    private static bool IsAllowed(int status) => status is >= 1000 and <= 1003 or >= 1007 and <= 1014 or >= 3000 and <= 4999;
+
+    private static int WholeCharacters(ReadOnlySpan<byte> text)
+    {
+        int whole = 0;
+        while (whole < text.Length && Rune.DecodeFromUtf8(text[whole..], out _, out int length) == OperationStatus.Done && whole + length <= MostReasonBytes) whole += length;
+        return whole;
     }
 }

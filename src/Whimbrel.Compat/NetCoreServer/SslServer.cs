@@ -122,10 +122,10 @@ public class SslServer : IDisposable, ILinkedServer
     /// <summary>Nobody else can take the port by force (Windows). Default false.</summary>
     public bool OptionExclusiveAddressUse { get; set; }
 
-    /// <summary>Kept, without a use. Default 8192.</summary>
+    /// <summary>Number of bytes that OnReceived of a new session gets at first. Default 8192.</summary>
     public int OptionReceiveBufferSize { get; set; } = Whimbrel.Compat.Links.Link.DefaultBuffer;
 
-    /// <summary>Kept, without a use. Default 8192.</summary>
+    /// <summary>Copied to new sessions. SO_SNDBUF is left to the system. Default 8192.</summary>
     public int OptionSendBufferSize { get; set; } = Whimbrel.Compat.Links.Link.DefaultBuffer;
 
     /// <summary>Between a start and the stop.</summary>
@@ -350,10 +350,10 @@ public class SslServer : IDisposable, ILinkedServer
         switch (what)
         {
             case ServerEvent.Starting:
+                Endpoint = _link.EndPoint ?? Endpoint;
                 OnStarting();
                 break;
             case ServerEvent.Started:
-                Endpoint = _link.EndPoint ?? Endpoint;
                 OnStarted();
                 break;
             case ServerEvent.Stopping:

@@ -17,6 +17,8 @@ public class SslSession : IDisposable, ILinked
     {
         ArgumentNullException.ThrowIfNull(server);
         Server = server;
+        OptionReceiveBufferSize = server.OptionReceiveBufferSize;
+        OptionSendBufferSize = server.OptionSendBufferSize;
         _link = new Link(this, server.Link);
     }
 
@@ -46,8 +48,8 @@ public class SslSession : IDisposable, ILinked
     /// <summary>Most bytes that one OnReceived may get: more ends the connection with NoBufferSpaceAvailable. 0 (the default): as many as come.</summary>
     public int OptionReceiveBufferLimit { get; set; }
 
-    /// <summary>How many bytes OnReceived gets at first; it grows when more come. Default 8192.</summary>
-    public int OptionReceiveBufferSize { get; set; } = Link.DefaultBuffer;
+    /// <summary>How many bytes OnReceived gets at first; it grows when more come. Default: the server's value when the session is made.</summary>
+    public int OptionReceiveBufferSize { get; set; }
 
     /// <summary>
     /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets NoBufferSpaceAvailable. 0 (the default): 1 MiB, or one message, whichever is
@@ -60,13 +62,12 @@ public class SslSession : IDisposable, ILinked
         {
             _sendLimit = value;
             if (value > 0) Server.Link.Limited();
-            if (value > 0) Server.Link.Limited();
             _link.LimitChanged();
         }
     }
 
-    /// <summary>SO_SNDBUF is left to the system, which adapts it; the value is kept. Default 8192.</summary>
-    public int OptionSendBufferSize { get; set; } = Link.DefaultBuffer;
+    /// <summary>SO_SNDBUF is left to the system, which adapts it; the value is kept. Default: the server's value when the session is made.</summary>
+    public int OptionSendBufferSize { get; set; }
 
     /// <summary>There is a connection.</summary>
     public bool IsConnected => _link.IsConnected;

@@ -56,10 +56,10 @@ public class UdsServer : IDisposable, ILinkedServer
     /// <summary>How many connections wait to be accepted, at most. Default 1024.</summary>
     public int OptionAcceptorBacklog { get; set; } = 1024;
 
-    /// <summary>Kept, without a use. Default 8192.</summary>
+    /// <summary>Number of bytes that OnReceived of a new session gets at first. Default 8192.</summary>
     public int OptionReceiveBufferSize { get; set; } = Whimbrel.Compat.Links.Link.DefaultBuffer;
 
-    /// <summary>Kept, without a use. Default 8192.</summary>
+    /// <summary>Copied to new sessions. SO_SNDBUF is left to the system. Default 8192.</summary>
     public int OptionSendBufferSize { get; set; } = Whimbrel.Compat.Links.Link.DefaultBuffer;
 
     /// <summary>Between a start and the stop.</summary>
@@ -259,10 +259,10 @@ public class UdsServer : IDisposable, ILinkedServer
         switch (what)
         {
             case ServerEvent.Starting:
+                Endpoint = _link.EndPoint ?? Endpoint;
                 OnStarting();
                 break;
             case ServerEvent.Started:
-                Endpoint = _link.EndPoint ?? Endpoint;
                 OnStarted();
                 break;
             case ServerEvent.Stopping:

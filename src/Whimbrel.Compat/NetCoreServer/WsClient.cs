@@ -63,12 +63,12 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     public virtual bool Close() => Close(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status) => Close(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, string text)
@@ -78,7 +78,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, ReadOnlySpan<char> text)
@@ -88,7 +88,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, byte[] buffer)
@@ -98,7 +98,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -110,7 +110,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, ReadOnlySpan<byte> buffer)
@@ -125,12 +125,12 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     public virtual bool CloseAsync() => CloseAsync(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status) => CloseAsync(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, string text)
@@ -140,7 +140,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, ReadOnlySpan<char> text)
@@ -150,7 +150,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, byte[] buffer)
@@ -160,7 +160,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -172,7 +172,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, ReadOnlySpan<byte> buffer)
@@ -355,7 +355,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     public bool SendBinaryAsync(ReadOnlySpan<byte> buffer) => WsSending.Queue(WebSocket, this, WebSocketPart.Binary, buffer);
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, string text)
@@ -365,7 +365,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, ReadOnlySpan<char> text)
@@ -375,7 +375,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, byte[] buffer)
@@ -385,7 +385,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -397,13 +397,13 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, ReadOnlySpan<byte> buffer) => WsSending.SendClose(WebSocket, this, status, buffer);
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, string text)
@@ -413,7 +413,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, ReadOnlySpan<char> text)
@@ -423,7 +423,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, byte[] buffer)
@@ -433,7 +433,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -445,7 +445,7 @@ public class WsClient : HttpClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, ReadOnlySpan<byte> buffer) => WsSending.QueueClose(WebSocket, this, status, buffer);

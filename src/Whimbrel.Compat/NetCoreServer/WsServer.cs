@@ -47,12 +47,12 @@ public class WsServer : HttpServer, IWebSocket
     public virtual bool CloseAll() => CloseAll(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Closes all WebSockets, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status) => CloseAll(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, string text)
@@ -62,7 +62,7 @@ public class WsServer : HttpServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, ReadOnlySpan<char> text)
@@ -72,7 +72,7 @@ public class WsServer : HttpServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, byte[] buffer)
@@ -82,7 +82,7 @@ public class WsServer : HttpServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -94,7 +94,7 @@ public class WsServer : HttpServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, ReadOnlySpan<byte> buffer)

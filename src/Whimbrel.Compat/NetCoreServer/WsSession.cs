@@ -26,12 +26,12 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     public virtual bool Close() => Close(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status) => Close(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, string text)
@@ -41,7 +41,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, ReadOnlySpan<char> text)
@@ -51,7 +51,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, byte[] buffer)
@@ -61,7 +61,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -73,7 +73,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, ReadOnlySpan<byte> buffer)
@@ -256,7 +256,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     public bool SendBinaryAsync(ReadOnlySpan<byte> buffer) => WsSending.Queue(WebSocket, this, WebSocketPart.Binary, buffer);
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, string text)
@@ -266,7 +266,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, ReadOnlySpan<char> text)
@@ -276,7 +276,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, byte[] buffer)
@@ -286,7 +286,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -298,13 +298,13 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, ReadOnlySpan<byte> buffer) => WsSending.SendClose(WebSocket, this, status, buffer);
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, string text)
@@ -314,7 +314,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, ReadOnlySpan<char> text)
@@ -324,7 +324,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, byte[] buffer)
@@ -334,7 +334,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -346,7 +346,7 @@ public class WsSession : HttpSession, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, ReadOnlySpan<byte> buffer) => WsSending.QueueClose(WebSocket, this, status, buffer);

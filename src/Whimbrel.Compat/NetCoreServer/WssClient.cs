@@ -67,12 +67,12 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     public virtual bool Close() => Close(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status) => Close(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, string text)
@@ -82,7 +82,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, ReadOnlySpan<char> text)
@@ -92,7 +92,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, byte[] buffer)
@@ -102,7 +102,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -114,7 +114,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool Close(int status, ReadOnlySpan<byte> buffer)
@@ -129,12 +129,12 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     public virtual bool CloseAsync() => CloseAsync(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status) => CloseAsync(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, string text)
@@ -144,7 +144,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, ReadOnlySpan<char> text)
@@ -154,7 +154,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, byte[] buffer)
@@ -164,7 +164,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -176,7 +176,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close with a reason, and disconnects when it has left.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>True.</returns>
     public virtual bool CloseAsync(int status, ReadOnlySpan<byte> buffer)
@@ -359,7 +359,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     public bool SendBinaryAsync(ReadOnlySpan<byte> buffer) => WsSending.Queue(WebSocket, this, WebSocketPart.Binary, buffer);
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, string text)
@@ -369,7 +369,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, ReadOnlySpan<char> text)
@@ -379,7 +379,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, byte[] buffer)
@@ -389,7 +389,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -401,13 +401,13 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close, and waits until the system has it.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>Bytes that were sent; 0: there is no connection.</returns>
     public long SendClose(int status, ReadOnlySpan<byte> buffer) => WsSending.SendClose(WebSocket, this, status, buffer);
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, string text)
@@ -417,7 +417,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, ReadOnlySpan<char> text)
@@ -427,7 +427,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, byte[] buffer)
@@ -437,7 +437,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -449,7 +449,7 @@ public class WssClient : HttpsClient, IWebSocket, IWsOwner
     }
 
     /// <summary>Sends a close.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: there is no connection, or no room.</returns>
     public bool SendCloseAsync(int status, ReadOnlySpan<byte> buffer) => WsSending.QueueClose(WebSocket, this, status, buffer);

@@ -51,12 +51,12 @@ public class WssServer : HttpsServer, IWebSocket
     public virtual bool CloseAll() => CloseAll(0, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Closes all WebSockets, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status) => CloseAll(status, ReadOnlySpan<byte>.Empty);
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, string text)
@@ -66,7 +66,7 @@ public class WssServer : HttpsServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="text">Sent as UTF-8.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, ReadOnlySpan<char> text)
@@ -76,7 +76,7 @@ public class WssServer : HttpsServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, byte[] buffer)
@@ -86,7 +86,7 @@ public class WssServer : HttpsServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">Where the bytes lie. Copied.</param>
     /// <param name="offset">Where they begin.</param>
     /// <param name="size">How many they are.</param>
@@ -98,7 +98,7 @@ public class WssServer : HttpsServer, IWebSocket
     }
 
     /// <summary>Closes all WebSockets with a reason, and disconnects all sessions.</summary>
-    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+    /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
     /// <param name="buffer">The bytes. Copied.</param>
     /// <returns>False: the server is not started.</returns>
     public virtual bool CloseAll(int status, ReadOnlySpan<byte> buffer)

@@ -39,7 +39,7 @@ internal static class Members
     {
         string name = head.Split(' ')[^1];
         string first = before.Length == 0 ? "" : before + ", ", pass = before.Length == 0 ? "" : before.Split(' ')[^1] + ", ";
-        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ')[^1]}\">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>\n";
+        string firstDoc = before.Length == 0 ? "" : $"    /// <param name=\"{before.Split(' ')[^1]}\">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>\n";
         string result = $"    /// <returns>{returns}</returns>\n";
         string Doc(params string[] parameters) => $"    /// <summary>{summary}</summary>\n{firstDoc}{string.Concat(parameters.Select(static p => $"    /// <param name=\"{p.Split('|')[0]}\">{p.Split('|')[1]}</param>\n"))}{result}";
         return string.Join("\n\n",

@@ -26,7 +26,7 @@ internal static class WsText
             public virtual bool CloseAll() => CloseAll(0, ReadOnlySpan<byte>.Empty);
 
             /// <summary>Closes all WebSockets, and disconnects all sessions.</summary>
-            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
             /// <returns>False: the server is not started.</returns>
             public virtual bool CloseAll(int status) => CloseAll(status, ReadOnlySpan<byte>.Empty);
 
@@ -297,7 +297,7 @@ internal static class WsText
             public virtual bool {{close}}() => {{close}}(0, ReadOnlySpan<byte>.Empty);
 
             /// <summary>Sends a close, and disconnects when it has left.</summary>
-            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none.</param>
+            /// <param name="status">1000 to 1003, 1007 to 1014, 3000 to 4999; 0 for none. Any other number is sent as 1000.</param>
             /// <returns>True.</returns>
             public virtual bool {{close}}(int status) => {{close}}(status, ReadOnlySpan<byte>.Empty);
 
