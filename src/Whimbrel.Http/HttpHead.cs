@@ -78,5 +78,6 @@ internal sealed class HttpHead
     {
         if (_bytes.Length < head.Length) _bytes = new byte[Math.Max(head.Length, _bytes.Length * 2)];
         head.CopyTo(_bytes);
+        if (Reader.HasFolds) Reader.Unfold(_bytes);
     }
 }

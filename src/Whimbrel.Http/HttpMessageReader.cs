@@ -63,13 +63,13 @@ public sealed class HttpMessageReader
     /// <summary>The target of the request, as it was sent.</summary>
     public ReadOnlySpan<byte> Target => _head.Bytes[Reader.Target];
 
-    /// <summary>The status of the answer, 100 up to 599.</summary>
+    /// <summary>The status of the answer, 100 up to 599; up to 999 unless <see cref="HttpClientOptions.StrictAnswers"/> is set.</summary>
     public int Status => Reader.Status;
 
     /// <summary>The words behind the status.</summary>
     public ReadOnlySpan<byte> Reason => _head.Bytes[Reader.Reason];
 
-    /// <summary>1 for HTTP/1.1, 0 for HTTP/1.0.</summary>
+    /// <summary>1 for HTTP/1.1 and higher minor versions, 0 for HTTP/1.0.</summary>
     public int MinorVersion => Reader.MinorVersion;
 
     /// <summary>How many fields it has.</summary>

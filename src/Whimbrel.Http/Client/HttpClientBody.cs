@@ -13,6 +13,9 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
     private CancellationTokenRegistration _registration;
     private int _isDisposed;
 
+    /// <summary>A read was told that there is no more.</summary>
+    internal bool EndWasRead { get; private set; }
+
     /// <summary>Bytes that were read, as they were sent.</summary>
     internal long Received { get; private set; }
 
@@ -84,7 +87,12 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
         ObjectDisposedException.ThrowIf(Volatile.Read(ref _isDisposed) != 0, typeof(HttpClientResponse));
         if (Failure is { } failure) throw failure;
         count = Math.Min(into.Length, _prefix.Length);
-        if (count == 0) return _rest is null || (into.IsEmpty && !_prefix.IsEmpty);
+        if (count == 0)
+        {
+            EndWasRead |= _rest is null && !into.IsEmpty;
+            return _rest is null || (into.IsEmpty && !_prefix.IsEmpty);
+        }
+
         _prefix.Span[..count].CopyTo(into);
         _prefix = _prefix[count..];
         Received += count;
@@ -106,7 +114,12 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
 
     private int Count(int count)
     {
-        if (count == 0) EndWatch();
+        if (count == 0)
+        {
+            EndWatch();
+            EndWasRead = true;
+        }
+
         Received += count;
         return count;
     }

@@ -45,7 +45,10 @@ public enum HttpClientFailure
     /// <summary>The body of the request could not be read, or has another length than was said.</summary>
     RequestBody,
 
-    /// <summary>More requests wait for a connection than <see cref="HttpClientOptions.WaitingLimit"/>.</summary>
+    /// <summary>
+    /// More requests wait for a connection than <see cref="HttpClientOptions.WaitingLimit"/>, or one has waited for
+    /// <see cref="HttpClientOptions.WaitTimeout"/>. The message counts the responses that hold connections because they were not disposed.
+    /// </summary>
     TooManyWaiting,
 
     /// <summary>This side has closed the connection, the pool or the engine.</summary>

@@ -26,6 +26,13 @@ public sealed class HttpClientOptions
     /// <summary>A body that is read into memory whole. 0 up to 2,147,483,591; default 16 MiB.</summary>
     public int BufferedBodyLimitBytes { get; init; } = 16 * 1024 * 1024;
 
+    /// <summary>
+    /// Rejects answers that break a rule in a way that has one meaning only, and that RFC 9110 and RFC 9112 let a client take. False (the default): a status line
+    /// without the space after the status, a status from 600 to 999 (it means what 500 means), a folded field (its line ends become spaces), and a
+    /// Content-Length that is there several times with the same number are taken. True: each of them is <see cref="HttpClientFailure.Protocol"/>.
+    /// </summary>
+    public bool StrictAnswers { get; init; }
+
     /// <summary>What is left of a body that nobody reads is read away up to here, so that the connection can be used again; else it is closed. 0 up to 1 GiB; default 64 KiB.</summary>
     public int SkipLimitBytes { get; init; } = 64 * 1024;
 
@@ -62,6 +69,12 @@ public sealed class HttpClientOptions
 
     /// <summary>Requests of a pool that wait for a connection to one origin. 0 up to 10,000,000; default 10,000.</summary>
     public int WaitingLimit { get; init; } = 10_000;
+
+    /// <summary>
+    /// How long a request of a pool waits for one of <see cref="ConnectionLimit"/> connections to become free. A response that is neither
+    /// disposed nor read to its end holds one. 10 ms up to 7 days, or <see cref="Timeout.InfiniteTimeSpan"/>; default 60 s.
+    /// </summary>
+    public TimeSpan WaitTimeout { get; init; } = TimeSpan.FromSeconds(60);
 
     /// <summary>Connections of a pool that wait for a request, over all origins. 0 (none is used again) up to 100,000; default 256.</summary>
     public int IdleLimit { get; init; } = 256;
@@ -100,7 +113,7 @@ public sealed class HttpClientOptions
 
     // ------------------------------------------------------------------ for sessions and pools
 
-    internal HttpReaderLimits ReaderLimits => new(HeadLimitBytes, HeadLimitBytes, FieldLimit, BodyLimitBytes);
+    internal HttpReaderLimits ReaderLimits => new(HeadLimitBytes, HeadLimitBytes, FieldLimit, BodyLimitBytes, IsLenient: !StrictAnswers);
 
     /// <summary><see cref="Tls"/>, which says what is spoken.</summary>
     internal TlsOptions? SpokenTls { get; private set; }
@@ -135,6 +148,7 @@ public sealed class HttpClientOptions
         if (SendTimeout < TimeSpan.FromMilliseconds(100) || SendTimeout > s_longest) mistakes.Add($"{nameof(SendTimeout)} is {SendTimeout}: 100 ms up to 7 days is possible.");
         if (RequestTimeout != Timeout.InfiniteTimeSpan) HttpOptions.Within(mistakes, nameof(RequestTimeout), RequestTimeout);
         HttpOptions.Within(mistakes, nameof(ContinueTimeout), ContinueTimeout);
+        if (WaitTimeout != Timeout.InfiniteTimeSpan) HttpOptions.Within(mistakes, nameof(WaitTimeout), WaitTimeout);
         HttpOptions.Within(mistakes, nameof(IdleTimeout), IdleTimeout);
         HttpOptions.Within(mistakes, nameof(ConnectionLifetime), ConnectionLifetime);
         if (Tls is { ApplicationProtocols: { Count: > 0 } offered } && !(offered is [HttpServer.ApplicationProtocol])) mistakes.Add($"Tls.ApplicationProtocols may have {HttpServer.ApplicationProtocol} alone: it is what is spoken here.");

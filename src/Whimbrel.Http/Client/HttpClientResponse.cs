@@ -13,6 +13,7 @@ public sealed class HttpClientResponse : IDisposable
     private readonly HttpPool _pool;
     private readonly HttpClientBody _raw;
     private Stream _body;
+    private bool _isTaken; // by ReadBytesAsync
 
     internal HttpClientResponse(HttpPool pool, HttpClientRequest request, HttpResponseHead head, HttpClientBody body, HttpClientTimes times)
     {
@@ -33,7 +34,7 @@ public sealed class HttpClientResponse : IDisposable
     /// <summary>How long it took to get so far.</summary>
     public HttpClientTimes Times { get; }
 
-    /// <summary>200 up to 599.</summary>
+    /// <summary>200 up to 599. A server that breaks the rules may send up to 999: from 600 on it means what 500 means (RFC 9110, 15).</summary>
     public int Status => Head.Status;
 
     /// <summary>200 up to 299.</summary>
@@ -44,9 +45,10 @@ public sealed class HttpClientResponse : IDisposable
 
     /// <summary>
     /// The body, decompressed if <see cref="HttpClientOptions.Decompress"/> says so. While nobody reads, the server waits. What ends it too early is an
-    /// <see cref="HttpClientException"/>.
+    /// <see cref="HttpClientException"/>. The body comes once: at its end further reads give 0.
     /// </summary>
-    public Stream Body => _body;
+    /// <exception cref="InvalidOperationException"><see cref="ReadBytesAsync"/> or <see cref="ReadTextAsync"/> has read it.</exception>
+    public Stream Body => _isTaken ? throw WasRead() : _body;
 
     /// <summary>Whether <see cref="Body"/> is another than was sent: a content coding was taken away.</summary>
     internal bool IsDecompressed => _body != _raw;
@@ -54,10 +56,13 @@ public sealed class HttpClientResponse : IDisposable
     /// <summary>Reads the body to its end into memory.</summary>
     /// <param name="cancellationToken">Gives up.</param>
     /// <exception cref="HttpClientException">It is larger than <see cref="HttpClientOptions.BufferedBodyLimitBytes"/>, or did not come to its end.</exception>
+    /// <exception cref="InvalidOperationException">It was read before: by this method or <see cref="ReadTextAsync"/>, or to its end from <see cref="Body"/>.</exception>
     public async ValueTask<byte[]> ReadBytesAsync(CancellationToken cancellationToken = default)
     {
         int limit = _pool.Options.BufferedBodyLimitBytes;
+        if (_isTaken || _raw.EndWasRead) throw WasRead();
         if (BodyLength > limit) throw TooLarge(limit);
+        _isTaken = true;
         byte[] bytes = new byte[BodyLength >= 0 ? (int)Math.Min(BodyLength, FirstBytes) : FirstBytes];
         int length = 0;
         while (true)
@@ -76,6 +81,7 @@ public sealed class HttpClientResponse : IDisposable
     /// <summary>Reads the body to its end as text: in the charset of its Content-Type, if .NET knows that, else in UTF-8.</summary>
     /// <param name="cancellationToken">Gives up.</param>
     /// <exception cref="HttpClientException">As of <see cref="ReadBytesAsync"/>.</exception>
+    /// <exception cref="InvalidOperationException">As of <see cref="ReadBytesAsync"/>.</exception>
     public async ValueTask<string> ReadTextAsync(CancellationToken cancellationToken = default)
     {
         byte[] bytes = await ReadBytesAsync(cancellationToken).ConfigureAwait(false);
@@ -96,6 +102,9 @@ public sealed class HttpClientResponse : IDisposable
         return encoding.GetString(bytes, mark, bytes.Length - mark);
     }
 
+    private InvalidOperationException WasRead() =>
+        new($"The body of {_raw.Peer} was read already, and comes once: keep what ReadBytesAsync or ReadTextAsync returned, or copy Body into memory and use the copy.");
+
     private HttpClientException TooLarge(int limit) => new(HttpClientFailure.TooLarge, $"The body of {_raw.Peer} is larger than {limit} bytes (BufferedBodyLimitBytes): read it as a stream.");
 
     /// <summary>Nobody reads the rest of the body. Never blocks.</summary>
@@ -108,7 +117,7 @@ public sealed class HttpClientResponse : IDisposable
     {
         if (whole is not null) _raw.Watch(whole);
         if (!_pool.Options.Decompress || BodyLength == 0 || HttpInflater.CodingOf(Head[HttpField.ContentEncoding]) is not { } coding) return this;
-        _body = new HttpInflater(_raw, coding, _pool.Options);
+        _body = new HttpInflater(_raw, BodyLength, Head.Head.Reader.Framing != Parsing.HttpFraming.UntilClose, coding, _pool.Options);
         BodyLength = -1;
         return this;
     }

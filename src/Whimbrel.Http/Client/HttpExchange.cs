@@ -20,6 +20,7 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     private TaskCompletionSource<bool>? _continue;
     private int _isClaimed;
     private volatile bool _isAllGiven;
+    private volatile bool _sendEnded;
 
     internal HttpExchange(HttpPool pool, PooledSession session, HttpClientRequest request, string? cookies, byte[]? trace, CancellationToken stop)
     {
@@ -130,6 +131,12 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
     /// <summary>The last byte is about to be given: from here on the answer can be whole.</summary>
     internal void GivesLast() => _isAllGiven = true;
 
+    /// <summary>
+    /// The connection takes no more of the request. An answer may have come before that (RFC 9112, 9.6), and is still read: it, or the end of the
+    /// connection, completes the exchange.
+    /// </summary>
+    internal void EndSend() => _sendEnded = true;
+
     private async Task PumpAsync()
     {
         CancellationToken stop = _pumpStop!.Token;
@@ -145,13 +152,13 @@ internal sealed class HttpExchange : IValueTaskSource<HttpClientResponse>
             else
             {
                 GivesLast();
-                await Session.SendAsync(Request.Body, stop).ConfigureAwait(false);
+                if (await Session.SendAsync(Request.Body, stop).ConfigureAwait(false) != SendResult.Queued) return;
             }
         }
         catch (Exception e)
         {
             // When nobody wants it any more, whatever it says is a consequence of that; the end of the connection tells for itself.
-            if (stop.IsCancellationRequested || !Session.IsConnected) return;
+            if (stop.IsCancellationRequested || _sendEnded || !Session.IsConnected) return;
             HttpClientException failure = new(HttpClientFailure.RequestBody, $"The body of {Request} was not sent: {e.Message}", e);
             if (!TryFail(failure)) Body?.Fail(failure);
             Session.Post(static exchange => ((HttpExchange)exchange!).Session.GiveUp((HttpExchange)exchange), this);

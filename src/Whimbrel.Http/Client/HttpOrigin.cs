@@ -5,6 +5,8 @@ namespace Whimbrel.Http;
 /// <summary>Scheme, host and port, and a pool's connections to it. All but the dialler under the pool's gate.</summary>
 internal sealed class HttpOrigin
 {
+    private int _openBodies;
+
     internal HttpOrigin(HttpPool pool, Uri uri)
     {
         Text = HttpClientRequest.HostOf(uri);
@@ -28,6 +30,22 @@ internal sealed class HttpOrigin
 
     /// <summary>Connections, and dials under way.</summary>
     internal int Connections { get; set; }
+
+    /// <summary>Connections with a response whose body is not read to its end, nor disposed. Any thread.</summary>
+    internal int OpenBodies => Volatile.Read(ref _openBodies);
+
+    internal void CountOpenBody(bool isNew) => Interlocked.Add(ref _openBodies, isNew ? 1 : -1);
+
+    /// <summary>Why a request has no connection, and what to do.</summary>
+    internal string BusyText
+    {
+        get
+        {
+            int open = OpenBodies;
+            string cure = open == 0 ? "." : $", {open} of them with a response that is neither disposed nor read to its end. Dispose each response, also unread: using HttpClientResponse response = await ...";
+            return $"All {Connections} connections to {Text} are busy (ConnectionLimit){cure}";
+        }
+    }
 
     internal bool IsEmpty => Connections == 0 && Waiters.Count == 0;
 }

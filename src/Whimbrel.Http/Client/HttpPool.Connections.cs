@@ -32,7 +32,7 @@ public sealed partial class HttpPool
             }
 
             if (origin.Connections < Options.ConnectionLimit) origin.Connections++;
-            else if (origin.Waiters.Count >= Options.WaitingLimit) throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"{origin.Waiters.Count} requests to {origin.Text} wait for a connection already (WaitingLimit), and {origin.Connections} connections are busy (ConnectionLimit).");
+            else if (origin.Waiters.Count >= Options.WaitingLimit) throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"{origin.Waiters.Count} requests to {origin.Text} wait for a connection already (WaitingLimit). {origin.BusyText}");
             else waiter = origin.Waiters.AddLast(new TaskCompletionSource<PooledSession?>(TaskCreationOptions.RunContinuationsAsynchronously));
         }
 
@@ -66,19 +66,23 @@ public sealed partial class HttpPool
 
     private async ValueTask<PooledSession?> WaitAsync(HttpOrigin origin, LinkedListNode<TaskCompletionSource<PooledSession?>> waiter, CancellationToken stop)
     {
-        await using CancellationTokenRegistration registration = stop.UnsafeRegister(static (w, token) => ((TaskCompletionSource<PooledSession?>)w!).TrySetCanceled(token), waiter.Value);
         try
         {
-            return await waiter.Value.Task.ConfigureAwait(false);
+            return await waiter.Value.Task.WaitAsync(Options.WaitTimeout, stop).ConfigureAwait(false);
         }
-        catch (OperationCanceledException)
+        catch (Exception e) when (e is OperationCanceledException or TimeoutException)
         {
+            // What was given in the same moment is not lost. After this nothing is given.
+            if (!waiter.Value.TrySetCanceled(CancellationToken.None)) return await waiter.Value.Task.ConfigureAwait(false);
+            string busy;
             lock (_gate)
             {
                 if (waiter.List is not null) origin.Waiters.Remove(waiter);
+                busy = origin.BusyText;
             }
 
-            throw;
+            if (e is OperationCanceledException) throw new OperationCanceledException(busy, e, stop);
+            throw new HttpClientException(HttpClientFailure.TooManyWaiting, $"No connection became free within {Options.WaitTimeout} (WaitTimeout). {busy}", e);
         }
     }
 

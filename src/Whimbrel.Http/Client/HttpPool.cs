@@ -83,7 +83,7 @@ public sealed partial class HttpPool : IAsyncDisposable
             string? error = isTimeout ? nameof(HttpClientFailure.RequestTimeout) : ErrorOf(e);
             if (since != 0) TellTime(since, request, null, error);
             if (activity is not null) EndActivity(activity, 0, error);
-            if (isTimeout) throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within {Options.RequestTimeout} (RequestTimeout).", e);
+            if (isTimeout) throw new HttpClientException(HttpClientFailure.RequestTimeout, $"{request} has no answer within {Options.RequestTimeout} (RequestTimeout).{(e.InnerException is null ? "" : $" {e.Message}")}", e);
             if (e is OperationCanceledException && cancellationToken.IsCancellationRequested) throw new OperationCanceledException(e.Message, e, cancellationToken);
             throw;
         }

@@ -85,8 +85,10 @@ internal sealed class HttpRequestBody(HttpExchange exchange, long length) : OneW
         Check(await exchange.Session.SendAsync(_line.AsMemory(0, line + 2), piece, stop).ConfigureAwait(false));
     }
 
-    private static void Check(SendResult result)
+    private void Check(SendResult result)
     {
-        if (result != SendResult.Queued) throw new IOException("The connection has ended before the body of the request was sent.");
+        if (result == SendResult.Queued) return;
+        exchange.EndSend();
+        throw new IOException("The connection has ended before the body of the request was sent.");
     }
 }

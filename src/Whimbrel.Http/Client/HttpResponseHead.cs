@@ -18,13 +18,13 @@ public sealed class HttpResponseHead
 
     internal HttpResponseHead(HttpHead head) => _head = head;
 
-    /// <summary>100 up to 599.</summary>
+    /// <summary>100 up to 599. A server that breaks the rules may send up to 999: from 600 on it means what 500 means (RFC 9110, 15).</summary>
     public int Status => Head.Reader.Status;
 
     /// <summary>The words behind the status; mostly empty or the usual ones. Bytes of the server's: no text to show to anybody.</summary>
     public ReadOnlySpan<byte> Reason => Head.Bytes[Head.Reader.Reason];
 
-    /// <summary>1 for HTTP/1.1, 0 for HTTP/1.0.</summary>
+    /// <summary>1 for HTTP/1.1 (also where the server names a higher minor version), 0 for HTTP/1.0.</summary>
     public int MinorVersion => Head.Reader.MinorVersion;
 
     /// <summary>How many fields it has.</summary>
@@ -86,6 +86,9 @@ public sealed class HttpResponseHead
 
     internal void SetTrailers(ReadOnlySpan<byte> trailers)
     {
-        if (!trailers.IsEmpty) Volatile.Write(ref _trailers, trailers.ToArray());
+        if (trailers.IsEmpty) return;
+        byte[] kept = trailers.ToArray();
+        HttpLines.Unfold(kept);
+        Volatile.Write(ref _trailers, kept);
     }
 }

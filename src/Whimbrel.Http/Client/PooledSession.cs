@@ -19,7 +19,6 @@ internal sealed class PooledSession : Session
     private HttpExchange? _exchange;
     private HttpExchange? _joining; // its answer is whole, and its last bytes are just leaving
     private HttpResponseHead? _response;
-    private Phase _phase;
     private long _connectedMs;
     private long _handshakeAt;
     private long _readyAt; // 0 when its dial has been told with an answer
@@ -56,6 +55,17 @@ internal sealed class PooledSession : Session
 
     internal string Peer => Origin.Text;
 
+    /// <summary>What comes next. On the loop.</summary>
+    private Phase Now
+    {
+        get;
+        set
+        {
+            if ((field == Phase.Body) != (value == Phase.Body)) Origin.CountOpenBody(value == Phase.Body);
+            field = value;
+        }
+    }
+
     internal bool IsOld => Loop.TimeMs - _connectedMs >= (long)_pool.Options.ConnectionLifetime.TotalMilliseconds;
 
     // ------------------------------------------------------------------ the request, on the loop
@@ -65,18 +75,18 @@ internal sealed class PooledSession : Session
         if (exchange.IsClaimed)
         {
             // Given up before a byte of it was sent.
-            if (_phase == Phase.Idle && IsConnected) _pool.Return(this);
+            if (Now == Phase.Idle && IsConnected) _pool.Return(this);
             return;
         }
 
-        if (_phase != Phase.Idle || !IsConnected)
+        if (Now != Phase.Idle || !IsConnected)
         {
             exchange.TryFail(exchange.Lost());
             return;
         }
 
         _exchange = exchange;
-        _phase = Phase.Head;
+        Now = Phase.Head;
         _reader.Begin(exchange.Request.IsHead);
         exchange.WasSent = true;
         exchange.SentAt = Stopwatch.GetTimestamp();
@@ -114,10 +124,10 @@ internal sealed class PooledSession : Session
     internal void Pumped(HttpExchange exchange)
     {
         exchange.IsPumped = true;
-        if (_exchange == exchange && _phase == Phase.Head) BeginPhase(_pool.Options.HeadPhase);
+        if (_exchange == exchange && Now == Phase.Head) BeginPhase(_pool.Options.HeadPhase);
         if (_joining != exchange) return;
         _joining = null;
-        if (_phase == Phase.Idle) _pool.Return(this);
+        if (Now == Phase.Idle) _pool.Return(this);
     }
 
     /// <summary>Nobody wants the answer any more, or the request cannot be finished.</summary>
@@ -147,7 +157,7 @@ internal sealed class PooledSession : Session
         int taken = 0;
         while (true)
         {
-            switch (_phase)
+            switch (Now)
             {
                 case Phase.Head:
                     if (!ReadHead(unread, ref taken)) return taken;
@@ -157,7 +167,7 @@ internal sealed class PooledSession : Session
                     break;
                 default:
                     // Nobody asked for it: whoever gets the connection next would take it for its answer.
-                    if (taken == unread.Length || _phase == Phase.Over) return unread.Length;
+                    if (taken == unread.Length || Now == Phase.Over) return unread.Length;
                     _pool.MayDrop(this);
                     Finish(isAbort: true);
                     return unread.Length;
@@ -187,7 +197,7 @@ internal sealed class PooledSession : Session
             case HttpMessagePart.Head:
                 exchange.Continue(isWanted: false);
                 if (exchange.TryClaim()) return TakeHead(exchange, unread, ref taken);
-                _phase = Phase.Over; // cancelled in this moment, which ends the connection
+                Now = Phase.Over; // cancelled in this moment, which ends the connection
                 return true;
             case HttpMessagePart.Switched:
                 Break(HttpRule.BadSwitch);
@@ -233,7 +243,7 @@ internal sealed class PooledSession : Session
         }
         else
         {
-            _phase = Phase.Body;
+            Now = Phase.Body;
             exchange.Body = body;
             body.GoesOn(StartBody(_pool.Options.SkipLimitBytes));
             BeginPhase(_pool.Options.BodyPhase);
@@ -290,7 +300,7 @@ internal sealed class PooledSession : Session
     private void AnswerIsWhole(bool hasMore)
     {
         HttpExchange exchange = _exchange!;
-        bool isStreamed = _phase == Phase.Body;
+        bool isStreamed = Now == Phase.Body;
         _exchange = null;
         _response = null;
         exchange.Body = null;
@@ -304,7 +314,7 @@ internal sealed class PooledSession : Session
             return;
         }
 
-        _phase = Phase.Idle;
+        Now = Phase.Idle;
         EndPhase();
         if (exchange.IsPumped) _pool.Return(this);
         else _joining = exchange;
@@ -322,29 +332,29 @@ internal sealed class PooledSession : Session
 
     protected override void OnPeerFinished()
     {
-        if (_phase == Phase.Idle)
+        if (Now == Phase.Idle)
         {
             _pool.MayDrop(this);
             Finish(isAbort: false);
         }
-        else if (_phase == Phase.Over)
+        else if (Now == Phase.Over)
         {
             Close();
         }
-        else if (_phase == Phase.Body && _reader.Finish() == HttpMessagePart.Done)
+        else if (Now == Phase.Body && _reader.Finish() == HttpMessagePart.Done)
         {
             AnswerIsWhole(hasMore: false);
         }
         else
         {
-            Fail(HttpClientException.OfEnd(new CloseReason(CloseCause.PeerClosed), _phase == Phase.Body, Peer));
+            Fail(HttpClientException.OfEnd(new CloseReason(CloseCause.PeerClosed), Now == Phase.Body, Peer));
         }
     }
 
     protected override void OnTimeout(CloseReason reason)
     {
         if (reason.Cause != CloseCause.PhaseTimeout) base.OnTimeout(reason);
-        else if (_phase != Phase.Idle) Fail(HttpClientException.OfEnd(reason, _phase == Phase.Body, Peer));
+        else if (Now != Phase.Idle) Fail(HttpClientException.OfEnd(reason, Now == Phase.Body, Peer));
         else if (_pool.MayDrop(this)) Finish(isAbort: false);
     }
 
@@ -352,8 +362,8 @@ internal sealed class PooledSession : Session
 
     protected override void OnDisconnected(CloseReason reason)
     {
-        Phase phase = _phase;
-        _phase = Phase.Over;
+        Phase phase = Now;
+        Now = Phase.Over;
         _pool.MayDrop(this);
         _pool.Ended(this);
         _exchange?.StopPump();
@@ -365,7 +375,7 @@ internal sealed class PooledSession : Session
 
     private void Fail(HttpClientException failure)
     {
-        if (_phase == Phase.Body) EndBody(failure);
+        if (Now == Phase.Body) EndBody(failure);
         _exchange!.TryFail(failure);
         if (failure.IsPeers) NoteProtocolError(failure);
         Finish(isAbort: true);
@@ -373,7 +383,7 @@ internal sealed class PooledSession : Session
 
     private void Finish(bool isAbort)
     {
-        _phase = Phase.Over;
+        Now = Phase.Over;
         _exchange?.StopPump();
         _exchange = _joining = null;
         if (isAbort) Abort();

@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.Net;
 using System.Net.Http.Headers;
 using System.Runtime.ExceptionServices;
@@ -120,6 +121,13 @@ public sealed class WhimbrelHttpHandler : HttpMessageHandler
             // Of a body that is another now.
             if (ours.IsDecompressed && (Is(name, "Content-Encoding") || Is(name, "Content-Length"))) continue;
             string value = Encoding.Latin1.GetString(head.ValueAt(i));
+            if (head.Head.Reader[i].Field == HttpField.ContentLength)
+            {
+                // Sent several times it is one number all the same.
+                if (i != head.Head.Reader.IndexOf(HttpField.ContentLength)) continue;
+                if (value.Contains(',', StringComparison.Ordinal)) value = head.Head.Reader.ContentLength.ToString(CultureInfo.InvariantCulture);
+            }
+
             if (!response.Headers.TryAddWithoutValidation(name, value)) response.Content.Headers.TryAddWithoutValidation(name, value);
         }
 

@@ -6,6 +6,7 @@ namespace Whimbrel.Http.Parsing;
 /// </summary>
 /// <remarks>
 /// Trailers are read when all of them have come, so that their offsets lie in one piece of memory; they are as bound as a head is.
+/// In a lenient response one may be folded: whoever keeps them replaces the line ends (<see cref="HttpLines.Unfold"/>).
 /// They are never merged with the fields of the head, and what frames or routes a message may not be among them.
 /// </remarks>
 internal struct HttpBodyReader
@@ -20,6 +21,7 @@ internal struct HttpBodyReader
 
     private readonly HttpReaderLimits _limits;
     private readonly int _headFields;
+    private readonly bool _isLenient;
     private Expected _expected;
     private long _left;
     private long _total;
@@ -35,6 +37,7 @@ internal struct HttpBodyReader
     {
         _limits = limits;
         _headFields = head.Count;
+        _isLenient = limits.IsLenient && head.IsResponse;
         _left = head.Framing == HttpFraming.Length ? head.ContentLength : 0;
         _expected = head.Framing switch
         {
@@ -257,7 +260,12 @@ internal struct HttpBodyReader
 
     private HttpRule CheckTrailer(ReadOnlySpan<byte> line)
     {
-        if (line[0] is (byte)' ' or (byte)'\t') return _trailers == 0 ? HttpRule.LeadingSpace : HttpRule.FoldedField;
+        if (line[0] is (byte)' ' or (byte)'\t')
+        {
+            if (_trailers == 0) return HttpRule.LeadingSpace;
+            return _isLenient ? HttpRule.None : HttpRule.FoldedField;
+        }
+
         HttpRule rule = HttpLines.Split(line, 0, out HttpFieldPlace place);
         if (rule != HttpRule.None) return rule;
         if (_headFields + ++_trailers > _limits.Fields) return HttpRule.TooManyFields;

@@ -63,6 +63,18 @@ internal static class HttpLines
         return HttpRule.None;
     }
 
+    /// <summary>Replaces a line end by spaces where the line after it continues a field.</summary>
+    /// <param name="lines">Lines that were checked, with their line ends.</param>
+    internal static void Unfold(Span<byte> lines)
+    {
+        while (lines.IndexOf("\r\n"u8) is >= 0 and int end)
+        {
+            Span<byte> next = lines[(end + 2)..];
+            if (!next.IsEmpty && next[0] is (byte)' ' or (byte)'\t') lines.Slice(end, 2).Fill((byte)' ');
+            lines = next;
+        }
+    }
+
     /// <summary>The next of some lines that were checked when they were read.</summary>
     internal static bool TryNext(scoped ref ReadOnlySpan<byte> rest, out ReadOnlySpan<byte> name, out ReadOnlySpan<byte> value)
     {

@@ -20,9 +20,7 @@ internal sealed partial class HttpReader
                 if (!HttpBytes.IsAuthority(bytes, place.ValueLength)) return IsResponse ? HttpRule.None : HttpRule.BadHost;
                 return HttpRule.None;
             case HttpField.ContentLength:
-                if (!HttpBytes.TryParseLength(value, out long length)) return HttpRule.BadContentLength;
-                ContentLength = length;
-                return HttpRule.None;
+                return _isLenient ? ReadLengths(value) : ReadLength(value);
             case HttpField.TransferEncoding:
                 _isChunked = true;
                 return CheckCoding(value);
@@ -34,6 +32,54 @@ internal sealed partial class HttpReader
                 return HttpRule.None;
             default:
                 return HttpRule.None;
+        }
+    }
+
+    private HttpRule ReadLength(ReadOnlySpan<byte> value)
+    {
+        if (!HttpBytes.TryParseLength(value, out long length)) return HttpRule.BadContentLength;
+        if (ContentLength >= 0 && ContentLength != length) return HttpRule.DuplicateField;
+        ContentLength = length;
+        return HttpRule.None;
+    }
+
+    // The same number again is what a server and the proxy before it have both written (RFC 9110, 8.6).
+    private HttpRule ReadLengths(ReadOnlySpan<byte> value)
+    {
+        while (value.IndexOf((byte)',') is >= 0 and int comma)
+        {
+            if (ReadLength(HttpBytes.Trim(value[..comma])) is not HttpRule.None and HttpRule rule) return rule;
+            value = HttpBytes.Trim(value[(comma + 1)..]);
+        }
+
+        return ReadLength(value);
+    }
+
+    /// <summary>A field of a response continues in this line (RFC 9112, 5.2). What frames the message must stand in one line.</summary>
+    private HttpRule Fold(ReadOnlySpan<byte> line)
+    {
+        HttpFieldPlace place = _fields[Count - 1];
+        if (!_isLenient || place.Field is HttpField.ContentLength or HttpField.TransferEncoding) return HttpRule.FoldedField;
+        ReadOnlySpan<byte> value = HttpBytes.Trim(line);
+        if (value.IsEmpty) return HttpRule.None;
+        int start = _lineStart + line.IndexOf(value[0]), end = start + value.Length;
+        if (place.ValueLength == 0) place = place with { ValueStart = start };
+        else HasFolds = true;
+        _fields[Count - 1] = place with { ValueLength = end - place.ValueStart };
+        // Options are tokens, which do not contain the spaces that a fold stands for: each lies in one line.
+        if (place.Field == HttpField.Connection) ReadConnection(value);
+        return HttpRule.None;
+    }
+
+    /// <summary>Replaces the line ends in values by spaces.</summary>
+    /// <param name="head">A copy of the bytes that were read.</param>
+    internal void Unfold(Span<byte> head)
+    {
+        for (int index = 0; index < Count; index++)
+        {
+            Span<byte> value = head.Slice(_fields[index].ValueStart, _fields[index].ValueLength);
+            value.Replace((byte)'\r', (byte)' ');
+            value.Replace((byte)'\n', (byte)' ');
         }
     }
 

@@ -29,8 +29,9 @@ internal sealed partial class HttpReader
     private HttpRule ReadVersion(ReadOnlySpan<byte> version)
     {
         if (!version.StartsWith("HTTP/"u8) || version[6] != '.' || !char.IsAsciiDigit((char)version[5]) || !char.IsAsciiDigit((char)version[7])) return HttpRule.BadVersion;
-        if (version[5] != '1' || version[7] > '1') return HttpRule.UnsupportedVersion;
-        MinorVersion = version[7] - '0';
+        if (version[5] != '1') return HttpRule.UnsupportedVersion;
+        // A higher minor version than ours is read as ours (RFC 9110, 2.5).
+        MinorVersion = version[7] == '0' ? 0 : 1;
         return HttpRule.None;
     }
 
@@ -126,14 +127,16 @@ internal sealed partial class HttpReader
 
     private HttpRule ReadStatusLine(ReadOnlySpan<byte> line)
     {
-        const int CodeStart = VersionLength + 1, ReasonStart = CodeStart + 4;
+        const int CodeStart = VersionLength + 1, CodeEnd = CodeStart + 3, ReasonStart = CodeEnd + 1;
         if (line.Length < VersionLength) return HttpRule.BadVersion;
         HttpRule rule = ReadVersion(line[..VersionLength]);
         if (rule != HttpRule.None) return rule;
-        if (line.Length < ReasonStart || line[VersionLength] != ' ' || line[ReasonStart - 1] != ' ') return HttpRule.BadStatusLine;
-        if (!HttpBytes.TryParseLength(line.Slice(CodeStart, 3), out long status) || status is < 100 or > 599) return HttpRule.BadStatusLine;
+        // Many servers leave out the space when there is no reason.
+        bool hasReason = line.Length >= ReasonStart && line[CodeEnd] == ' ';
+        if (line.Length < CodeEnd || line[VersionLength] != ' ' || !(hasReason || (_isLenient && line.Length == CodeEnd))) return HttpRule.BadStatusLine;
+        if (!HttpBytes.TryParseLength(line[CodeStart..CodeEnd], out long status) || status < 100 || status > (_isLenient ? 999 : 599)) return HttpRule.BadStatusLine;
         Status = (int)status;
-        Reason = At(ReasonStart, line.Length - ReasonStart);
+        Reason = hasReason ? At(ReasonStart, line.Length - ReasonStart) : default;
         return HttpRule.None;
     }
 

@@ -11,7 +11,8 @@ namespace Whimbrel.Http.Parsing;
 /// looked at again, so the work is linear in the bytes however they come.</item>
 /// <item>What comes out depends on the bytes and not on where they were cut: a control character is seen when it comes, all else when its
 /// line is whole. The first rule that is broken is the one that is told, and nothing can be read after it.</item>
-/// <item>Nothing is repaired. What is not allowed is refused, also where others guess (docs/design/0022).</item>
+/// <item>Requests are not repaired. What is not allowed is refused, also where others guess (docs/design/0022). A response that is read leniently may have
+/// four irregular forms, which have one meaning each: no space after the status, a status from 600 to 999, a folded field, equal lengths several times.</item>
 /// <item>It allocates only when there are more fields than ever before.</item>
 /// </list>
 /// Open <see cref="HttpBodyReader"/> next.
@@ -29,6 +30,7 @@ internal sealed partial class HttpReader
     private int _lineStart;
     private int _scanned;
     private bool _answersHead;
+    private bool _isLenient;
 
     private enum Expected
     {
@@ -51,7 +53,7 @@ internal sealed partial class HttpReader
     /// <summary>True for a response.</summary>
     internal bool IsResponse { get; private set; }
 
-    /// <summary>0 or 1: the digit behind <c>HTTP/1.</c>.</summary>
+    /// <summary>0 or 1: the digit after <c>HTTP/1.</c>; 1 for a higher one.</summary>
     internal int MinorVersion { get; private set; }
 
     internal HttpVerb Verb { get; private set; }
@@ -79,6 +81,9 @@ internal sealed partial class HttpReader
 
     /// <summary>Content-Length, or -1.</summary>
     internal long ContentLength { get; private set; }
+
+    /// <summary>A value has CR LF in it, which stands for spaces: <see cref="Unfold"/>.</summary>
+    internal bool HasFolds { get; private set; }
 
     /// <summary>Expect: 100-continue, which HTTP/1.0 does not have.</summary>
     internal bool ExpectsContinue { get; private set; }
@@ -135,6 +140,7 @@ internal sealed partial class HttpReader
     {
         _limits = limits;
         _answersHead = answersHead;
+        _isLenient = isResponse && limits.IsLenient;
         IsResponse = isResponse;
         _has = 0;
         _expected = Expected.StartLine;
@@ -144,7 +150,7 @@ internal sealed partial class HttpReader
         Count = HeadLength = MinorVersion = Status = 0;
         Verb = HttpVerb.Other;
         Method = Target = Path = Query = Authority = Reason = default;
-        HasEncodedPath = ExpectsContinue = false;
+        HasEncodedPath = ExpectsContinue = HasFolds = false;
         ContentLength = -1;
         Framing = HttpFraming.None;
     }
@@ -200,7 +206,7 @@ internal sealed partial class HttpReader
 
     private HttpRule ReadField(ReadOnlySpan<byte> unread, ReadOnlySpan<byte> line)
     {
-        if (line[0] is (byte)' ' or (byte)'\t') return Count == 0 ? HttpRule.LeadingSpace : HttpRule.FoldedField;
+        if (line[0] is (byte)' ' or (byte)'\t') return Count == 0 ? HttpRule.LeadingSpace : Fold(line);
         HttpRule rule = HttpLines.Split(line, _lineStart, out HttpFieldPlace place);
         if (rule != HttpRule.None) return rule;
         if (Count == _limits.Fields) return HttpRule.TooManyFields;
@@ -212,7 +218,8 @@ internal sealed partial class HttpReader
             _has |= 1UL << (int)place.Field;
             _first[(int)place.Field] = (short)(Count - 1);
         }
-        else if (place.Field is HttpField.Host or HttpField.ContentLength or HttpField.TransferEncoding or HttpField.ContentType) return HttpRule.DuplicateField;
+        else if (place.Field is HttpField.Host or HttpField.TransferEncoding or HttpField.ContentType) return HttpRule.DuplicateField;
+        else if (place.Field is HttpField.ContentLength && !_isLenient) return HttpRule.DuplicateField;
         return Understand(place, unread[place.ValueStart..]);
     }
 

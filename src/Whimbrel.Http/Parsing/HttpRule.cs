@@ -42,7 +42,7 @@ internal enum HttpRule
     /// <summary>The line does not end in a version of HTTP.</summary>
     BadVersion,
 
-    /// <summary>A version other than 1.0 and 1.1.</summary>
+    /// <summary>A major version other than 1.</summary>
     UnsupportedVersion,
 
     /// <summary>A status line that is none.</summary>
@@ -51,7 +51,7 @@ internal enum HttpRule
     /// <summary>The first field begins with a space.</summary>
     LeadingSpace,
 
-    /// <summary>A field goes on in the next line.</summary>
+    /// <summary>A field continues in the next line, and that is not taken: of a request, of a strict response, of what frames the message.</summary>
     FoldedField,
 
     /// <summary>A line without a colon among the fields.</summary>
@@ -66,7 +66,7 @@ internal enum HttpRule
     /// <summary>The name of a field is no token.</summary>
     BadName,
 
-    /// <summary>A field that may come once came twice.</summary>
+    /// <summary>A field that may come once came twice; or several lengths disagree.</summary>
     DuplicateField,
 
     /// <summary>Content-Length is no number of up to 19 digits.</summary>

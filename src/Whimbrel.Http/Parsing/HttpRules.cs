@@ -32,7 +32,7 @@ internal static class HttpRules
         HttpRule.BadPercent => "A percent sign in the path has no two hexadecimal digits behind it, or means NUL",
         HttpRule.TargetForm => "The target has not the form that the method wants",
         HttpRule.BadVersion => "The version is missing or malformed",
-        HttpRule.UnsupportedVersion => "Only HTTP/1.0 and HTTP/1.1 are spoken here",
+        HttpRule.UnsupportedVersion => "Only HTTP/1 is spoken here",
         HttpRule.BadStatusLine => "The status line is malformed",
         HttpRule.LeadingSpace => "The first field begins with a space",
         HttpRule.FoldedField => "A field goes on in the next line",

@@ -12,7 +12,7 @@ namespace Whimbrel.Http;
 internal sealed class HttpMetrics
 {
     private const int LowestStatus = 100;
-    private const int HighestStatus = 599;
+    private const int HighestStatus = 999; // of a client's answer; ours end at 599
     private const string SimulatedEngine = "memory";
     internal const string Unknown = "_OTHER";
 

@@ -31,7 +31,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     protected override void OnConnected()
     {
         client.EndWasTheirs = false;
-        _reader.BeginResponse(HttpReaderLimits.Default, answersHead: false);
+        _reader.BeginResponse(HttpReaderLimits.Default with { IsLenient = true }, answersHead: false);
         Span<byte> key = stackalloc byte[WebSocketHandshake.KeyLength];
         WebSocketHandshake.NewKey(key);
         WebSocketHandshake.WriteAccept(key, _accept);

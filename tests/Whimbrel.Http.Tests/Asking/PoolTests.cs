@@ -1,3 +1,4 @@
+using System.Globalization;
 using System.IO.Compression;
 using System.Net;
 using System.Net.Sockets;
@@ -200,6 +201,36 @@ public sealed class PoolTests
     }
 
     [Fact]
+    public async Task A_request_that_waits_behind_responses_that_nobody_disposed_fails_with_their_number()
+    {
+        await using Script script = new(line => line.AnswerAllAsync($"HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{new string('x', 300_000)}"));
+        await using HttpPool pool = new(new HttpClientOptions { ConnectionLimit = 2, WaitTimeout = TimeSpan.FromMilliseconds(300) });
+        HttpClientResponse first = await pool.GetAsync(script.Url), second = await pool.GetAsync(script.Url);
+        HttpClientException waited = await Assert.ThrowsAsync<HttpClientException>(() => GetAsync(pool, script.Url));
+        Assert.Equal(HttpClientFailure.TooManyWaiting, waited.Failure);
+        Assert.Contains("All 2 connections", waited.Message, StringComparison.Ordinal);
+        Assert.Contains("2 of them with a response that is neither disposed nor read to its end", waited.Message, StringComparison.Ordinal);
+        Assert.Equal(300_000, (await first.ReadBytesAsync()).Length); // without Dispose
+        second.Dispose();
+        Assert.StartsWith("200 xxx", await GetAsync(pool, script.Url).WaitAsync(Script.Patience), StringComparison.Ordinal);
+
+        await using HttpPool timed = new(new HttpClientOptions { ConnectionLimit = 1, RequestTimeout = TimeSpan.FromMilliseconds(500) });
+        using HttpClientResponse held = await timed.GetAsync(script.Url);
+        using CancellationTokenSource stop = new();
+        HttpClientException late = await Assert.ThrowsAsync<HttpClientException>(() => GetAsync(timed, script.Url));
+        Assert.Equal(HttpClientFailure.RequestTimeout, late.Failure);
+        Assert.Equal(0, timed.ReadCounters().Waiting);
+        await using HttpPool cancelled = new(new HttpClientOptions { ConnectionLimit = 1 });
+        using HttpClientResponse kept = await cancelled.GetAsync(script.Url);
+        ValueTask<HttpClientResponse> asked = cancelled.GetAsync(script.Url, stop.Token);
+        await UntilAsync(() => cancelled.ReadCounters().Waiting == 1);
+        await stop.CancelAsync();
+        OperationCanceledException e = await Assert.ThrowsAnyAsync<OperationCanceledException>(() => asked.AsTask());
+        Assert.Contains("1 of them with a response", e.Message, StringComparison.Ordinal);
+        Assert.Equal(stop.Token, e.CancellationToken);
+    }
+
+    [Fact]
     public async Task Who_waits_dials_when_a_connection_has_ended_and_a_cancelled_wait_leaves_no_trace()
     {
         SemaphoreSlim goes = new(0);
@@ -264,7 +295,7 @@ public sealed class PoolTests
     // ------------------------------------------------------------------ failures
 
     [Theory]
-    [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok", HttpClientFailure.Protocol)]
+    [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok", HttpClientFailure.Protocol)]
     [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", HttpClientFailure.Protocol)]
     [InlineData("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", HttpClientFailure.Protocol)]
     [InlineData("HTTP/1.1 101 Hello\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", HttpClientFailure.Protocol)]
@@ -506,6 +537,97 @@ public sealed class PoolTests
     }
 
     [Theory, MemberData(nameof(Codings))]
+    public async Task A_compressed_body_that_is_cut_at_any_byte_is_none_whatever_frames_it(string coding)
+    {
+        byte[] same = new byte[500], noise = new byte[30];
+        new Random(7).NextBytes(noise);
+        byte[][] members = [Compress(coding, same), Compress(coding, noise)];
+        // Of gzip two may stand one behind the other, as concatenated files do.
+        byte[] both = [.. members[0], .. members[1]];
+        byte[][] bodies = coding == "gzip" ? [.. members, both] : members, plains = [same, noise, [.. same, .. noise]];
+        await using Script script = new(async line =>
+        {
+            while (await line.HeadAsync() is { } head)
+            {
+                string[] path = head.Split(' ')[1].Split('/');
+                byte[] bytes = bodies[int.Parse(path[2], CultureInfo.InvariantCulture)];
+                int cut = int.Parse(path[3], CultureInfo.InvariantCulture);
+                string framing = path[1] switch { "length" => $"Content-Length: {cut}\r\n\r\n", "short" => $"Content-Length: {bytes.Length}\r\n\r\n", "end" => "\r\n", _ => "Transfer-Encoding: chunked\r\n\r\n" };
+                if (path[1].StartsWith("chunk", StringComparison.Ordinal) && cut > 0) framing += $"{cut:x}\r\n";
+                await line.SendAsync($"HTTP/1.1 200 OK\r\nContent-Encoding: {coding.Split(' ')[^1]}\r\n{framing}");
+                await line.Stream.WriteAsync(bytes.AsMemory(0, cut));
+                if (path[1].StartsWith("chunk", StringComparison.Ordinal) && cut > 0) await line.SendAsync("\r\n");
+                if (path[1] == "chunks") await line.SendAsync("0\r\n\r\n");
+                if (path[1] is not ("length" or "chunks")) return;
+            }
+        });
+        await using HttpPool pool = new();
+        System.Collections.Concurrent.ConcurrentQueue<string> wrong = [];
+        for (int body = 0; body < bodies.Length; body++)
+        {
+            int which = body;
+            await Parallel.ForAsync(0, bodies[which].Length + 1, new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (cut, _) =>
+            {
+                bool isWhole = cut == bodies[which].Length;
+                // Between two members nothing but the framing says that there is another one.
+                byte[]? plain = isWhole ? plains[which] : which == 2 && cut == members[0].Length ? same : null;
+                string told = plain is null ? nameof(HttpClientFailure.Decompression) : Convert.ToHexString(plain);
+                await ExpectAsync("length", cut == 0 ? "" : told);
+                await ExpectAsync("chunks", cut == 0 ? "" : told);
+                await ExpectAsync("end", told);
+                await ExpectAsync("chunks-without-end", nameof(HttpClientFailure.BodyCut));
+                if (!isWhole) await ExpectAsync("short", nameof(HttpClientFailure.BodyCut));
+
+                async Task ExpectAsync(string framing, string expected)
+                {
+                    string got;
+                    try
+                    {
+                        using HttpClientResponse response = await pool.GetAsync($"{script.Url}/{framing}/{which}/{cut}").AsTask().WaitAsync(Script.Patience);
+                        got = Convert.ToHexString(await response.ReadBytesAsync().AsTask().WaitAsync(Script.Patience));
+                    }
+                    catch (HttpClientException e)
+                    {
+                        got = e.Failure.ToString();
+                    }
+
+                    if (got != expected) wrong.Enqueue($"{framing} {which} {cut} of {bodies[which].Length}: {(got.Length > 20 ? got[..20] : got)}");
+                }
+            });
+        }
+
+        Assert.True(wrong.IsEmpty, $"{wrong.Count} wrong:\n{string.Join('\n', wrong)}");
+    }
+
+    [Theory]
+    [InlineData("HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", "200 ok")]
+    [InlineData("HTTP/1.1 999 Go away\r\nContent-Length: 2\r\n\r\nno", "999 no")]
+    [InlineData("HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 2\r\n\r\nok", "200 ok b   c")]
+    [InlineData("HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\nContent-Length: 2\r\n\r\nok", "200 ok")]
+    [InlineData("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-T: u\r\n\tv\r\n\r\n", "200 ok u  \tv")]
+    public async Task An_irregular_answer_with_one_meaning_is_taken_unless_StrictAnswers_is_set(string answer, string told)
+    {
+        await using Script script = new(line => line.AnswerAllAsync(answer));
+        await using HttpPool pool = new(), strict = new(new HttpClientOptions { StrictAnswers = true });
+        for (int i = 0; i < 2; i++)
+        {
+            using HttpClientResponse response = await pool.GetAsync(script.Url).AsTask().WaitAsync(Script.Patience);
+            string text = $"{response.Status} {await response.ReadTextAsync()} {response.Head["X-A"]}";
+            text += response.Head.TryGetTrailer("X-T"u8, out ReadOnlySpan<byte> trailer) ? Encoding.ASCII.GetString(trailer) : "";
+            Assert.Equal(told, text.Trim());
+            Assert.False(response.Status > 299 && response.IsSuccess);
+        }
+
+        Assert.Equal(1, script.Count);
+        Assert.Equal(HttpClientFailure.Protocol, await FailureAsync(() => GetAsync(strict, script.Url)));
+        using HttpClient theirs = new(new WhimbrelHttpHandler()) { Timeout = Script.Patience };
+        using HttpResponseMessage message = await theirs.GetAsync(new Uri(script.Url), TestContext.Current.CancellationToken);
+        Assert.Equal(2, (await message.Content.ReadAsByteArrayAsync(TestContext.Current.CancellationToken)).Length);
+        Assert.True(message.Content.Headers.ContentLength is null or 2);
+        Assert.Equal(told.StartsWith("200", StringComparison.Ordinal), message.IsSuccessStatusCode);
+    }
+
+    [Theory, MemberData(nameof(Codings))]
     public async Task A_body_that_grows_too_much_is_cut_off_by_ratio_and_by_size(string coding)
     {
         await using Script script = Compressed(coding, Compress(coding, new byte[8_000_000]));
@@ -599,6 +721,65 @@ public sealed class PoolTests
         Assert.Equal((413, "no"), (status, Encoding.ASCII.GetString(body)));
         await stopped.Task.WaitAsync(Script.Patience);
         await UntilAsync(() => pool.ReadCounters().Connections == 0);
+    }
+
+    [Theory]
+    [InlineData("memory")]
+    [InlineData("stream")]
+    [InlineData("function")]
+    public async Task An_answer_before_the_end_of_the_request_is_given_also_when_the_connection_then_breaks(string kind)
+    {
+        await using Script script = new(async line =>
+        {
+            await line.HeadAsync();
+            await line.SendAsync("HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
+            // Closed with bytes unread, which resets the connection under the client's writes.
+        });
+        await using HttpPool pool = new();
+        byte[] large = new byte[4 * 1024 * 1024];
+        List<string> wrong = [];
+        for (int run = 0; run < 100; run++)
+        {
+            HttpClientRequest request = new(HttpVerb.Post, script.Url);
+            if (kind == "memory") request.SetBody(large);
+            else if (kind == "stream") request.SetBody(new MemoryStream(large), length: large.Length);
+            else
+            {
+                request.SetBody(async (to, stop) =>
+                {
+                    for (int at = 0; at < large.Length; at += 10_000) await to.WriteAsync(large.AsMemory(at, Math.Min(10_000, large.Length - at)), stop);
+                });
+            }
+
+            try
+            {
+                (int status, byte[] body) = await pool.FetchAsync(request).AsTask().WaitAsync(Script.Patience);
+                if ((status, Encoding.ASCII.GetString(body)) != (413, "no")) wrong.Add($"{run}: {status}");
+            }
+            catch (HttpClientException e)
+            {
+                wrong.Add($"{run}: {e.Failure} {e.Message}");
+            }
+        }
+
+        Assert.True(wrong.Count == 0, $"{wrong.Count} wrong:\n{string.Join('\n', wrong)}");
+    }
+
+    [Fact]
+    public async Task A_body_that_is_read_a_second_time_throws_with_the_cure()
+    {
+        await using Script script = new(line => line.AnswerAllAsync(Script.Ok));
+        await using HttpPool pool = new();
+        using HttpClientResponse text = await pool.GetAsync(script.Url), streamed = await pool.GetAsync(script.Url), begun = await pool.GetAsync(script.Url);
+        Assert.Equal("ok", await text.ReadTextAsync());
+        InvalidOperationException e = await Assert.ThrowsAsync<InvalidOperationException>(() => text.ReadTextAsync().AsTask());
+        Assert.Contains("keep what ReadBytesAsync or ReadTextAsync returned", e.Message, StringComparison.Ordinal);
+        await Assert.ThrowsAsync<InvalidOperationException>(() => text.ReadBytesAsync().AsTask());
+        Assert.Throws<InvalidOperationException>(() => text.Body);
+        await streamed.Body.CopyToAsync(Stream.Null, TestContext.Current.CancellationToken);
+        await Assert.ThrowsAsync<InvalidOperationException>(() => streamed.ReadTextAsync().AsTask());
+        Assert.Equal('o', begun.Body.ReadByte()); // a beginning that was looked at
+        Assert.Equal("k", await begun.ReadTextAsync());
     }
 
     [Fact]

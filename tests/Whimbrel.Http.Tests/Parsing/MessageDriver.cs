@@ -69,7 +69,9 @@ internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = f
                 _body.AddRange(piece);
                 return true;
             case HttpReading.Done:
-                Messages[^1] += $"|{Encoding.Latin1.GetString([.. _body])}|{Encoding.Latin1.GetString(piece)}";
+                byte[] trailers = piece.ToArray();
+                HttpLines.Unfold(trailers);
+                Messages[^1] += $"|{Encoding.Latin1.GetString([.. _body])}|{Encoding.Latin1.GetString(trailers)}";
                 _isInBody = _hasBegun = false;
                 return true;
             case HttpReading.Broken:
@@ -80,8 +82,10 @@ internal sealed class MessageDriver(HttpReaderLimits limits, bool isResponse = f
         }
     }
 
-    private static string Describe(HttpReader head, ReadOnlySpan<byte> bytes)
+    private static string Describe(HttpReader head, ReadOnlySpan<byte> unread)
     {
+        Span<byte> bytes = unread[..head.HeadLength].ToArray();
+        if (head.HasFolds) head.Unfold(bytes);
         StringBuilder text = new();
         if (head.IsResponse) text.Append(head.Status).Append(' ').Append(Encoding.Latin1.GetString(bytes[head.Reason]));
         else text.Append(Encoding.Latin1.GetString(bytes[head.Method])).Append(' ').Append(Encoding.Latin1.GetString(bytes[head.Target]));

@@ -186,7 +186,7 @@ internal sealed partial class PlainReader(string text, HttpReaderLimits limits)
 
     private const string Tchar = @"[!#$%&'*+\-.^_`|~0-9A-Za-z]";
 
-    [GeneratedRegex($@"\A(?<method>{Tchar}+) (?<target>[^ ]+) HTTP/1\.(?<minor>[01])\z")] private static partial Regex RequestLine();
+    [GeneratedRegex($@"\A(?<method>{Tchar}+) (?<target>[^ ]+) HTTP/1\.(?<minor>[0-9])\z")] private static partial Regex RequestLine();
     [GeneratedRegex($@"\A(?<name>{Tchar}+):(?<value>.*)\z", RegexOptions.Singleline)] private static partial Regex Field();
     [GeneratedRegex(@"\A[0-9]{1,19}\z")] private static partial Regex Digits();
     [GeneratedRegex("\\A[!$-;=?-~]+\\z")] private static partial Regex Target();

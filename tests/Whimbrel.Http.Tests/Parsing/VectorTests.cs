@@ -131,7 +131,7 @@ public sealed class VectorTests
 
     private static MessageDriver Run(Vectors.Vector vector, params byte[][] pieces)
     {
-        MessageDriver driver = new(_limits, vector.IsResponse);
+        MessageDriver driver = new(_limits with { IsLenient = vector.IsLenient }, vector.IsResponse);
         foreach (byte[] piece in pieces) driver.Feed(piece);
         return driver;
     }

@@ -8,7 +8,10 @@ internal static class Vectors
 {
     internal sealed record Vector(string Section, string Outcome, string Text)
     {
-        internal bool IsResponse => Section is "status" or "response";
+        internal bool IsResponse => Section is "status" or "response" || IsLenient;
+
+        /// <summary>Read as a client reads without StrictAnswers.</summary>
+        internal bool IsLenient => Section.StartsWith("lenient", StringComparison.Ordinal);
 
         internal byte[] Bytes => Encoding.Latin1.GetBytes(Around(Section, Unescape(Text)));
 
@@ -40,7 +43,7 @@ internal static class Vectors
         "line" => $"{text}\r\nHost: a\r\n\r\n",
         "field" => $"GET / HTTP/1.1\r\nHost: a\r\n{text}\r\n\r\n",
         "chunks" => $"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{text}",
-        "status" => $"{text}\r\nContent-Length: 0\r\n\r\n",
+        "status" or "lenient status" => $"{text}\r\nContent-Length: 0\r\n\r\n",
         _ => text,
     };
 

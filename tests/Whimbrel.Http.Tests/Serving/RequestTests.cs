@@ -35,6 +35,16 @@ public sealed class RequestTests
         Assert.Equal(2, web.Counters.Requests);
     }
 
+    [Fact]
+    public void A_request_with_a_higher_minor_version_is_answered_as_one_of_1_1()
+    {
+        using Web web = Echoing();
+        TestPeer peer = web.Connect();
+        peer.Send("GET /hello/world HTTP/1.7\r\nHost: a\r\n\r\n");
+        Assert.Equal(["200 Hello world"], Web.Answers(peer));
+        Assert.True(peer.IsConnected);
+    }
+
     [Theory]
     [InlineData(false)]
     [InlineData(true)]
