@@ -566,7 +566,7 @@ public sealed class PoolTests
         for (int body = 0; body < bodies.Length; body++)
         {
             int which = body;
-            await Parallel.ForAsync(0, bodies[which].Length + 1, new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (cut, _) =>
+            await Parallel.ForAsync(0, bodies[which].Length + 1, new ParallelOptions { MaxDegreeOfParallelism = 16 }, async (cut, stop) =>
             {
                 bool isWhole = cut == bodies[which].Length;
                 // Between two members nothing but the framing says that there is another one.
@@ -583,8 +583,8 @@ public sealed class PoolTests
                     string got;
                     try
                     {
-                        using HttpClientResponse response = await pool.GetAsync($"{script.Url}/{framing}/{which}/{cut}").AsTask().WaitAsync(Script.Patience);
-                        got = Convert.ToHexString(await response.ReadBytesAsync().AsTask().WaitAsync(Script.Patience));
+                        using HttpClientResponse response = await pool.GetAsync($"{script.Url}/{framing}/{which}/{cut}", stop).AsTask().WaitAsync(Script.Patience, stop);
+                        got = Convert.ToHexString(await response.ReadBytesAsync(stop).AsTask().WaitAsync(Script.Patience, stop));
                     }
                     catch (HttpClientException e)
                     {
