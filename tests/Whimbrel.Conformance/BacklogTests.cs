@@ -11,7 +11,7 @@ public sealed class BacklogTests
     [InlineData(EngineKind.Portable)]
     public void As_many_wait_as_the_backlog_says(EngineKind kind)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Other systems round the number.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Only Linux reports the buffer size exactly.");
         const int backlog = 5;
         RealRig rig = new(kind, isUnix: false, loops: 1);
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Send("in"u8), new ServerOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.Loopback, 0), Backlog = backlog });

@@ -102,7 +102,7 @@ public sealed class EngineThreadTests
     [InlineData(ThreadPriority.Highest, -10)]
     public void A_priority_is_a_nice_value_of_the_thread_or_fails_the_start_by_name(ThreadPriority priority, int nice)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "nice values are of Linux");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Nice values need Linux.");
         int own = NiceOfThisThread();
         Engine engine = new(new EngineOptions { Loops = 1, Priority = priority });
         try

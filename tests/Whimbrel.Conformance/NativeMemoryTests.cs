@@ -36,7 +36,7 @@ public sealed class NativeMemoryTests
         foreach (Socket client in clients) client.Close(0);
         await Until(() => loop.ReadCounters().Connections == 0, stop);
         await Until(() => loop.Blocks.HeldBytes < 2 * 1024 * 1024, stop);
-        Assert.SkipUnless(ResidentBytes() - before < Clients * (Each / 2L) || File.Exists("/lib/x86_64-linux-gnu/libc.so.6"), "Another C library than glibc decides by itself.");
+        Assert.SkipUnless(ResidentBytes() - before < Clients * (Each / 2L) || File.Exists("/lib/x86_64-linux-gnu/libc.so.6"), "Only glibc gives freed memory back on request.");
         await Until(() => ResidentBytes() - before < Clients * (Each / 6L), stop);
         await server.StopAsync();
     }

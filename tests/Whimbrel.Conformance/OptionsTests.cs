@@ -146,7 +146,7 @@ public sealed class OptionsTests
     [Fact]
     public void The_edges_of_socket_options_are_allowed()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Most of them are Linux's.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Most of these socket options need Linux.");
         TimeSpan second = TimeSpan.FromSeconds(1);
         new ServerOptions
         {
@@ -185,7 +185,7 @@ public sealed class OptionsTests
     [Fact]
     public async Task What_another_system_or_engine_has_is_refused_by_name()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Says what Linux does not have.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test is for systems other than Linux.");
         string message = MistakesOf(new ServerOptions { EndPoint = s_any, ExclusiveAddressUse = true, ReusePort = true });
         Assert.Contains("2 mistakes", message, StringComparison.Ordinal);
         Assert.Contains("ExclusiveAddressUse = True, only Windows has SO_EXCLUSIVEADDRUSE", message, StringComparison.Ordinal);
@@ -227,7 +227,7 @@ public sealed class OptionsTests
     [InlineData("Portable", EngineKind.Portable)]
     public void The_environment_variable_chooses_the_engine_and_is_given_as_the_reason(string word, EngineKind expected)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll is Linux's.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll needs Linux.");
         (EngineKind kind, string reason) = EngineSelector.Choose(EngineKind.Auto, word);
         Assert.Equal(expected, kind);
         Assert.Contains("WHIMBREL_ENGINE", reason, StringComparison.Ordinal);
@@ -273,7 +273,7 @@ public sealed class OptionsTests
             Environment.SetEnvironmentVariable("WHIMBREL_ENGINE", "kqueue");
             Assert.Throws<ArgumentException>(static () => new Engine());
             Environment.SetEnvironmentVariable("WHIMBREL_ENGINE", "epoll");
-            Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll is Linux's.");
+            Assert.SkipUnless(OperatingSystem.IsLinux(), "epoll needs Linux.");
             await using Engine engine = new(new EngineOptions { Loops = 3 });
             Assert.Equal((EngineKind.Epoll, "epoll", 3), (engine.Kind, engine.KindName, engine.LoopCount));
             Assert.Equal("epoll (3 loops, asked for by WHIMBREL_ENGINE)", engine.ToString());

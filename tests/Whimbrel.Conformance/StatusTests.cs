@@ -292,7 +292,7 @@ public sealed class StatusTests : IAsyncLifetime
     [Fact]
     public async Task Its_thread_ends_with_the_server()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Threads are counted in /proc.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test counts threads in /proc.");
         Assert.Equal(1, CountThreads());
         await _server.StopAsync();
         using CancellationTokenSource end = CancellationTokenSource.CreateLinkedTokenSource(End);

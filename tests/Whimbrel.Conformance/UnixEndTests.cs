@@ -17,7 +17,7 @@ public sealed class UnixEndTests
     [InlineData(10, true)]
     public async Task The_peer_reads_what_was_sent_and_an_ordinary_end_unless_the_side_that_ends_had_unread_bytes(int sent, bool leavesUnread)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "pins what Linux does");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test states what Linux does.");
         (Socket ends, Socket peer) = await ConnectAsync();
         using Socket both = peer;
         if (leavesUnread) Assert.Equal(1, peer.Send("x"u8));
@@ -33,7 +33,7 @@ public sealed class UnixEndTests
     [Fact, Contract(12)]
     public async Task A_session_that_aborts_on_a_Unix_socket_looks_to_its_peer_as_if_it_had_closed()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "pins what Linux does");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test states what Linux does.");
         string path = Path.Combine(Path.GetTempPath(), $"whimbrel-{Guid.NewGuid():n}.sock");
         TaskCompletionSource<CloseReason> ended = new(TaskCreationOptions.RunContinuationsAsynchronously);
         await using Engine engine = new(new EngineOptions { Loops = 1 });

@@ -108,7 +108,7 @@ public sealed unsafe class UringProbeTests
     [InlineData(Errno.EIO, "io_uring_setup: ")]
     public void A_refusal_is_named(int error, string reason)
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport support = UringProbe.Run(new Answering((_, _) => error));
         Assert.False(support.IsOffered);
         Assert.Equal(error, support.Error);
@@ -286,7 +286,7 @@ public sealed unsafe class UringProbeTests
     [Fact]
     public void Asked_for_where_it_cannot_run_it_fails_with_the_reason_and_the_page()
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport forbidden = UringSupport.No(Errno.EPERM, "io_uring is forbidden here (EPERM): by the test");
         string message = Assert.Throws<PlatformNotSupportedException>(() => EngineSelector.Choose(EngineKind.Uring, null, () => forbidden)).Message;
         Assert.Equal("The io_uring engine, asked for by EngineOptions.Kind, cannot run: io_uring is forbidden here (EPERM): by the test. Use epoll, or see docs/symptoms/no-io-uring.md, or: whimbrel explain no-io-uring.", message);
@@ -297,7 +297,7 @@ public sealed unsafe class UringProbeTests
     [Fact]
     public void It_is_preferred_and_a_fall_back_tells_its_reason()
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         UringSupport works = new(true, true, 0, "");
         Assert.Equal(new EngineChoice(EngineKind.Uring, "the best engine on this system"), EngineSelector.Choose(EngineKind.Auto, null, () => works));
         EngineChoice choice = EngineSelector.Choose(EngineKind.Auto, null, static () => UringSupport.No(Errno.EPERM, "by the test"));

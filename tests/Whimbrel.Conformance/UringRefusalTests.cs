@@ -88,7 +88,7 @@ public sealed class UringRefusalTests
     [Fact]
     public void An_engine_that_fell_back_says_so_once_with_the_way_to_allow_it()
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         List<Notice> notices = [];
         UringSupport refused = Of(Errno.EPERM, Facts(2));
         Engine engine = new(new EngineOptions { Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, null, () => refused));
@@ -106,7 +106,7 @@ public sealed class UringRefusalTests
     [Fact]
     public void The_event_source_tells_the_engine_with_its_reason_and_the_notice()
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring is Linux's.");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "io_uring needs Linux.");
         using Listener listener = new();
         Run(new Engine(new EngineOptions { Loops = 1 }, static asked => EngineSelector.Choose(asked, null, static () => UringSupport.No(Errno.EPERM, "by the test of events", "nothing"))));
         // It is told beside the start.
@@ -133,7 +133,7 @@ public sealed class UringRefusalTests
     [InlineData(EngineKind.Auto, "epoll")]
     public void Who_asks_for_epoll_is_told_nothing(EngineKind kind, string? variable)
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll, "epoll is Linux's.");
+        Assert.SkipUnless(KernelProbe.HasEpoll, "epoll needs Linux.");
         List<Notice> notices = [];
         Run(new Engine(new EngineOptions { Kind = kind, Loops = 1, OnNotice = notices.Add }, asked => EngineSelector.Choose(asked, variable, static () => Of(Errno.EPERM))));
         Assert.Empty(notices);

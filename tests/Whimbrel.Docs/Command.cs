@@ -40,8 +40,11 @@ internal static class Command
         return start;
     }
 
-    public static bool Exists(string program) =>
-        (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator).Any(folder => File.Exists(Path.Combine(folder, program)));
+    public static bool Exists(string program) => Find(program) is not null;
+
+    /// The file that the PATH gives for a command.
+    public static string? Find(string program) =>
+        (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator).Select(folder => Path.Combine(folder, program)).FirstOrDefault(File.Exists);
 
     private static async Task CollectAsync(StreamReader from, StringBuilder into)
     {

@@ -129,7 +129,7 @@ public partial class PackedTests(PackedFeed feed)
     [Theory, MemberData(nameof(Packages))]
     public void Nothing_in_a_package_names_the_machine_that_built_it(string package)
     {
-        Assert.SkipUnless(PackedFeed.Configuration == "Release", "debuggers of a Debug build want the real folders");
+        Assert.SkipUnless(PackedFeed.Configuration == "Release", "Only Release builds map source folders.");
         string[] folders = [Repository.Root, Environment.GetFolderPath(Environment.SpecialFolder.UserProfile)];
         foreach (var kind in package == Templates ? new[] { "nupkg" } : ["nupkg", "snupkg"])
         {

@@ -27,7 +27,7 @@ public sealed class RunnerTests : IDisposable
     public void Dispose() => Directory.Delete(_folder, recursive: true);
 
     [Fact]
-    public async Task A_test_that_fails_once_is_run_twenty_times_more_and_named_as_rescued()
+    public async Task A_test_that_fails_once_is_run_twenty_times_more_and_named_as_flaky()
     {
         Needs();
         Plant("Whimbrel.Docs", """
@@ -36,9 +36,12 @@ public sealed class RunnerTests : IDisposable
             """);
         var (code, lines) = await TestAsync();
         Assert.Equal("2 passed, 0 failed, 0 skipped", lines[^1]);
-        Assert.Equal("1 rescued: failed once, then passed 20 times alone: A.Flaky", lines[^2]);
+        Assert.Equal("1 flaky: failed once, then passed 20 times alone: A.Flaky", lines[^2]);
         Assert.Equal(0, code);
         Assert.Equal("21", Runs("Whimbrel.Docs"));
+        var log = await File.ReadAllLinesAsync(Path.Combine(_folder, "artifacts/flaky.log"), TestContext.Current.CancellationToken);
+        Assert.EndsWith("failed A.Flaky (1ms)", log[0], StringComparison.Ordinal);
+        Assert.Equal("  it was planted", log[1]);
     }
 
     [Fact]
@@ -50,7 +53,7 @@ public sealed class RunnerTests : IDisposable
             finish
             """);
         var (code, lines) = await TestAsync();
-        Assert.Equal(["0 rescued", "1 passed, 1 failed, 0 skipped"], lines[^2..]);
+        Assert.Equal(["0 flaky", "1 passed, 1 failed, 0 skipped"], lines[^2..]);
         Assert.Contains("    failed once, and again in run 17 of 20 alone: A.Racy", lines);
         Assert.Equal(1, code);
     }
@@ -64,9 +67,57 @@ public sealed class RunnerTests : IDisposable
         Needs();
         Plant(project, $"{failures}\nfinish\n");
         var (code, lines) = await TestAsync();
-        Assert.Equal("0 rescued", lines[^2]);
+        Assert.Equal("0 flaky", lines[^2]);
         Assert.Equal("1", Runs(project));
         Assert.Equal(1, code);
+    }
+
+    [Fact]
+    public async Task A_failure_in_quarantine_is_printed_and_not_counted()
+    {
+        Needs();
+        Plant("Whimbrel.Tests", "report failed A.Known; report passed A.Good; finish");
+        File.WriteAllText(Path.Combine(_folder, "tests/quarantine.txt"), "# a comment\nA.Known: the cause is suspected\n");
+        var (code, lines) = await TestAsync();
+        Assert.Equal(["1 failed in quarantine (tests/quarantine.txt): A.Known", "0 flaky", "1 passed, 0 failed, 0 skipped"], lines[^3..]);
+        Assert.Contains("    failed A.Known (1ms)", lines);
+        Assert.Equal(0, code);
+        Plant("Whimbrel.Tests", "report failed A.KnownToo; report failed A.Known; finish");
+        (code, lines) = await TestAsync();
+        Assert.Equal("0 passed, 1 failed, 0 skipped", lines[^1]);
+        Assert.Equal(1, code);
+    }
+
+    [Fact]
+    public async Task Reasons_of_skipped_tests_are_counted_and_printed_once()
+    {
+        Needs();
+        Plant("Whimbrel.Tests", """
+            report passed A.Good
+            for n in 1 2 3; do printf 'skipped A.Skipped%d (0ms)\n  Needs Linux.\n' $n; done
+            printf 'skipped A.Other (0ms)\n  Needs IPv6.\n'
+            finish
+            """);
+        var (code, lines) = await TestAsync();
+        Assert.Equal(["Skipped, by reason:", "     3  Needs Linux.", "     1  Needs IPv6.", "0 flaky", "1 passed, 0 failed, 0 skipped"], lines[^5..]);
+        Assert.Equal(0, code);
+    }
+
+    [Fact]
+    public async Task Missing_programs_are_named_and_installed_only_when_wanted()
+    {
+        Needs();
+        Plant("Whimbrel.Tests", "report passed A.Good; finish");
+        Assert.SkipUnless(File.Exists("/usr/bin/env") && !OperatingSystem.IsMacOS(), "Needs the tools of Linux in /usr/bin.");
+        var (code, lines) = await TestAsync(isBare: true, "--no-install");
+        Assert.Equal(0, code);
+        Assert.Contains(lines, static l => l.StartsWith("Missing: curl (Debian: apt-get install curl)", StringComparison.Ordinal));
+        Assert.False(File.Exists(Path.Combine(_folder, "apt-get.calls")));
+        (code, lines) = await TestAsync(isBare: true);
+        Assert.Equal(0, code);
+        Assert.Contains(lines, static l => l == "  curl (package curl): HTTP as another program speaks it");
+        var calls = await File.ReadAllLinesAsync(Path.Combine(_folder, "apt-get.calls"), TestContext.Current.CancellationToken);
+        Assert.Contains(" curl ", calls.Single(static l => l.Contains(" install ", StringComparison.Ordinal)), StringComparison.Ordinal);
     }
 
     [Theory]
@@ -168,14 +219,30 @@ public sealed class RunnerTests : IDisposable
 
     private string Runs(string project) => File.ReadAllText(Path.Combine(_folder, $"{project}.runs")).Trim();
 
-    private async Task<(int ExitCode, string[] Lines)> TestAsync(params string[] options)
+    private Task<(int ExitCode, string[] Lines)> TestAsync(params string[] options) => TestAsync(isBare: false, options);
+
+    // A bare machine has only the commands that the script itself needs, and an apt-get that notes its calls and installs nothing.
+    private async Task<(int ExitCode, string[] Lines)> TestAsync(bool isBare, params string[] options)
     {
         var programs = Directory.CreateDirectory(Path.Combine(_folder, "programs")).FullName;
         // The made-up test program stands in the place of the dll, and is told how it was started.
         Write("dotnet", Head + "source \"$1\"\n");
-        Write("apt-get", "#!/bin/sh\nexit 1\n");
-        File.Copy(Repository.PathOf("test"), Path.Combine(_folder, "test"));
-        var (code, output) = await Command.RunAsync(_folder, _patience, "env", ["-u", "WHIMBREL_ONE_ATTEMPT", "-u", "WHIMBREL_DEEP", $"PLANTED={_folder}", $"PATH={programs}:{Environment.GetEnvironmentVariable("PATH")}", "bash", "./test", "--no-build", .. options]);
+        Write("apt-get", "#!/bin/sh\necho \"$@\" >>\"$PLANTED/apt-get.calls\"\n");
+        Write("id", "#!/bin/sh\necho 0\n");
+        File.Copy(Repository.PathOf("test"), Path.Combine(_folder, "test"), overwrite: true);
+        var path = $"{programs}:{Environment.GetEnvironmentVariable("PATH")}";
+        if (isBare)
+        {
+            string[] needed = ["awk", "basename", "bash", "cat", "chmod", "date", "df", "dirname", "env", "find", "flock", "getconf", "git", "grep", "mkdir", "mktemp", "rm", "sed", "sh", "sleep", "sort", "tail", "timeout", "touch", "tr", "uname"];
+            foreach (var name in needed)
+            {
+                if (!File.Exists(Path.Combine(programs, name)) && Command.Find(name) is { } found) File.CreateSymbolicLink(Path.Combine(programs, name), found);
+            }
+
+            path = programs;
+        }
+
+        var (code, output) = await Command.RunAsync(_folder, _patience, "env", ["-u", "WHIMBREL_ONE_ATTEMPT", "-u", "WHIMBREL_DEEP", $"PLANTED={_folder}", $"PATH={path}", "bash", "./test", "--no-build", .. options]);
         return (code, output.TrimEnd().Split('\n'));
 
         void Write(string name, string text)

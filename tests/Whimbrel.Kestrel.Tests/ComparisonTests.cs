@@ -23,7 +23,7 @@ public sealed class ComparisonTests
     [MemberData(nameof(Places))]
     public async Task The_application_sees_the_same_addresses(string listen, string connect)
     {
-        Assert.SkipUnless(Socket.OSSupportsIPv6, "there is no IPv6 here");
+        Assert.SkipUnless(Socket.OSSupportsIPv6, "This machine has no IPv6.");
         string stock = await AskAsync("stock"), ours = await AskAsync("pool");
         Assert.Equal(stock, ours);
         Assert.Contains(connect, stock, StringComparison.Ordinal);

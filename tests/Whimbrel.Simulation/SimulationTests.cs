@@ -1,5 +1,6 @@
 using System.Diagnostics;
 using System.Globalization;
+using Whimbrel.Simulation.Kernel;
 
 namespace Whimbrel.Simulation;
 
@@ -25,7 +26,7 @@ public sealed class SimulationTests
             return;
         }
 
-        int seeds = IsDeep ? DeepSeeds : Seeds;
+        int seeds = IsDeep ? DeepSeeds : SeedRun.IsQuick ? Seeds / 10 : Seeds;
         long steps = 0;
         long sessions = 0;
         // Where a run of before was broken off.

@@ -138,7 +138,7 @@ public sealed class TextTests
     [InlineData("Portable", EngineKind.Portable)]
     public void The_environment_chooses_the_engine_when_nobody_else_does(string word, EngineKind expected)
     {
-        Assert.SkipUnless(KernelProbe.HasEpoll || expected != EngineKind.Epoll, "no epoll here");
+        Assert.SkipUnless(KernelProbe.HasEpoll || expected != EngineKind.Epoll, "This system has no epoll.");
         Assert.Equal(new EngineChoice(expected, "asked for by WHIMBREL_ENGINE"), EngineSelector.Choose(EngineKind.Auto, word));
     }
 
@@ -239,7 +239,7 @@ public sealed class TextTests
     [Fact]
     public void A_taken_port_names_its_holder()
     {
-        Assert.SkipUnless(Directory.Exists("/proc/net"), "needs /proc");
+        Assert.SkipUnless(Directory.Exists("/proc/net"), "This system has no /proc.");
         using Socket holder = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
         holder.Bind(new IPEndPoint(IPAddress.Loopback, 0));
         holder.Listen(1);
@@ -265,7 +265,7 @@ public sealed class TextTests
     [Fact]
     public void A_taken_port_names_another_process_that_has_it()
     {
-        Assert.SkipUnless(Directory.Exists("/proc/net"), "needs /proc");
+        Assert.SkipUnless(Directory.Exists("/proc/net"), "This system has no /proc.");
         ProcessStartInfo start = new("python3", ["-c", "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"])
         {
             RedirectStandardInput = true,

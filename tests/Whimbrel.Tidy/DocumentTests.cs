@@ -56,6 +56,22 @@ public class DocumentTests
     }
 
     [Fact]
+    public void At_most_ten_tests_are_in_quarantine_each_with_a_suspected_cause() =>
+        Judge.None(Documents.Quarantine("tests/quarantine.txt", Repository.Read("tests/quarantine.txt"), MethodNames()));
+
+    [Fact]
+    public void A_wrong_row_of_the_quarantine_is_found()
+    {
+        HashSet<string> methods = ["Present"];
+        Judge.None(Documents.Quarantine("q.txt", "# comment\nN.A.Present: a race of the test\n", methods));
+        Judge.Finds("no such test", Documents.Quarantine("q.txt", "N.A.Missing: a race", methods));
+        Judge.Finds("not of the form", Documents.Quarantine("q.txt", "N.A.Present", methods));
+        Judge.Finds("more than 10", Documents.Quarantine("q.txt", string.Concat(Enumerable.Repeat("N.A.Present: a race\n", 11)), methods));
+    }
+
+    private static HashSet<string> MethodNames() => [.. TestNames().Select(static n => n.Split('.')[1])];
+
+    [Fact]
     public void Coverage_lists_every_feature_and_real_tests() => Judge.None(Documents.Coverage(CoveragePath, Repository.Read(CoveragePath), TestNames(), Exists));
 
     [Theory]

@@ -27,7 +27,7 @@ public sealed class BenchProtocolTests
     {
         bool isDeep = Environment.GetEnvironmentVariable("WHIMBREL_DEEP") == "1";
         if (peer.Contains("uring", StringComparison.Ordinal)) NeedsUring();
-        Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "the other engines are measured in deep runs");
+        Assert.SkipUnless(isDeep || peer == "whimbrel-web-epoll", "Other engines are measured with --deep.");
         Assert.SkipUnless(File.Exists("/usr/include/openssl/ssl.h"), "the load program needs the headers of OpenSSL (libssl-dev)");
         OtherProgram.Needs("openssl");
         // Each way of the load program once, and all rows in deep runs.

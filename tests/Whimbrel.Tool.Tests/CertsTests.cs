@@ -40,7 +40,7 @@ public sealed class CertsTests : IDisposable
         await MakeAsync();
         if (OperatingSystem.IsWindows())
         {
-            Assert.Skip("file modes are Unix's");
+            Assert.Skip("File modes need a Unix system.");
             return;
         }
 
@@ -193,7 +193,7 @@ public sealed class CertsTests : IDisposable
     [InlineData("/etc/passwd/below", "/etc/passwd is a file")]
     public async Task A_folder_that_cannot_be_made_is_told_in_plain_words(string folder, string why)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "the paths are Linux's");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test uses Linux paths.");
         (int code, List<string> output, List<string> errors) = await RunningTool.Run(null, ["certs", "--out", folder]);
         Assert.Equal(1, code);
         Assert.Empty(output);

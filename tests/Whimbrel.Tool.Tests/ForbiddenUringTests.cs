@@ -28,7 +28,7 @@ public sealed class ForbiddenUringTests
 
     private static async Task<(int ExitCode, string Output)> RunAsync(int errno, int call, params string[] arguments)
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp is Linux's");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp needs Linux.");
         string[] folders = (Environment.GetEnvironmentVariable("PATH") ?? "").Split(Path.PathSeparator);
         Assert.SkipUnless(folders.Any(static f => File.Exists(Path.Combine(f, "python3"))), "setting the filter needs python3");
         ProcessStartInfo start = new(

@@ -28,7 +28,7 @@ public sealed class TopTests : IDisposable
         Assert.Equal(2, status.GetProperty("loops").GetArrayLength());
         Assert.Equal((1, server.Address), (status.GetProperty("servers")[0].GetProperty("sessions").GetInt32(), status.GetProperty("servers")[0].GetProperty("addresses")[0].GetString()));
 
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "There is no /proc.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "This system has no /proc.");
         var (again, byProcess, _) = await RunningTool.Run(null, "top", "--pid", server.Id.ToString(CultureInfo.InvariantCulture), "--json");
         Assert.Equal(0, again);
         Assert.Equal(server.Id, JsonDocument.Parse(Assert.Single(byProcess)).RootElement.GetProperty("pid").GetInt32());
@@ -112,7 +112,7 @@ public sealed class TopTests : IDisposable
     [Fact]
     public async Task A_process_without_one_is_told_of()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "There is no /proc.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "This system has no /proc.");
         await using var without = await RunningTool.Serve("echo");
         var (code, _, errors) = await RunningTool.Run(null, "top", "--pid", without.Id.ToString(CultureInfo.InvariantCulture));
         Assert.Equal(1, code);

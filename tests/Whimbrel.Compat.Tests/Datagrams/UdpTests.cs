@@ -320,7 +320,7 @@ public sealed class UdpTests
         }
         catch (SocketException e)
         {
-            Assert.Skip($"This machine has no way for groups: {e.Message}");
+            Assert.Skip($"This machine routes no multicast: {e.Message}");
         }
 
         using EchoServer server = new(0, IPAddress.Any);

@@ -73,7 +73,7 @@ internal static unsafe class LoopRoom
     {
         const int PR_SET_NO_NEW_PRIVS = 38;
         const int PR_SET_SECCOMP = 22;
-        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "seccomp is Linux's, and its calls have numbers.");
+        Assert.SkipUnless(OperatingSystem.IsLinux() && RuntimeInformation.ProcessArchitecture is Architecture.X64 or Architecture.Arm64, "The test filters Linux system calls by number.");
         uint number = (uint)(RuntimeInformation.ProcessArchitecture == Architecture.X64 ? call.OnX64 : call.OnArm64);
         int refused = 0;
         rig.OnLoop(rig.Engine.GetLoop(0), () =>

@@ -14,6 +14,7 @@ public abstract class Suite(Transport transport)
     protected void Run(Action<Rig> test, int loops = 2)
     {
         ArgumentNullException.ThrowIfNull(test);
+        QuickSelection.SkipOthers(GetType());
         foreach (int seed in transport.Seeds)
         {
             Rig rig = transport.Make(seed, loops);

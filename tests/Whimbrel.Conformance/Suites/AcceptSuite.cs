@@ -485,7 +485,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Who_waits_for_a_server_that_never_accepted_is_taken_before_it_stops() => Run(rig =>
     {
-        Assert.SkipWhen(rig.Tls != TlsKind.None, "A handshake under way is given up by a stop.");
+        Assert.SkipWhen(rig.Tls != TlsKind.None, "A stop ends handshakes that are under way.");
         RecordingServer server = rig.MakeServer(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), AcceptAtStart = false });
         rig.Await(server.StartAsync());
         Peer peer = rig.Dial(server.EndPoint!);
@@ -572,8 +572,8 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_listener_whose_socket_was_shut_down_is_closed_with_a_notice_and_the_loop_does_not_spin() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Shuts a descriptor down behind the library's back.");
-        Assert.SkipWhen(rig.IsUnix, "A Unix socket that is shut down wakes nobody who polls.");
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test needs the socket's descriptor.");
+        Assert.SkipWhen(rig.IsUnix, "poll does not report the shutdown of a Unix socket.");
         int descriptor = -1;
         RecordingServer server = rig.Serve(s_echo, new ServerOptions
         {
@@ -601,7 +601,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Who_waits_for_a_listener_that_rests_is_served_when_it_closes_gracefully() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "There a dial is a turn of the loop that must not go on here.");
+        Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs a turn of the loop that this test holds up.");
         RecordingServer server = rig.Serve(s_echo);
         Listener listener = ListenerOf(rig);
         Peer? waiting = null;
@@ -620,7 +620,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void Who_was_accepted_when_the_listener_closes_is_ended_and_not_forgotten() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "There a dial is a turn of the loop that must not go on here.");
+            Assert.SkipWhen(rig.IsVirtual, "On the memory engine a connect needs a turn of the loop that this test holds up.");
             RecordingServer server = rig.Serve(s_echo);
             Listener listener = ListenerOf(rig);
             Peer[] waiting = [];
@@ -641,7 +641,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     public void What_a_listener_is_given_after_its_end_is_closed_and_not_served() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable || !OperatingSystem.IsLinux(), "Gives the listener a descriptor.");
+            Assert.SkipWhen(rig.IsVirtual || rig.Engine.Kind == EngineKind.Portable || !OperatingSystem.IsLinux(), "The test replaces the listener's descriptor, which needs epoll or io_uring.");
             RecordingServer server = rig.Serve(s_echo);
             Listener listener = ListenerOf(rig);
             using Socket other = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
@@ -670,7 +670,7 @@ public abstract class AcceptSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Starts_that_fail_leave_no_descriptor() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Counts descriptors.");
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test counts descriptors in /proc.");
         RecordingServer server = rig.Serve(s_echo);
         int before = 0;
         for (int i = 0; i < 60; i++)

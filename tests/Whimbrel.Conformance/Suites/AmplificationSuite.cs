@@ -105,7 +105,7 @@ public abstract class AmplificationSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Of_many_refusals_at_once_256_are_told_and_all_are_counted() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual, "Elsewhere the loop may take them in several turns.");
+        Assert.SkipUnless(rig.IsVirtual, "On other engines the loop may receive them in several turns.");
         DatagramSocket socket = Open(rig, 1, out RecordingHandler handler);
         using RawDatagrams raw = new(rig);
         rig.Elsewhere(() =>

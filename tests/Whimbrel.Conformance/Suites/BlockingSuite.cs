@@ -171,7 +171,7 @@ public abstract class BlockingSuite(Transport transport) : TrafficSuite(transpor
     [Fact, Contract(14)]
     public void A_dial_that_a_callback_blocks_on_ends_with_its_timeout() => Run(rig =>
     {
-        Assert.SkipWhen(rig.SilentAddress() is null, "Every dial is answered at once here.");
+        Assert.SkipWhen(rig.SilentAddress() is null, "The memory engine answers every connect at once.");
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
             RecordingClient client = rig.MakeClient(rig.SilentAddress()!);

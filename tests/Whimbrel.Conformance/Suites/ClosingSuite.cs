@@ -13,7 +13,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_peer_that_takes_a_byte_now_and_then_does_not_hold_a_closing_connection_for_ever() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual && rig.Tls == TlsKind.None, "Real sockets take by the packet, and TLS by the record, not by the byte.");
+        Assert.SkipUnless(rig.IsVirtual && rig.Tls == TlsKind.None, "Only the memory engine accepts single bytes; real sockets take packets and TLS takes records.");
         RecordingServer server = rig.Serve(
             static s => s.AtReceived = static (x, _) =>
             {
@@ -352,7 +352,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_peer_that_never_closes_is_reset_after_the_linger_time() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes five seconds in real time: with --deep, or on the memory engine.");
+        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes 5 s in real time: runs with --deep, and always on the memory engine.");
         RecordingServer server = rig.Serve(static s => s.AtConnected = static x => x.Close());
         Peer peer = rig.Dial(server.EndPoint!);
         Assert.Empty(peer.ReadToEnd());
@@ -397,7 +397,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [InlineData(true)]
     public void A_peer_that_reads_slowly_gets_everything_however_long_it_takes(bool inOnePiece) => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Takes its time in real time: with --deep, or on the memory engine.");
+        Assert.SkipUnless(rig.IsVirtual || Transport.IsDeep, "Slow in real time: runs with --deep, and always on the memory engine.");
         byte[] data = Pattern(Large);
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>
@@ -487,7 +487,7 @@ public abstract class ClosingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(12)]
     public void A_large_piece_that_a_slow_peer_takes_little_by_little_is_not_cut_off() => Run(rig =>
     {
-        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "Elsewhere a send that waits tells what has left of it.");
+        Assert.SkipUnless(rig.Engine.Kind == EngineKind.Portable && !rig.IsUnix, "The other engines learn how much of a waiting send has left.");
         byte[] data = Pattern(2 * Large);
         RecordingServer server = rig.Serve(
             s => s.AtConnected = x =>

@@ -128,7 +128,7 @@ public abstract class ConcurrencySuite(Transport transport) : Suite(transport)
     public void A_broadcast_that_ends_slow_members_tells_them_after_the_callback() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsPool, "From the pool a broadcast goes through the mailbox, and the loop may send in between.");
+            Assert.SkipWhen(rig.IsPool, "From the pool a broadcast passes the loop's mailbox, and the loop may send in between.");
             RecordingServer? server = null;
             server = rig.Serve(
                 s => s.AtReceived = (_, _) =>

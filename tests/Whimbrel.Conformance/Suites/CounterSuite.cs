@@ -60,7 +60,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Pending_bytes_of_a_server_count_those_in_mailboxes() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "One thread is everybody there, and cannot hold a loop; on the pool a loop is nobody's.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can hold up a loop.");
         RecordingServer server = rig.Serve();
         Peer[] peers = [rig.Dial(server.EndPoint!), rig.Dial(server.EndPoint!)];
         RecordingSession[] sessions = [server.Connected(0), server.Connected(1)];
@@ -95,7 +95,7 @@ public abstract class CounterSuite(Transport transport) : Suite(transport)
     [Fact]
     public void The_slowest_sessions_are_those_with_the_most_pending() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "One thread is everybody there, and cannot hold a loop; on the pool a loop is nobody's.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsPool, "The memory engine has one thread, and callbacks on the pool have no loop: neither can hold up a loop.");
         RecordingServer server = rig.Serve();
         Peer[] peers = new Peer[4];
         RecordingSession[] sessions = new RecordingSession[4];

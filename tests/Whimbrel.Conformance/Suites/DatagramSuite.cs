@@ -40,7 +40,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Pending_bytes_count_those_that_are_on_their_way_to_the_loop() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread is everybody there, and cannot hold a loop.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so none can hold up the loop.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
         using ManualResetEventSlim gate = new();
@@ -170,7 +170,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Datagrams_that_do_not_lie_together_in_the_queue_arrive_as_they_were() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Here the raw peer would have to take them meanwhile.");
+        Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would have to read meanwhile.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams peer = new(rig);
         // One stretch of memory holds 131 of these: the third run of 64 would go from its end to the next one's beginning.
@@ -209,7 +209,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_socket_with_much_to_send_lets_the_rest_of_its_loop_have_its_turn() => Run(rig =>
     {
-        SkipUnlessLinuxUdp(rig, "Elsewhere the other end may be full, and the socket waits for it.");
+        SkipUnlessLinuxUdp(rig, "On this transport the receiver's buffer may fill up and stop the sender.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         using RawDatagrams sink = new(rig);
         const int many = 20_000;
@@ -343,7 +343,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void What_the_receive_buffer_had_no_room_for_is_counted() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || !OperatingSystem.IsLinux(), "Only UDP of Linux tells of it.");
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual || !OperatingSystem.IsLinux(), "Only UDP on Linux reports it.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), ReceiveBufferBytes = 16 * 1024 });
         using RawDatagrams peer = new(rig);
         // Twice: what the system tells is its sum so far.
@@ -374,7 +374,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     public void A_peer_that_claims_an_impossible_address_is_answered_in_vain_and_no_more() => Run(rig =>
     {
         // Port 0, as a forged datagram may have it; the answers fail, and the next peer is served.
-        Assert.SkipWhen(rig.IsUnix, "A Unix sender cannot claim anything.");
+        Assert.SkipWhen(rig.IsUnix, "The sender of a Unix datagram cannot forge its address.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true);
         using RawDatagrams peer = new(rig);
         for (int i = 0; i < 10; i++) Assert.Equal(SendResult.Queued, socket.Send(Bytes("answer"), new DatagramPeer(IPAddress.Loopback, 0)));
@@ -431,7 +431,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Nobody_at_the_port_is_told_to_a_connected_socket_which_goes_on() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "ICMP is IP's.");
+        Assert.SkipWhen(rig.IsUnix, "Only IP has ICMP.");
         RawDatagrams peer = new(rig);
         EndPoint address = peer.EndPoint;
         DatagramOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), RemoteEndPoint = address };
@@ -457,8 +457,8 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Nobody_at_a_port_is_told_with_its_peer_and_others_are_served() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "ICMP is IP's.");
-        Assert.SkipWhen(rig.Engine.Kind == EngineKind.Portable, "The portable engine has no error queue.");
+        Assert.SkipWhen(rig.IsUnix, "Only IP has ICMP.");
+        Assert.SkipWhen(rig.Engine.Kind == EngineKind.Portable, "The portable engine reads no socket error queue.");
         RawDatagrams gone = new(rig);
         DatagramPeer dead = gone.Peer;
         gone.Dispose();
@@ -784,7 +784,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [InlineData(true)]
     public void A_handler_can_tell_its_own_address_from_others_and_does_not_answer_itself(bool isWildcard) => Run(rig =>
     {
-        Assert.SkipWhen(isWildcard && (rig.IsUnix || rig.IsVirtual), "Only sockets of a system have an address for all.");
+        Assert.SkipWhen(isWildcard && (rig.IsUnix || rig.IsVirtual), "The memory engine has no wildcard address.");
         EndPoint at = isWildcard ? new IPEndPoint(IPAddress.Any, 0) : rig.NewAddress();
         DatagramSocket socket = Open(rig, out RecordingHandler handler, options: new DatagramOptions { Engine = rig.Engine, EndPoint = at });
         handler.Received = static (me, data, from) =>
@@ -1166,7 +1166,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_inbox_that_is_full_stops_reading_and_goes_on_when_there_is_room() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Here the raw peer would wait.");
+        Assert.SkipWhen(rig.IsUnix, "The raw peer of this transport would block.");
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), UnreadLimitBytes = 64 * 1024, ReceiveBufferBytes = 4 << 20 });
         rig.Await(socket.StartAsync());
         using RawDatagrams peer = new(rig);
@@ -1189,7 +1189,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_dual_stack_socket_sees_and_answers_both_families() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix sockets have one family.");
+        Assert.SkipWhen(rig.IsUnix, "Unix sockets have one address family.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler, static h => h.Echoes = true, new DatagramOptions { Engine = rig.Engine, EndPoint = new IPEndPoint(IPAddress.IPv6Any, 0) });
         int port = ((IPEndPoint)socket.EndPoint!).Port;
         using RawDatagrams v4 = new(rig, new IPEndPoint(IPAddress.Loopback, 0));
@@ -1207,7 +1207,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_broadcast_needs_its_option() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Broadcast is IP's.");
+        Assert.SkipWhen(rig.IsUnix, "Only IP has broadcast.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         Assert.Equal(SendResult.Queued, socket.Send(Bytes("all"), new DatagramPeer(IPAddress.Broadcast, 9)));
         rig.Until(() => handler.Failed.Count == 1, "the refusal");
@@ -1224,7 +1224,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [InlineData(DatagramSteering.ByCpu)]
     public void Several_loops_share_a_port_and_lose_nothing(DatagramSteering steering) => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "A Unix address is shared by nobody.");
+        Assert.SkipWhen(rig.IsUnix, "Two sockets cannot share a Unix socket path.");
         List<RecordingHandler> handlers = [];
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), Loops = 2, Steering = steering }, () =>
         {
@@ -1258,7 +1258,7 @@ public abstract class DatagramSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_port_that_somebody_else_has_is_an_error_also_when_it_is_shared() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "A Unix address is shared by nobody.");
+        Assert.SkipWhen(rig.IsUnix, "Two sockets cannot share a Unix socket path.");
         using RawDatagrams holder = new(rig);
         DatagramSocket socket = new(new DatagramOptions { Engine = rig.Engine, EndPoint = holder.EndPoint, Loops = 2 }, static () => new RecordingHandler());
         Assert.Equal(ErrorCategory.Bind, Assert.Throws<NetworkException>(() => rig.Await(socket.StartAsync())).Error.Category);

@@ -85,7 +85,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_host_name_is_dialled_and_the_session_sees_the_address_that_answered() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix paths are no host names.");
+        Assert.SkipWhen(rig.IsUnix, "A Unix socket path is not a host name.");
         RecordingServer server = Echo(rig);
         int port = ((IPEndPoint)server.EndPoint!).Port;
         foreach (ClientOptions options in (ClientOptions[])[new() { Engine = rig.Engine, Address = $"tcp://localhost:{port}" }, To(rig, new DnsEndPoint("LocalHost", port)), To(rig, new DnsEndPoint("localhost", port, AddressFamily.InterNetwork)), To(rig, new DnsEndPoint("127.0.0.1", port))])
@@ -104,7 +104,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_address_for_all_of_the_machine_is_dialled_at_the_loopback() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix paths have no wildcard.");
+        Assert.SkipWhen(rig.IsUnix, "Unix socket paths have no wildcard address.");
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
         int port = ((IPEndPoint)server.EndPoint!).Port;
         Echoes(rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = $"tcp://*:{port}" })));
@@ -115,7 +115,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_IPv4_address_in_the_form_of_IPv6_is_dialled_as_IPv4() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix paths have no address family.");
+        Assert.SkipWhen(rig.IsUnix, "A Unix socket path has no address family.");
         RecordingServer server = Echo(rig);
         int port = ((IPEndPoint)server.EndPoint!).Port;
         RecordingSession session = rig.Connect(rig.MakeClient(To(rig, new IPEndPoint(IPAddress.Loopback.MapToIPv6(), port))));
@@ -130,7 +130,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     public void The_short_constructors_take_an_address() => Run(rig =>
     {
         // These serve on the default engine, which is one of the real ones.
-        Assert.SkipWhen(rig.IsVirtual || rig.IsUnix || rig.IsPool, "There is one default engine; once is enough.");
+        Assert.SkipWhen(rig.IsVirtual || rig.IsUnix || rig.IsPool, "The default engine is tested once, on another transport.");
         Server server = rig.Keep(new Server("tcp://127.0.0.1:0", () => new RecordingSession(rig)));
         rig.Await(server.StartAsync());
         Client client = new($"tcp://{server.EndPoint}", () => new RecordingSession(rig));
@@ -181,7 +181,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     public void The_time_limit_is_one_for_all_addresses() => Run(rig =>
     {
         EndPoint? one = rig.SilentAddress(), two = rig.SilentAddress();
-        Assert.SkipWhen(one is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(one is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [one, two!, rig.DeadAddress()], ConnectTimeout = TimeSpan.FromMilliseconds(600) });
         long start = rig.Engine.NowMs;
         NetworkException e = Fails(rig, client);
@@ -195,7 +195,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void The_local_address_decides_about_the_family() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix paths have no address family.");
+        Assert.SkipWhen(rig.IsUnix, "A Unix socket path has no address family.");
         RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data), new ServerOptions { Engine = rig.Engine, Address = "tcp://*:0" });
         int port = ((IPEndPoint)server.EndPoint!).Port;
         RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoints = [new IPEndPoint(IPAddress.IPv6Loopback, port), new IPEndPoint(IPAddress.Loopback, port)], LocalEndPoint = new IPEndPoint(IPAddress.Loopback, 0) }));
@@ -241,7 +241,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Dials_that_fail_leave_no_descriptor() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "Counts descriptors.");
+        Assert.SkipWhen(rig.IsVirtual || !OperatingSystem.IsLinux(), "The test counts descriptors in /proc.");
         RecordingClient client = rig.MakeClient(To(rig, rig.DeadAddress()));
         int before = 0;
         for (int i = 0; i < 60; i++)
@@ -268,7 +268,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_unreachable_address_is_told_as_that() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Every Unix path can be reached.");
+        Assert.SkipWhen(rig.IsUnix, "No Unix socket path is unreachable.");
         RecordingClient client = rig.MakeClient(To(rig, Unreachable(rig)));
         NetworkException e = Fails(rig, client);
         Assert.Equal(ErrorCategory.Unreachable, e.Error.Category);
@@ -280,7 +280,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     public void A_dial_without_an_answer_is_told_as_timed_out() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
-        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = silent, ConnectTimeout = TimeSpan.FromMilliseconds(50) });
         NetworkException e = Fails(rig, client);
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
@@ -292,7 +292,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     public void A_cancelled_dial_is_told_as_that_and_takes_the_others_with_it() => Run(rig =>
     {
         EndPoint? one = rig.SilentAddress(), two = rig.SilentAddress();
-        Assert.SkipWhen(one is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(one is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(To(rig, one!, two!));
         using CancellationTokenSource cancellation = new();
         ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
@@ -347,7 +347,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     public void Connect_gives_up_when_its_time_is_over() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
-        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(To(rig, silent!));
         NetworkException e = Assert.Throws<NetworkException>(() => client.Connect(TimeSpan.FromMilliseconds(50)));
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
@@ -360,7 +360,7 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
     public void Connect_gives_up_in_its_time_also_when_its_loop_is_blocked() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             RecordingServer server = Echo(rig);
             RecordingClient client = rig.MakeClient(To(rig, server.EndPoint!));
             using ManualResetEventSlim release = new();

@@ -62,7 +62,7 @@ public abstract class DiallerSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_dial_can_be_cancelled_and_the_end_of_the_dialler_gives_the_others_up() => Run(rig =>
     {
-        Assert.SkipWhen(rig.SilentAddress() is null, "Every dial is answered at once here.");
+        Assert.SkipWhen(rig.SilentAddress() is null, "The memory engine answers every connect at once.");
         Dialler dialler = Make(rig, rig.SilentAddress()!);
         RecordingSession first = new(rig);
         RecordingSession second = new(rig);

@@ -272,7 +272,7 @@ public abstract class DispatcherSuite(Transport transport) : TrafficSuite(transp
     public void With_a_dispatcher_sessions_begin_answer_and_stop_while_every_thread_of_the_pool_is_busy() => Run(
         rig =>
         {
-            Assert.SkipUnless(!rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "An engine that needs no pool itself.");
+            Assert.SkipUnless(!rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "Needs an engine that does not use the thread pool itself.");
             using OneThread one = new(rig);
             RecordingServer server = rig.Serve(s => s.AtReceived = static (x, data) => x.Send(data), With(rig, one.Dispatch));
             using BusyPool busy = new();

@@ -49,7 +49,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(6, 14)]
     public void What_SendAsync_has_taken_leaves_while_the_callback_goes_on() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "On a loop it leaves at the end of the turn; and one thread is everybody where time is virtual.");
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only a callback on the pool of a real engine sends before it returns.");
         using SemaphoreSlim read = new(0);
         int gaveUp = 0;
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
@@ -128,7 +128,7 @@ public abstract class FlushSuite(Transport transport) : TrafficSuite(transport)
     public void A_Flush_wakes_the_loop_also_when_every_thread_of_the_pool_is_busy() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.IsPool && !rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "Callbacks on the pool, and an engine that needs no pool itself.");
+            Assert.SkipUnless(rig.IsPool && !rig.IsVirtual && rig.Engine.Kind is EngineKind.Epoll or EngineKind.Uring && rig.Tls == TlsKind.None, "Needs callbacks on the pool and an engine that does not use the pool itself.");
             using ManualResetEventSlim begun = new();
             using ManualResetEventSlim go = new();
             using ManualResetEventSlim read = new();

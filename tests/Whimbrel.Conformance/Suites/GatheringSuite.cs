@@ -27,7 +27,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [InlineData("for each on the loop")]
     public void What_a_callback_has_sent_goes_before_what_it_sends_from_another_thread(string kind) => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual && (kind is "awaited broadcast" or "awaited large" || kind.EndsWith("loop", StringComparison.Ordinal)), "One thread runs everything there: nobody can wait for the loop.");
+        Assert.SkipWhen(rig.IsVirtual && (kind is "awaited broadcast" or "awaited large" || kind.EndsWith("loop", StringComparison.Ordinal)), "The memory engine runs everything on one thread, so no thread can wait for the loop.");
         using TestFile file = new(Bytes("file"));
         FileSource source = new(file.Path);
         SessionGroup group = new();
@@ -138,7 +138,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [InlineData(true)]
     public void An_async_function_that_goes_on_on_other_threads_sends_in_its_order(bool broadcasts) => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
         const int Sessions = 4;
         const int Requests = 300;
         const int Answers = 6;
@@ -179,7 +179,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     public void Of_many_callbacks_that_run_at_once_a_broadcast_passes_nothing() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             const int Sessions = 48;
             using PoolThreads threads = new(Sessions + 16);
             using ManualResetEventSlim release = new();
@@ -253,7 +253,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [Fact, Contract(6, 7, 14)]
     public void Who_waits_for_room_on_another_thread_comes_behind_what_the_callback_has_sent() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can wait.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no thread can wait.");
         bool hasWaited = false;
         SendResult result = default;
         (RecordingSession session, Peer peer) = Pair(rig, setUp: s => s.AtReceived = (x, _) =>
@@ -281,7 +281,7 @@ public abstract class GatheringSuite(Transport transport) : TrafficSuite(transpo
     [Fact, Contract(7, 14)]
     public void While_callbacks_and_other_threads_send_at_once_each_keeps_its_order() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
         const int Threads = 3;
         const int Messages = 4000;
         SessionGroup group = new();

@@ -498,7 +498,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [InlineData(true)]
     public void Who_waits_for_room_does_not_hang_on_a_dead_member(bool blocking) => Run(rig =>
     {
-        Assert.SkipWhen(blocking && rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        Assert.SkipWhen(blocking && rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         // Three waits up to the limit: each takes the tenth of a second in which nothing moves.
         (RecordingServer server, List<(RecordingSession Session, Peer Peer)> pairs) = Several(rig, 1, Narrow(rig, SlowConsumer.Disconnect, limit: 256 * 1024));
         RecordingSession dead = pairs[0].Session;
@@ -526,7 +526,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
     [Fact, Contract(14, 17)]
     public void A_thread_may_block_until_there_is_room_and_for_so_long_only() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         RecordingServer server = rig.Serve();
         rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();

@@ -79,7 +79,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_dial_that_is_not_answered_times_out() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
-        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = silent, ConnectTimeout = TimeSpan.FromMilliseconds(30) });
         NetworkException e = Assert.Throws<NetworkException>(() => rig.Await(client.ConnectAsync()));
         Assert.Equal(ErrorCategory.Timeout, e.Error.Category);
@@ -91,7 +91,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_dial_that_is_not_answered_can_be_cancelled() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
-        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(silent!);
         using CancellationTokenSource cancellation = new();
         ValueTask<Session> dial = client.ConnectAsync(cancellation.Token);
@@ -107,7 +107,7 @@ public abstract class LifecycleSuite(Transport transport) : Suite(transport)
     public void A_dial_that_is_not_answered_ends_with_disconnect() => Run(rig =>
     {
         EndPoint? silent = rig.SilentAddress();
-        Assert.SkipWhen(silent is null, "Here every dial is answered at once.");
+        Assert.SkipWhen(silent is null, "The memory engine answers every connect at once.");
         RecordingClient client = rig.MakeClient(silent!);
         ValueTask<Session> dial = client.ConnectAsync();
         client.Attempt().Until("connecting");

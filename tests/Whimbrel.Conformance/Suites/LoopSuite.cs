@@ -19,7 +19,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void A_descriptor_that_a_callback_opens_in_the_place_of_its_connections_is_none_of_the_loops() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(), "Descriptors take the lowest number that is free, on the thread that has just closed one.");
+            Assert.SkipWhen(rig.IsVirtual || rig.IsPool || !OperatingSystem.IsLinux(), "The test needs an engine that reuses a descriptor's number at once.");
             List<Socket> opened = [];
             int accepted = -1;
             ServerOptions options = new() { Engine = rig.Engine, EndPoint = rig.NewAddress(), OnSocketCreated = s => accepted = s.Role == SocketRole.Accepted ? (int)s.Descriptor : accepted };
@@ -53,7 +53,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void What_epoll_does_not_watch_ends_or_rests_and_the_others_go_on() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "Only there is each socket watched by a call of its own.");
+            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "Only epoll registers each socket by a call of its own.");
             rig.Expect("Cannot accept");
             RecordingServer server = rig.Serve(static s => s.AtReceived = static (x, data) => x.Send(data));
             Peer bystander = rig.Dial(server.EndPoint!);
@@ -81,7 +81,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void A_lack_of_memory_that_lasts_rests_a_connection_and_ends_nothing() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "The simulated ring shows it for io_uring.");
+            Assert.SkipUnless(rig.Engine.Kind == EngineKind.Epoll, "The simulation tests this for io_uring.");
             RecordingServer server = rig.Serve();
             Peer peer = rig.Dial(server.EndPoint!);
             RecordingSession session = server.Connected();
@@ -103,7 +103,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_loop_that_was_woken_sleeps_again() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "Nobody sleeps there.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine's loop never sleeps.");
         rig.Engine.Start();
         foreach (Loop loop in rig.Engine.Loops)
         {
@@ -296,7 +296,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void Callbacks_that_wait_for_a_cpu_are_not_accused() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "Virtual time passes for one thread only.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine's time passes on one thread only.");
             Assert.SkipUnless(Linux.ThreadTimes.TryRead(Linux.CurrentThread.Id, out _), "This system does not count how long a thread waits for a cpu.");
             int over = 0;
             Thread[] others = [.. Enumerable.Range(0, 8 * Environment.ProcessorCount).Select(_ => new Thread(Compute) { IsBackground = true })];
@@ -365,7 +365,7 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void Waiting_on_a_loop_for_what_only_this_loop_can_do_is_named() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             using CancellationTokenSource release = new();
             Loop loop = Started(rig);
             loop.Post(() =>

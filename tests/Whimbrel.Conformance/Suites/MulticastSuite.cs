@@ -234,7 +234,7 @@ public abstract class MulticastSuite(Transport transport) : Suite(transport)
     {
         const string sysctl = "/proc/sys/net/ipv4/igmp_max_memberships";
         int limit = rig.IsVirtual || !File.Exists(sysctl) ? 20 : int.Parse(File.ReadAllText(sysctl), CultureInfo.InvariantCulture);
-        Assert.SkipWhen(limit > 200, "The limit of this machine is high.");
+        Assert.SkipWhen(limit > 200, "The descriptor limit of this machine is too high for the test.");
         DatagramSocket socket = Open(rig, out RecordingHandler handler);
         for (int i = 1; i <= limit; i++) rig.Await(socket.JoinAsync(OnLo(new IPAddress(new byte[] { 239, 77, 2, (byte)i }))));
         NetworkException refused = Assert.Throws<NetworkException>(() => rig.Await(socket.JoinAsync(OnLo(s_two))));

@@ -264,8 +264,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
     public void A_send_of_another_thread_that_is_on_its_way_when_a_callback_ends_still_leaves(string end) => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
-            Assert.SkipWhen(rig.IsPool, "There the callback's own sends are on their way too, and the order between two threads is free.");
+            Assert.SkipWhen(rig.IsVirtual, "On the memory engine no other thread can send during a callback.");
+            Assert.SkipWhen(rig.IsPool, "On the pool the callback's own sends count as pending, and the order between two threads is free.");
             SendResult foreign = SendResult.Refused;
             byte[] tail = Pattern(40_000);
             RecordingServer server = rig.Serve(s =>
@@ -603,8 +603,8 @@ public abstract class OrderSuite(Transport transport) : TrafficSuite(transport)
 
     private static void SkipWithoutCallbacksOnLoops(Rig rig)
     {
-        Assert.SkipWhen(rig.IsVirtual, "Another thread cannot send inside a callback there.");
-        Assert.SkipWhen(rig.IsPool, "There what a callback sends is on its way, too.");
+        Assert.SkipWhen(rig.IsVirtual, "On the memory engine no other thread can send during a callback.");
+        Assert.SkipWhen(rig.IsPool, "On the pool the callback's own sends count as pending, too.");
     }
 
     /// <summary>In a callback on the loop, with another session of the same loop: what it gives is what the peer gets. Then what the other's gets.</summary>

@@ -13,7 +13,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void A_session_that_blocks_does_not_hold_its_neighbours_on_the_same_loop() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             Blocked(rig, blocked: 1);
         },
         loops: 1);
@@ -22,7 +22,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void Thirty_two_sessions_that_block_do_not_hold_the_others_when_the_pool_has_threads_for_them() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             using PoolThreads threads = new(48);
             Blocked(rig, blocked: 32);
         },
@@ -70,7 +70,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     [Fact, Contract(10, 14)]
     public void A_callback_that_has_paused_knows_it_also_when_its_connection_ends_meanwhile() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         bool hasEnded = false, wasPaused = false;
         RecordingServer server = rig.Serve(s => s.AtReceived = (x, _) =>
         {
@@ -90,7 +90,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void While_a_callback_runs_only_so_much_is_read_and_nothing_is_lost() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             const int total = 8 * 1024 * 1024;
             byte[] all = Pattern(total, 5);
             using ManualResetEventSlim release = new();
@@ -222,7 +222,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
         rig =>
         {
             Loop loop = rig.Engine.GetLoop(0);
-            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend, "Here answers go by the loop.");
+            Assert.SkipWhen(rig.IsVirtual || rig.Tls != TlsKind.None || !loop.StrandsSend, "On this transport answers leave through the loop.");
             const int answers = 100;
             byte[] answer = Pattern(20_000, 3);
             RecordingServer server = rig.Serve(
@@ -263,7 +263,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void What_a_callback_sends_while_its_loop_sleeps_passes_nothing_and_nothing_passes_it(int seed) => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
             const int callbacks = 300;
             Random choices = new(seed); // the session's: one callback runs at a time
             int number = 0, refused = 0;
@@ -451,7 +451,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void The_engine_does_not_end_before_the_last_callback_has() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             using ManualResetEventSlim release = new();
             int inside = 0;
             RecordingServer server = rig.Serve(s => s.AtReceived = (_, _) =>
@@ -486,7 +486,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void A_stop_that_begins_while_OnConnecting_runs_reaches_that_session_too(bool aborts) => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             using ManualResetEventSlim release = new();
             int made = 0;
             RecordingServer server = rig.Serve(s =>
@@ -536,7 +536,7 @@ public abstract class PoolSuite(Transport transport) : Suite(transport)
     public void A_timer_that_comes_while_a_callback_runs_comes_after_it_and_once() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             int fired = 0;
             int firedInside = -1;
             RecordingServer server = rig.Serve(s =>

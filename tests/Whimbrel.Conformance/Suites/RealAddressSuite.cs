@@ -26,7 +26,7 @@ public abstract class RealAddressSuite(Transport transport) : Suite(transport)
     [Fact]
     public void An_abstract_name_is_served_and_dialled() => Run(rig =>
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Abstract names are Linux's.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Abstract socket names need Linux.");
         string name = $"unix:@whimbrel-{Guid.NewGuid():N}";
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, Address = name });
         RecordingSession session = rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, Address = name }));

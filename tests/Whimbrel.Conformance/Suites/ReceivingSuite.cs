@@ -111,7 +111,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(3, 14)]
     public void A_session_on_the_pool_has_what_comes_between_its_callbacks_in_its_own_memory_and_looks_at_it_undisturbed() => Run(rig =>
     {
-        Assert.SkipWhen(!rig.IsPool || rig.IsVirtual || rig.Tls != TlsKind.None || rig.Engine.Kind == EngineKind.Portable, "Here it is a wish that nobody follows.");
+        Assert.SkipWhen(!rig.IsPool || rig.IsVirtual || rig.Tls != TlsKind.None || rig.Engine.Kind == EngineKind.Portable, "This engine does not use the hint.");
         const int rounds = 40;
         byte[] own = new byte[64 * 1024];
         byte[] data = Pattern(60_000);
@@ -765,7 +765,7 @@ public abstract class ReceivingSuite(Transport transport) : Suite(transport)
     [Fact, Contract(13)]
     public unsafe void After_the_call_the_bytes_of_the_span_are_overwritten() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsVirtual || IsDebugBuild, "Release builds of the real engines do not spend time on that.");
+        Assert.SkipUnless(rig.IsVirtual || IsDebugBuild, "Release builds of the real engines do not make this check.");
         nint block = 0;
         int collections = -1;
         RecordingServer server = rig.Serve(s => s.AtReceived = (_, data) =>

@@ -592,7 +592,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     [Fact, Contract(6)]
     public void A_loop_that_sends_and_sends_lets_others_have_their_turn_after_256_KiB() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsPool, "A callback on the pool does not keep the loop: it has its part of a run there, while others wait.");
+        Assert.SkipWhen(rig.IsPool, "Callbacks on the pool do not hold up the loop.");
         const int Piece = 32 * 1024;
         const int Total = 12 * 1024 * 1024;
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendLimitBytes = 2 * Total, SlowConsumer = SlowConsumer.Wait });
@@ -659,7 +659,7 @@ public abstract class SendAsyncSuite(Transport transport) : TrafficSuite(transpo
     public void Senders_of_many_connections_share_a_turn() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsPool, "A callback on the pool has its part of a run there, and not of a turn.");
+            Assert.SkipWhen(rig.IsPool, "Callbacks on the pool have a share of a run, not of a loop turn.");
             const int Piece = 64 * 1024;
             const int Sessions = 48;
             Dictionary<long, long> sent = []; // by turn; on the loop only

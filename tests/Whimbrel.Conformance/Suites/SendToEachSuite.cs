@@ -208,7 +208,7 @@ public abstract class SendToEachSuite(Transport transport) : TrafficSuite(transp
     [Fact, Contract(5)]
     public void Who_refuses_by_OnSending_gets_nothing_and_what_it_throws_keeps_nothing_from_those_before() => Run(rig =>
     {
-        Assert.SkipWhen(rig.Tls != TlsKind.None, "OnSending is asked before the bytes meet TLS.");
+        Assert.SkipWhen(rig.Tls != TlsKind.None, "OnSending runs before encryption, so TLS adds nothing to this test.");
         List<Choosy> sessions = [];
         Server server = rig.Keep(new Server(Narrow(rig), () =>
         {

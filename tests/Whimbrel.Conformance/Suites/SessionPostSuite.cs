@@ -262,7 +262,7 @@ public abstract class SessionPostSuite(Transport transport) : TrafficSuite(trans
     [Fact, Contract(18)]
     public void Awaited_posts_of_many_threads_each_run_once_with_their_own_argument_also_while_the_session_ends() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread is everybody there.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread.");
         RecordingServer server = rig.Serve();
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();

@@ -108,7 +108,7 @@ public abstract class SocketObjectSuite(Transport transport) : Suite(transport)
     [Fact]
     public void Whoever_asks_while_connections_end_gets_that_connections_object_or_none() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix, "Unix peers have no names to tell them by.");
+        Assert.SkipWhen(rig.IsUnix, "Unix socket clients have no addresses that tell them apart.");
         RecordingServer server = rig.Serve();
         ConcurrentQueue<Session> asked = new();
         using ManualResetEventSlim isOver = new();

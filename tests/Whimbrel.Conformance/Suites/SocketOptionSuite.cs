@@ -54,7 +54,7 @@ public abstract class SocketOptionSuite(Transport transport) : Suite(transport)
         OnSocketCreated = hook,
     };
 
-    private static void NeedsLinux() => Assert.SkipUnless(OperatingSystem.IsLinux(), "Options are read back by Linux's numbers.");
+    private static void NeedsLinux() => Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
 
     /// <summary>A listener, an accepted connection and a dialled one with these options, all open.</summary>
     private static MadeSockets Connected(Rig rig, Func<Action<NewSocket>, ServerOptions> serverOptions, Func<EndPoint, Action<NewSocket>, ClientOptions> clientOptions)

@@ -286,7 +286,7 @@ public abstract class StopSuite(Transport transport) : Suite(transport)
     /// <summary>With an event that callbacks wait for, and that is set at the end in any case.</summary>
     private void RunBlocked(Action<Rig, ManualResetEventSlim> test) => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+        Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
         using ManualResetEventSlim release = new();
         try
         {

@@ -453,7 +453,7 @@ public abstract class StreamSuite(Transport transport) : TrafficSuite(transport)
     public void A_cancel_that_comes_behind_the_bytes_does_not_end_the_next_read() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.IsVirtual, "There the seed orders what comes in one turn.");
+            Assert.SkipUnless(rig.IsVirtual, "Only the memory engine fixes the order within one turn, by its seed.");
             (ConnectionStream stream, Peer peer) = Accept(rig);
             CancellationTokenSource? source = null;
             ValueTask<int> first = default;

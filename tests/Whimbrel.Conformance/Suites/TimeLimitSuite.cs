@@ -426,7 +426,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16, 19)]
     public void A_handshake_has_its_own_deadline_and_the_phase_counts_again_behind_it() => Run(rig =>
     {
-        Assert.SkipWhen(rig.Tls != TlsKind.None, "There it has TLS already.");
+        Assert.SkipWhen(rig.Tls != TlsKind.None, "This transport has TLS already.");
         RecordingServer server = Serve(rig, s =>
         {
             s.AtReceived = (x, _) =>
@@ -503,7 +503,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     [Fact, Contract(19)]
     public void A_callback_on_the_pool_that_takes_its_time_does_not_make_the_peer_silent() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only there may a callback take its time.");
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only callbacks on the pool of a real engine may block.");
         RecordingServer server = Serve(
             rig,
             s => s.AtReceived = (x, _) =>
@@ -522,7 +522,7 @@ public abstract class TimeLimitSuite(Transport transport) : Suite(transport)
     [Fact, Contract(19)]
     public void A_callback_on_the_pool_that_blocks_for_long_hears_of_one_silence_afterwards() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only there may a callback take its time.");
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only callbacks on the pool of a real engine may block.");
         int told = 0;
         RecordingServer server = Serve(rig, s =>
         {

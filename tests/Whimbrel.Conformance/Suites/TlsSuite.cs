@@ -334,7 +334,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_hundred_silent_connections_a_second_refuse_nobody() => Run(
         rig =>
         {
-            Assert.SkipUnless(rig.IsVirtual, "Seconds that cost nothing.");
+            Assert.SkipUnless(rig.IsVirtual, "Needs virtual time: only the memory engine has it.");
             RecordingServer server = Serve(rig, setUp: Echo);
             int made = 0, served = 0;
             List<Peer> silent = [];
@@ -875,7 +875,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16)]
     public void A_client_that_upgrades_without_HostName_checks_the_name_it_dialled() => Run(rig =>
     {
-        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual, "What is dialled has no name there.");
+        Assert.SkipWhen(rig.IsUnix || rig.IsVirtual, "A Unix socket client has no address.");
         foreach (bool covered in (bool[])[true, false])
         {
             X509Certificate2 certificate = covered ? TestCertificates.Server : TestCertificates.Make("other", "other.test");
@@ -953,7 +953,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     [Fact, Contract(16)]
     public void What_came_in_the_clear_while_the_callback_ran_counts_as_unread() => Run(rig =>
     {
-        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only on the pool does anything come while a callback runs.");
+        Assert.SkipUnless(rig.IsPool && !rig.IsVirtual, "Only callbacks on the pool run while more data arrives.");
         foreach (bool passes in (bool[])[false, true])
         {
             int inside = 0;
@@ -1231,7 +1231,7 @@ public abstract class TlsSuite(Transport transport) : Suite(transport)
     public void A_client_whose_Verify_blocks_does_not_hold_its_loop() => Run(
         rig =>
         {
-            Assert.SkipWhen(rig.IsVirtual, "One thread runs everything there: nobody can block.");
+            Assert.SkipWhen(rig.IsVirtual, "The memory engine runs everything on one thread, so no callback can block.");
             using ManualResetEventSlim release = new();
             int inside = 0;
             int onLoop = 0;

@@ -317,7 +317,7 @@ public abstract class TwoHostSuite(Transport transport)
         internal Rig B => b;
 
         /// <summary>System.Net.Sockets has no error queue: its sockets learn of ICMP only when they are connected.</summary>
-        internal void SkipWithoutErrors() => Assert.SkipWhen(a.Engine.Kind == EngineKind.Portable, "the portable engine is not told of ICMP errors by sockets that are not connected");
+        internal void SkipWithoutErrors() => Assert.SkipWhen(a.Engine.Kind == EngineKind.Portable, "The portable engine gets no ICMP errors from unconnected sockets.");
 
         internal (DatagramSocket Socket, RecordingHandler Handler) OpenA(EndPoint endPoint) => OpenA(new DatagramOptions { EndPoint = endPoint });
 

@@ -100,7 +100,7 @@ public abstract class UnixAddressSuite(Transport transport) : Suite(transport)
     [Fact]
     public void A_name_without_a_file_works() => Run(rig =>
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Only Linux has abstract names.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "Abstract socket names need Linux.");
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = new UnixDomainSocketEndPoint($"\0whimbrel-{Guid.NewGuid():N}") });
         rig.Connect(server.EndPoint!, static s => s.AtConnected = static x => x.Send("x"u8));
         server.Session().UntilReceived(1);

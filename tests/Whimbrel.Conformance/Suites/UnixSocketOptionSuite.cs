@@ -48,7 +48,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     [Fact]
     public void On_a_server_with_both_kinds_of_address_they_go_to_those_of_TCP() => Run(rig =>
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Options are read back by Linux's numbers.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
         MadeSockets made = new();
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoints = [rig.NewAddress(), new IPEndPoint(IPAddress.Loopback, 0)], KeepAlive = true, UserTimeout = TimeSpan.FromSeconds(4), OnSocketCreated = made.Note });
         foreach (EndPoint endPoint in server.EndPoints) rig.Dial(endPoint);
@@ -61,7 +61,7 @@ public abstract class UnixSocketOptionSuite(Transport transport) : Suite(transpo
     [Fact]
     public void Buffer_sizes_are_set_and_the_hook_is_called_for_every_role() => Run(rig =>
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "Options are read back by Linux's numbers.");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test reads socket options by their Linux numbers.");
         MadeSockets made = new();
         RecordingServer server = rig.Serve(null, new ServerOptions { Engine = rig.Engine, EndPoint = rig.NewAddress(), SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Note });
         rig.Connect(rig.MakeClient(new ClientOptions { Engine = rig.Engine, EndPoint = server.EndPoint, SendBufferBytes = 30_000, ReceiveBufferBytes = 20_000, OnSocketCreated = made.Note }));

@@ -22,7 +22,7 @@ public sealed class OldKernelTests
 
     private static Folder NewFolder()
     {
-        Assert.SkipUnless(KernelProbe.CanStayBelow, "Not a Linux whose calls are known.");
+        Assert.SkipUnless(KernelProbe.CanStayBelow, "The test does not know the system calls of this platform.");
         Folder folder = new();
         folder.Write("a/b/c.txt", "inside");
         File.CreateSymbolicLink(folder["in"], "a/b/c.txt");

@@ -173,7 +173,7 @@ public sealed class ServedFilesTests
     [InlineData(HttpFileLinks.Anywhere)]
     public async Task Links_do_what_the_option_says(HttpFileLinks links)
     {
-        Assert.SkipWhen(OperatingSystem.IsWindows(), "Links want rights there.");
+        Assert.SkipWhen(OperatingSystem.IsWindows(), "Symbolic links need privileges on this system.");
         using Folder folder = new();
         folder.Write("a/file", "inside");
         File.CreateSymbolicLink(folder["in"], "a/file");
@@ -208,7 +208,7 @@ public sealed class ServedFilesTests
     public async Task A_pipe_is_no_file_and_holds_nobody_up()
     {
         using Folder folder = new();
-        Assert.SkipUnless(Folder.TryMakePipe(folder["pipe"]), "No pipes here.");
+        Assert.SkipUnless(Folder.TryMakePipe(folder["pipe"]), "This system has no named pipes.");
         await using EngineSite site = new(EngineKind.Portable, false, Scheduling.Inline);
         site.Server.Files("/", folder.Root);
         await site.StartAsync();

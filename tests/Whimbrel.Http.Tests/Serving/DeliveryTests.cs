@@ -121,7 +121,7 @@ public sealed class DeliveryTests
     [Fact]
     public async Task What_is_no_regular_file_is_not_found_and_holds_up_nobody()
     {
-        Assert.SkipUnless(OperatingSystem.IsLinux(), "FIFOs and devices as Linux has them");
+        Assert.SkipUnless(OperatingSystem.IsLinux(), "The test needs the FIFOs and devices of Linux.");
         string folder = Directory.CreateTempSubdirectory("whimbrel-").FullName;
         try
         {

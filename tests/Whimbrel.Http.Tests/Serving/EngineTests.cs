@@ -168,7 +168,7 @@ public sealed class EngineTests
     [Theory, MemberData(nameof(Kinds))]
     public async Task A_client_that_asked_for_the_end_reads_the_answer_and_is_not_waited_for(EngineKind kind, bool isTls, Scheduling scheduling)
     {
-        Assert.SkipWhen(isTls, "TLS has an end of its own, which the client owes.");
+        Assert.SkipWhen(isTls, "TLS ends with close_notify, which the client must send first.");
         await using EngineSite site = new(kind, isTls, scheduling);
         site.Server.Get("/", static (_, response) => response.Bytes(new byte[5_000_000]));
         site.Server.Get("/later", static async (_, response, _) =>

@@ -46,6 +46,21 @@ internal static partial class Documents
         }
     }
 
+    /// The rows of tests/quarantine.txt: the full name of a test method and the suspected cause.
+    public static IEnumerable<Finding> Quarantine(string path, string text, IReadOnlySet<string> methods)
+    {
+        const int Most = 10;
+        int rows = 0;
+        foreach (var (index, line) in text.Split('\n').Index())
+        {
+            if (line.Length == 0 || line.StartsWith('#')) continue;
+            if (++rows > Most) yield return new Finding(path, index + 1, $"more than {Most} tests in quarantine: repair one first");
+            var parts = line.Split(": ", 2);
+            if (parts.Length < 2 || parts[1].Trim().Length == 0) yield return new Finding(path, index + 1, "not of the form \"full name of the method: suspected cause\"");
+            else if (!methods.Contains(parts[0].Split('.')[^1])) yield return new Finding(path, index + 1, $"names {parts[0]}, and there is no such test");
+        }
+    }
+
     /// The rows of docs/coverage.md: number, state and the tests named as proof.
     public static IEnumerable<Finding> Coverage(string path, string text, IReadOnlySet<string> tests, Func<string, bool> fileExists)
     {

@@ -257,7 +257,7 @@ public class TrustTests
         if (name == "SslStream")
         {
 #pragma warning disable CA5397, SYSLIB0039 // to be refused
-            Assert.SkipWhen(which.PeerProtocols == SslProtocols.Tls11, "SslStream asks the system's policy, which has no TLS 1.1");
+            Assert.SkipWhen(which.PeerProtocols == SslProtocols.Tls11, "The system's policy refuses TLS 1.1 for SslStream.");
 #pragma warning restore CA5397, SYSLIB0039
             return new SslStreamPeer();
         }

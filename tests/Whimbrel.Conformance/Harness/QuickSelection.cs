@@ -1,0 +1,43 @@
+using System.Collections.Concurrent;
+using System.Reflection;
+
+namespace Whimbrel.Conformance;
+
+/// <summary>
+/// What `./test --quick` runs of a suite: each test in one of the suite's classes, and in each class at least one test. So every
+/// pair of engine, transport, TLS and scheduling that the classes cover is still met by each suite, for a tenth of the time.
+/// </summary>
+internal static class QuickSelection
+{
+    private static readonly bool s_isQuick = Environment.GetEnvironmentVariable("WHIMBREL_QUICK") == "1";
+    private static readonly ConcurrentDictionary<Type, (int Index, string[] Tests, int Classes)> s_places = new();
+
+    internal static void SkipOthers(Type testClass)
+    {
+        if (!s_isQuick || TestContext.Current.TestMethod?.MethodName is not { } test) return;
+        (int index, string[] tests, int classes) = s_places.GetOrAdd(testClass, static type => PlaceOf(type));
+        int number = Array.IndexOf(tests, test);
+        Assert.SkipUnless(number < 0 || IsChosen(number, tests.Length, index, classes), "With --quick another class of this suite runs the test.");
+    }
+
+    /// <summary>The test runs in this class: both are numbered within the suite.</summary>
+    internal static bool IsChosen(int test, int tests, int index, int classes)
+    {
+        int groups = Math.Min(tests, classes);
+        return test % groups == index % groups;
+    }
+
+    private static (int Index, string[] Tests, int Classes) PlaceOf(Type testClass)
+    {
+        Type[] classes = [.. testClass.Assembly.GetTypes().Where(t => t.BaseType == testClass.BaseType && !t.IsAbstract).OrderBy(static t => t.Name, StringComparer.Ordinal)];
+        string[] tests =
+        [
+            .. testClass.GetMethods()
+                .Where(static m => m.GetCustomAttributes().Any(static a => a is FactAttribute))
+                .Select(static m => m.Name)
+                .Distinct()
+                .Order(StringComparer.Ordinal),
+        ];
+        return (Array.IndexOf(classes, testClass), tests, classes.Length);
+    }
+}
