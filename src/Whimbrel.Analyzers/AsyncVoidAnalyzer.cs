@@ -6,12 +6,12 @@ using Microsoft.CodeAnalysis.Operations;
 
 namespace Whimbrel.Analyzers;
 
-/// <summary>WHIM0001 and WHIM0002: async code where Whimbrel calls a method that returns nothing.</summary>
+/// <summary>WHIM0001, WHIM0002 and WHIM0006: async code that nothing waits for, where Whimbrel calls it.</summary>
 [DiagnosticAnalyzer(LanguageNames.CSharp)]
 public sealed class AsyncVoidAnalyzer : DiagnosticAnalyzer
 {
     /// <inheritdoc/>
-    public override ImmutableArray<DiagnosticDescriptor> SupportedDiagnostics { get; } = [Descriptors.AsyncVoidDelegate, Descriptors.AsyncVoidOverride];
+    public override ImmutableArray<DiagnosticDescriptor> SupportedDiagnostics { get; } = [Descriptors.AsyncVoidDelegate, Descriptors.AsyncVoidOverride, Descriptors.AsyncVoidCall];
 
     /// <inheritdoc/>
     public override void Initialize(AnalysisContext context)
@@ -19,7 +19,19 @@ public sealed class AsyncVoidAnalyzer : DiagnosticAnalyzer
         context.ConfigureGeneratedCodeAnalysis(GeneratedCodeAnalysisFlags.None);
         context.EnableConcurrentExecution();
         context.RegisterOperationAction(LookAtDelegate, OperationKind.DelegateCreation);
+        context.RegisterOperationAction(LookAtCall, OperationKind.Invocation);
         context.RegisterSymbolAction(LookAtMethod, SymbolKind.Method);
+    }
+
+    private static void LookAtCall(OperationAnalysisContext context)
+    {
+        IInvocationOperation call = (IInvocationOperation)context.Operation;
+        if (call.TargetMethod is not { IsAsync: true, ReturnsVoid: true } method) return;
+        ISymbol here = context.ContainingSymbol;
+        string? place = LibraryCode.CallbackAround(call, here) is { } callback ? LibraryCode.TextOf(callback, here)
+            : LibraryCode.BaseOf(here.ContainingType) is { } ancestor ? $"a class that derives from {ancestor.Name}"
+            : null;
+        if (place is not null) context.ReportDiagnostic(Diagnostic.Create(Descriptors.AsyncVoidCall, call.Syntax.GetLocation(), method.Name, place));
     }
 
     private static void LookAtDelegate(OperationAnalysisContext context)

@@ -39,21 +39,8 @@ public sealed class BlockingCallAnalyzer : DiagnosticAnalyzer
 
     private static void Report(OperationAnalysisContext context, string what)
     {
-        if (CallbackAround(context.Operation, context.ContainingSymbol) is { } callback)
-            context.ReportDiagnostic(Diagnostic.Create(Descriptors.BlockingCall, context.Operation.Syntax.GetLocation(), what, callback));
-    }
-
-    /// <summary>The callback whose body this stands in, by name; null when another function stands between, or there is none.</summary>
-    private static string? CallbackAround(IOperation operation, ISymbol containing)
-    {
-        for (IOperation? outer = operation.Parent; outer is not null; outer = outer.Parent)
-        {
-            if (outer is ILocalFunctionOperation) return null;
-            if (outer is not IAnonymousFunctionOperation) continue;
-            return outer.Parent is IDelegateCreationOperation creation && LibraryCode.TakerOf(creation) is { } taker && LibraryCode.RunsOnLoops(taker) ? $"what is given to {LibraryCode.NameOf(taker)}" : null;
-        }
-
-        return LibraryCode.OverriddenBy(containing) is { } overridden && LibraryCode.RunsOnLoops(overridden) ? LibraryCode.NameOf(overridden) : null;
+        if (LibraryCode.CallbackAround(context.Operation, context.ContainingSymbol) is { } callback && LibraryCode.RunsOnLoops(callback))
+            context.ReportDiagnostic(Diagnostic.Create(Descriptors.BlockingCall, context.Operation.Syntax.GetLocation(), what, LibraryCode.TextOf(callback, context.ContainingSymbol)));
     }
 
     private static bool Blocks(IMethodSymbol method)

@@ -33,6 +33,11 @@ internal static class Descriptors
         "A WebSocket session sends bytes without a frame",
         "{0} of Session sends bytes past the WebSocket's framing, and the peer will fail the connection. Use SendText, SendBinary or their Async forms.");
 
+    internal static readonly DiagnosticDescriptor AsyncVoidCall = Rule(
+        "WHIM0006",
+        "A callback of Whimbrel calls an async void method",
+        "{0} is async void and is called in {1}: nothing waits for it, and what it throws after its first await ends the process. Let it return a Task, and await that: in an async lambda or handler where there is an overload that takes one, else in Post(async () => ...).");
+
     private static DiagnosticDescriptor Rule(string id, string title, string message) =>
         new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true, helpLinkUri: Help + id.ToLowerInvariant());
 }

@@ -46,9 +46,33 @@ internal static class LibraryCode
         return IsOf(last) ? last : null;
     }
 
+    /// <summary>The member of a package that calls the body in which this stands: the method that is overridden, or the one that was given the lambda. Null when another function stands between, or there is none.</summary>
+    internal static ISymbol? CallbackAround(IOperation operation, ISymbol containing)
+    {
+        for (IOperation? outer = operation.Parent; outer is not null; outer = outer.Parent)
+        {
+            if (outer is ILocalFunctionOperation) return null;
+            if (outer is IAnonymousFunctionOperation) return outer.Parent is IDelegateCreationOperation creation ? TakerOf(creation) : null;
+        }
+
+        return OverriddenBy(containing);
+    }
+
+    /// <summary>That member, as messages name it.</summary>
+    internal static string TextOf(ISymbol callback, ISymbol containing) =>
+        SymbolEqualityComparer.Default.Equals(callback, OverriddenBy(containing)) ? NameOf(callback) : $"what is given to {NameOf(callback)}";
+
     /// <summary>As a user writes it: <c>Session.Post</c>, <c>EngineOptions.OnNotice</c>.</summary>
     internal static string NameOf(ISymbol symbol) =>
         symbol is IMethodSymbol { MethodKind: MethodKind.Constructor } ? symbol.ContainingType.Name : $"{symbol.ContainingType.Name}.{symbol.Name}";
+
+    /// <summary>The nearest base class that a package declares; null for none.</summary>
+    internal static INamedTypeSymbol? BaseOf(INamedTypeSymbol? type)
+    {
+        INamedTypeSymbol? ancestor = type?.BaseType;
+        while (ancestor is not null && !IsOf(ancestor)) ancestor = ancestor.BaseType;
+        return ancestor;
+    }
 
     internal static bool DerivesFrom(ITypeSymbol? type, INamedTypeSymbol ancestor)
     {

@@ -240,14 +240,14 @@ public readonly partial struct HttpRequest
         HttpSession session = Session;
         long announced = BodyLength;
         int limit = session.Options.BufferedBodyLimitBytes;
-        if (announced > limit) throw session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
+        if (announced > limit) throw session.Mistake(413, HttpRules.TextOfTooLarge(isKept: true, session.Options));
         byte[] bytes = new byte[announced >= 0 ? (int)Math.Min(announced, FirstBodyBytes) : FirstBodyBytes];
         int length = 0;
         while (true)
         {
             if (length == bytes.Length)
             {
-                if (length > limit) throw session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
+                if (length > limit) throw session.Mistake(413, HttpRules.TextOfTooLarge(isKept: true, session.Options));
                 Array.Resize(ref bytes, (int)Math.Min((long)length * 2 + 1, (long)limit + 1));
             }
 
@@ -256,7 +256,7 @@ public readonly partial struct HttpRequest
             length += count;
         }
 
-        if (length > limit) throw session.Mistake(413, HttpRules.TextOf(HttpRule.BodyTooLarge));
+        if (length > limit) throw session.Mistake(413, HttpRules.TextOfTooLarge(isKept: true, session.Options));
         return Know(bytes.AsMemory(0, length));
     }
 

@@ -7,6 +7,9 @@ namespace Whimbrel.Http;
 // From requests to answers. The handlers run here; what they leave behind on other threads comes back by Post.
 public partial class HttpSession
 {
+    private const string ErrorHookAdvice = "HttpServer.OnError takes a hook that gets request and exception.";
+    private const string ResetOutcome = "A part of the answer had been sent, so the connection is reset.";
+
     private volatile bool _isHandlerRunning;
     private bool _isDoneHere;
     private int _requestThread;
@@ -343,7 +346,7 @@ public partial class HttpSession
         if (exchange?.Failure is { } first)
         {
             // The error hook has thrown, and so has nothing to say.
-            NoteException(exception, "The error hook of an HttpServer");
+            NoteException(exception, "The error hook of an HttpServer", outcome: OutcomeOf(exchange));
             Fail(first);
             return;
         }
@@ -394,10 +397,36 @@ public partial class HttpSession
     /// <summary>Nobody has answered for an exception: a notice, and 500, or an abort when there is a part of an answer.</summary>
     private void Fail(Exception exception)
     {
-        if (_exchange?.Found.Route is { } route) NoteException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? "HttpServer.OnError takes a hook that gets request and exception." : "");
-        else NoteException(exception, nameof(OnRequest));
+        string outcome = OutcomeOf(_exchange);
+        if (_exchange?.Found.Route is { } route) NoteException(exception, $"The handler of {route.Text}", _routes?.ErrorHook is null ? ErrorHookAdvice : "", outcome);
+        else NoteException(exception, nameof(OnRequest), outcome: outcome);
         if (_exchange is not { } exchange || !TryTakeAnswer(exchange)) AbortAnswer(exception, isPeers: false);
         else Answer(500, "The handler failed", ErrorOf(exception, isPeers: false));
+    }
+
+    /// <summary>The stop of the server has reset a connection whose handler still ran. Perhaps that handler awaits the stop.</summary>
+    private void NoteStopOverdue(ServerExchange exchange)
+    {
+        if (exchange.Found.Route is not { } route || Server is not { } server || !_routes!.TryNoteStop(Loop.TimeMs)) return;
+        server.Note(new Notice(
+            NoticeKind.StopOverdue,
+            $"The handler of {route.Text} had not ended at the deadline of the server's stop: its connection was reset, without a whole answer. A handler that awaits StopAsync or DisposeAsync of its own server waits for itself: begin the stop without awaiting it (_ = server.StopAsync()), and answer.",
+            "stop-overdue.md"));
+    }
+
+    /// <summary>What the client gets when its handler has thrown, for the notice.</summary>
+    private string OutcomeOf(ServerExchange? exchange)
+    {
+        if (exchange is null || !exchange.TryEnterWriter()) return ResetOutcome;
+        try
+        {
+            if (!exchange.Answer.HasBegun) return "The client gets 500.";
+            return exchange.Answer.IsWhole && _phase == Phase.Answer ? "The client gets the answer that was complete before." : ResetOutcome;
+        }
+        finally
+        {
+            exchange.LeaveWriter();
+        }
     }
 
     /// <summary>The answer was not begun, and from here on no handle of its handler can begin it.</summary>
@@ -433,10 +462,13 @@ public partial class HttpSession
     /// <summary>For the meter: a handler that was told that its peer is gone says so by an exception of any kind.</summary>
     private string? ErrorOf(Exception exception, bool isPeers) => isPeers && _peerFinished ? nameof(CloseCause.PeerClosed) : exception.GetType().FullName;
 
-    private bool Refuse(HttpRule rule)
+    private bool Refuse(HttpRule rule) => Refuse(rule, HttpRules.TextOf(rule));
+
+    private bool Refuse(HttpRule rule, string text)
     {
-        NoteProtocolError(new HttpProtocolException(rule));
-        return Refuse(HttpRules.StatusOf(rule), HttpRules.TextOf(rule));
+        int status = HttpRules.StatusOf(rule);
+        NoteProtocolError(new HttpProtocolException(status, $"{text}."));
+        return Refuse(status, text);
     }
 
     /// <summary>One answer that says what was wrong, and the end. False: nothing is to be read any more.</summary>

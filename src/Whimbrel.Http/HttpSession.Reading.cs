@@ -109,7 +109,7 @@ public partial class HttpSession
 
         long limit = mode == HttpBodyMode.Buffer ? _options.BufferedBodyLimitBytes : _options.BodyLimitBytes;
         exchange.Body = new HttpBodyReader(reader, _options.ReaderLimits with { BodyBytes = limit });
-        if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge);
+        if (reader.ContentLength > limit) return Refuse(HttpRule.BodyTooLarge, HttpRules.TextOfTooLarge(mode == HttpBodyMode.Buffer, _options));
         if (mode == HttpBodyMode.Stream && exchange.HasBody) exchange.Stream = new HttpBody(this, Loop.TimeMs);
         _saidAll = reader is { IsPersistent: false, Framing: HttpFraming.None } && !hasMore;
         if (mode != HttpBodyMode.Buffer) return Dispatch();
@@ -158,7 +158,7 @@ public partial class HttpSession
                 _saidAll = !Exchange.Head.Reader.IsPersistent && count == rest.Length;
                 return Dispatch();
             case HttpReading.Broken:
-                return Refuse(body.Rule);
+                return body.Rule == HttpRule.BodyTooLarge ? Refuse(body.Rule, HttpRules.TextOfTooLarge(isKept: true, _options)) : Refuse(body.Rule);
             default:
                 WatchBody();
                 return false;
@@ -207,7 +207,7 @@ public partial class HttpSession
 
     private void BreakBody(HttpBody stream, HttpRule rule)
     {
-        HttpProtocolException error = new(rule);
+        HttpProtocolException error = rule == HttpRule.BodyTooLarge ? new(413, $"{HttpRules.TextOfTooLarge(isKept: false, _options)}.") : new(rule);
         NoteProtocolError(error);
         FailBody(stream, error);
     }

@@ -129,6 +129,10 @@ public partial class HttpSession : Session
         response.Bytes(body, contentType);
     }
 
+    /// <inheritdoc/>
+    protected override string? BroadcastRefusal =>
+        "a session of HTTP is among the members, and its client would take the bytes for an answer. Let sessions of WebSocket, or of your own protocol, join a SessionGroup, and broadcast to that.";
+
     // ------------------------------------------------------------------ the life of the connection
 
     /// <inheritdoc/>
@@ -158,7 +162,12 @@ public partial class HttpSession : Session
     {
         // What is under way is answered; who waits for nothing but further events is told to end.
         _isLast = true;
-        if (_phase == Phase.Head) base.OnServerStopping();
+        if (_phase == Phase.Head)
+        {
+            // A client that keeps an idle connection looks at it when it has another request, and not for our FIN (RFC 9112, 9.6).
+            if (_exchange is null && UnreadCount == 0 && BytesPending == 0) NotePeerFinished();
+            base.OnServerStopping();
+        }
         else if (_exchange is { Answer.IsEventStream: true }) _stop?.Cancel();
     }
 
@@ -174,6 +183,7 @@ public partial class HttpSession : Session
         {
             NoteAnswer(wentAway: true);
             Exchange.IsLeft = true;
+            if (reason.Cause == CloseCause.ServerStopped && _isHandlerRunning) NoteStopOverdue(Exchange);
             Exchange.Stream?.Fail(new NetworkException(reason.Error));
         }
         else ReleaseExchange();

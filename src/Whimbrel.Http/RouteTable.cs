@@ -23,6 +23,8 @@ internal sealed class RouteTable
     private RouteHandler[]? _filters;
     private volatile bool _isFrozen;
 
+    private long _stopNotedMs;
+
     internal RouteTable() => Scope = new RouteScope(this);
 
     /// <summary>A handler or a folder of files; with its pattern, and with method and pattern for messages.</summary>
@@ -65,6 +67,13 @@ internal sealed class RouteTable
 
     /// <summary>Answers for a handler that threw; null when nobody does.</summary>
     internal Func<HttpRequest, HttpResponse, Exception, ValueTask>? ErrorHook { get; private set; }
+
+    /// <summary>Whether a handler that outlives a stop is reported: once a minute. Any thread.</summary>
+    internal bool TryNoteStop(long nowMs)
+    {
+        long last = Volatile.Read(ref _stopNotedMs);
+        return (last == 0 || nowMs - last >= 60_000) && Interlocked.CompareExchange(ref _stopNotedMs, Math.Max(1, nowMs), last) == last;
+    }
 
     /// <summary>There is no handler: says so, and what there is.</summary>
     internal void Refuse(in Found found, HttpResponse response)

@@ -1,4 +1,5 @@
 using System.Buffers;
+using System.Text;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.WebSockets;
 
@@ -17,15 +18,43 @@ public static class WebSocketBroadcasts
 
     private const int DeflateBits = 12;
     private const int LeastDeflated = 64;
+    private const int SmallBytes = 512;
 
     [ThreadStatic]
     private static Deflater? t_deflater;
 
     /// <summary>Sends a message of text to all members.</summary>
     /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
-    /// <param name="utf8">UTF-8.</param>
+    /// <param name="utf8">UTF-8, checked once.</param>
     /// <param name="except">A member that does not get it.</param>
-    public static SendResult BroadcastText(this SessionGroup group, ReadOnlySpan<byte> utf8, Session? except = null) => Broadcast(group, WebSocketOpcode.Text, utf8, except);
+    /// <exception cref="ArgumentException">It is not UTF-8. Nothing was sent.</exception>
+    /// <exception cref="InvalidOperationException">The group is <see cref="Server.Sessions"/>, which has no forms for members of different protocols.</exception>
+    public static SendResult BroadcastText(this SessionGroup group, ReadOnlySpan<byte> utf8, Session? except = null)
+    {
+        WebSocketSession.CheckText(utf8);
+        return Broadcast(group, WebSocketOpcode.Text, utf8, except);
+    }
+
+    /// <summary>Sends a message of text to all members, encoded once.</summary>
+    /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>
+    /// <param name="text">The text. Half a pair of surrogates becomes U+FFFD.</param>
+    /// <param name="except">A member that does not get it.</param>
+    /// <exception cref="InvalidOperationException">As for bytes.</exception>
+    public static SendResult BroadcastText(this SessionGroup group, string text, Session? except = null)
+    {
+        ArgumentNullException.ThrowIfNull(text);
+        int most = Encoding.UTF8.GetMaxByteCount(text.Length);
+        byte[]? rented = null;
+        Span<byte> bytes = most <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(most);
+        try
+        {
+            return Broadcast(group, WebSocketOpcode.Text, bytes[..Encoding.UTF8.GetBytes(text, bytes)], except);
+        }
+        finally
+        {
+            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
+        }
+    }
 
     /// <summary>Sends a message of bytes to all members.</summary>
     /// <param name="group">Its members are served as <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> says.</param>

@@ -54,6 +54,7 @@ public sealed class WebSocketClient : Client
         WebSocket = options ?? new WebSocketOptions();
         WebSocket.Check();
         if (!ReferenceEquals(WebSocket.Origins, WebSocketOrigins.SameHost)) throw new ArgumentException($"{nameof(WebSocketOptions)}.{nameof(WebSocketOptions.Origins)} is for routes. A client says from where it comes by Origin in {nameof(WebSocketOptions.Fields)}.", nameof(options));
+        IsSecure = address.Scheme == "wss";
         _target = address.PathAndQuery;
         _authority = address.IsDefaultPort ? HostOf(address) : $"{HostOf(address)}:{address.Port}";
         byte[] key = new byte[WebSocketHandshake.KeyLength];
@@ -76,6 +77,9 @@ public sealed class WebSocketClient : Client
     /// <summary>The last connection ended, or was refused, by what the server or the way to it has done: also where this side did the last step.</summary>
     internal bool EndWasTheirs { get; set; }
 
+    /// <summary>The address begins with wss.</summary>
+    internal bool IsSecure { get; }
+
     /// <summary>What was wrong with the handshake of the last dial; null when it did not come so far.</summary>
     internal WebSocketException? Failure { get; set; }
 
@@ -83,7 +87,13 @@ public sealed class WebSocketClient : Client
     protected override bool HasOpening => true;
 
     /// <inheritdoc/>
-    protected override Exception FailureOf(NetworkException failure) => Failure ?? (Exception)failure;
+    protected override Exception FailureOf(NetworkException failure)
+    {
+        if (Failure is not null) return Failure;
+        // What a server without TLS answers to a handshake is no record of TLS, and many answer nothing at all.
+        bool isMaybePlain = IsSecure && failure.InnerException is TlsException { Failure: TlsFailure.NotTls or TlsFailure.BadRecord or TlsFailure.PeerLeft or TlsFailure.TimedOut };
+        return isMaybePlain ? new NetworkException(failure.Error with { Message = $"{failure.Message} The port may be without TLS: then write ws://." }, failure.InnerException) : failure;
+    }
 
     internal void NoteOpened(WebSocketSession session) => base.NoteOpened(session);
 

@@ -103,7 +103,7 @@ public partial class WebSocketSession
     internal void HandlerThrew(Exception exception)
     {
         Close(WebSocketStatus.InternalError);
-        OnError(exception);
+        NoteException(exception, "The handler of a WebSocket route", "", IsConnected ? ErrorOutcome : "Its connection had ended.");
     }
 
     private void TakeForReader(WebSocketInbox inbox, Span<byte> piece, bool isText, bool isLast)

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Runtime.CompilerServices;
 using System.Text;
+using System.Text.Unicode;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.WebSockets;
 
@@ -16,8 +17,13 @@ public partial class WebSocketSession
     private byte[]? _lastPing;
 
     /// <summary>Sends a message of text.</summary>
-    /// <param name="utf8">UTF-8; a peer closes the connection for anything else. Copied.</param>
-    public SendResult SendText(ReadOnlySpan<byte> utf8) => SendMessage(WebSocketOpcode.Text, utf8);
+    /// <param name="utf8">UTF-8, checked, because a peer closes the connection for anything else. Copied.</param>
+    /// <exception cref="ArgumentException">It is not UTF-8. Nothing was sent.</exception>
+    public SendResult SendText(ReadOnlySpan<byte> utf8)
+    {
+        CheckText(utf8);
+        return SendMessage(WebSocketOpcode.Text, utf8);
+    }
 
     /// <summary>Sends a message of text.</summary>
     /// <param name="text">The text. Half a pair of surrogates becomes U+FFFD.</param>
@@ -28,7 +34,7 @@ public partial class WebSocketSession
         Span<byte> bytes = most <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(most);
         try
         {
-            return SendText(bytes[..Encoding.UTF8.GetBytes(text, bytes)]);
+            return SendMessage(WebSocketOpcode.Text, bytes[..Encoding.UTF8.GetBytes(text, bytes)]);
         }
         finally
         {
@@ -49,9 +55,14 @@ public partial class WebSocketSession
     public SendResult SendBinary(ReadOnlySpan<byte> data) => SendMessage(WebSocketOpcode.Binary, data);
 
     /// <summary>Sends a message of text, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
-    /// <param name="utf8">UTF-8. May be reused when the task completes.</param>
+    /// <param name="utf8">UTF-8, checked. May be reused when the task completes.</param>
     /// <param name="cancellationToken">Gives up waiting.</param>
-    public ValueTask<SendResult> SendTextAsync(ReadOnlyMemory<byte> utf8, CancellationToken cancellationToken = default) => SendMessageAsync(WebSocketOpcode.Text, utf8, cancellationToken);
+    /// <exception cref="ArgumentException">It is not UTF-8. Nothing was sent.</exception>
+    public ValueTask<SendResult> SendTextAsync(ReadOnlyMemory<byte> utf8, CancellationToken cancellationToken = default)
+    {
+        CheckText(utf8.Span);
+        return SendMessageAsync(WebSocketOpcode.Text, utf8, cancellationToken);
+    }
 
     /// <summary>Sends a message of bytes, waiting for room in the queue. Queued, and not sent, when the task completes.</summary>
     /// <param name="data">May be reused when the task completes.</param>
@@ -71,7 +82,20 @@ public partial class WebSocketSession
     /// <summary>The class by which broadcasts of <see cref="WebSocketBroadcasts"/> are written for it.</summary>
     protected sealed override int MemberClass => WebSocketBroadcasts.ClassOf(_role, _deflate?.Terms);
 
+    /// <inheritdoc/>
+    protected sealed override string? BroadcastRefusal =>
+        "a WebSocketSession is among the members, and its peer would take the bytes for a broken frame. Use BroadcastText or BroadcastBinary (using Whimbrel.Http), which write frames for it and plain bytes for others. A group of a cluster does so by ClusterOptions.Deliver.";
+
     // ------------------------------------------------------------------ frames
+
+    /// <summary>Throws for text that a peer would fail the connection for (RFC 6455, 8.1).</summary>
+    internal static void CheckText(ReadOnlySpan<byte> utf8)
+    {
+        if (!Utf8.IsValid(utf8)) ThrowNotText();
+    }
+
+    private static void ThrowNotText() =>
+        throw new ArgumentException("The text is not UTF-8, and a peer would close the connection with 1007. Nothing was sent. Send bytes that are no text with SendBinary or BroadcastBinary.", "utf8");
 
     private SendResult SendControl(WebSocketOpcode opcode, ReadOnlySpan<byte> payload)
     {

@@ -32,6 +32,8 @@ namespace Whimbrel.Http;
 /// </remarks>
 public partial class WebSocketSession : Session
 {
+    private const string ErrorOutcome = "The peer gets the close status 1011.";
+
     private WebSocketOptions? _options;
     private WebSocketReader _reader;
     private WebSocketWriter _writer;
@@ -156,10 +158,21 @@ public partial class WebSocketSession : Session
         }
         catch (Exception e)
         {
-            NoteException(e, "An override");
+            NoteException(e, NameOf(reading), outcome: ErrorOutcome);
             EndWith(WebSocketStatus.InternalError, "");
         }
     }
+
+    /// <summary>The override that gets what was read.</summary>
+    private string NameOf(WebSocketReading reading) => (reading, _reader.Opcode) switch
+    {
+        (WebSocketReading.Control, WebSocketOpcode.Ping) => nameof(OnPing),
+        (WebSocketReading.Control, WebSocketOpcode.Pong) => nameof(OnPong),
+        (WebSocketReading.Control, _) => nameof(OnClosing),
+        _ when _options!.InPieces => nameof(OnPiece),
+        (_, WebSocketOpcode.Text) => nameof(OnText),
+        _ => nameof(OnBinary),
+    };
 
     private void Take(Span<byte> piece)
     {

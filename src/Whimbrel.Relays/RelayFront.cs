@@ -82,7 +82,7 @@ internal sealed class RelayFront(Relay relay, ProxyHeader? header) : Session
     /// <summary>Otherwise the client would wait for ever.</summary>
     internal void DialThrew(Exception exception)
     {
-        NoteException(exception, "A relay that dialled a target");
+        NoteException(exception, "A relay that dialled a target", outcome: "The connection of its client is reset.");
         Abort();
     }
 

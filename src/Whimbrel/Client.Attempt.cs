@@ -16,6 +16,9 @@ public partial class Client
 
         internal long ConnectedAtMs { get; private set; }
 
+        /// <summary>The session that opens it when its OnConnected has returned.</summary>
+        internal Session? Opening { get; set; }
+
         /// <summary>It counts as connected. Changes on the session's thread.</summary>
         internal bool IsOpen { get; private set; }
 
@@ -50,7 +53,7 @@ public partial class Client
 
         internal void Open(Session session)
         {
-            if (IsOpen || _isOver) return;
+            if (IsOpen || _isOver || Thrown is not null) return;
             IsOpen = true;
             ConnectedAtMs = host.Engine.NowMs;
             Pursuit.Connected(session);

@@ -287,7 +287,10 @@ public partial class Client : IAsyncDisposable
     protected void NoteOpened(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
-        if (session.HostState is Attempt attempt && ReferenceEquals(attempt.Pursuit.Client, this)) attempt.Open(session);
+        if (session.HostState is not Attempt attempt || !ReferenceEquals(attempt.Pursuit.Client, this)) return;
+        // Its OnConnected comes right after this, and may throw.
+        if (session.AwaitsConnected) attempt.Opening = session;
+        else attempt.Open(session);
     }
 
     /// <summary>What a connect throws when it has failed: for a protocol that knows more. Any thread. Default: the same.</summary>
@@ -374,7 +377,16 @@ public partial class Client : IAsyncDisposable
             Attempt attempt = (Attempt)session.HostState!;
             Tell(session, static (owner, s) => owner.OnConnected(s));
             if (!Client.HasOpening) attempt.Open(session);
+            else SessionTookOver(session);
         }
+
+        internal override void SessionTookOver(Session session)
+        {
+            Attempt attempt = (Attempt)session.HostState!;
+            if (ReferenceEquals(attempt.Opening, session)) attempt.Open(session);
+        }
+
+        internal override void SessionFailedToBegin(Session session, Exception exception) => ((Attempt)session.HostState!).Thrown ??= exception;
 
         internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
 
@@ -384,9 +396,11 @@ public partial class Client : IAsyncDisposable
         {
             Attempt attempt = (Attempt)session.HostState!;
             if (wasConnected) Tell((session, reason), static (owner, s) => owner.OnDisconnected(s.session, s.reason));
-            bool counts = wasConnected && (attempt.IsOpen || !Client.HasOpening);
+            // One whose OnConnected threw is a failed connect, and no fault of the target.
+            if (!attempt.IsOpen) reason = attempt.ReasonFor(reason);
+            bool counts = wasConnected && (attempt.IsOpen || (!Client.HasOpening && attempt.Thrown is null));
             if (counts) Volatile.Write(ref _passedOver, 0);
-            else if (wasConnected || reason.Cause == CloseCause.TlsHandshake) Interlocked.Increment(ref _passedOver);
+            else if ((wasConnected && attempt.Thrown is null) || reason.Cause == CloseCause.TlsHandshake) Interlocked.Increment(ref _passedOver);
             attempt.Pursuit.Ended(attempt, session.Loop, reason, counts);
             attempt.TellEnded();
         }

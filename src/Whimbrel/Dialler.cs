@@ -169,6 +169,8 @@ public sealed class Dialler : IAsyncDisposable
 
         internal override void SessionConnected(Session session) => ((Attempt)session.HostState!).Connected(session);
 
+        internal override void SessionFailedToBegin(Session session, Exception exception) => ((Attempt)session.HostState!).Thrown ??= exception;
+
         internal override void SessionReplaced(Session old, Session next) => ((Attempt)next.HostState!).Session = next;
 
         internal override void SessionEnding(Session session)
@@ -212,7 +214,7 @@ public sealed class Dialler : IAsyncDisposable
 
         internal void Connected(Session session)
         {
-            if (TryAnswer()) Result.SetResult(session);
+            if (Thrown is null && TryAnswer()) Result.SetResult(session);
         }
 
         /// <summary>The session has had its last callback, or there never was one.</summary>
@@ -222,7 +224,7 @@ public sealed class Dialler : IAsyncDisposable
             dialler.Remove(this);
             if (!TryAnswer()) return;
             if (wasCancelled) Result.SetException(new OperationCanceledException(cancellation));
-            else Result.SetException(Failure(host.Targets, reason));
+            else Result.SetException(Failure(host.Targets, ReasonFor(reason)));
         }
 
         private bool TryAnswer()

@@ -382,6 +382,7 @@ public partial class Server
         internal override void SessionConnected(Session session)
         {
             _byId[session.Id] = session;
+            Everyone.Admit(session);
             if (ServerMetrics.ConnectionDuration is { Enabled: true }) BeginDuration(session.Id);
             if (ServerTraces.IsHeard && ServerTraces.ConnectionBegins(this, session) is { } trace) Traces[session.Id] = trace;
             Tell(session, static (owner, s) => owner.OnConnected(s));
@@ -407,6 +408,7 @@ public partial class Server
         internal override void SessionReplaced(Session old, Session next)
         {
             _byId.TryUpdate(next.Id, next, old);
+            Everyone.Admit(next);
             if (!_leftOut.IsEmpty && _leftOut.TryRemove(old, out _)) _leftOut[next] = true;
         }
 
@@ -619,7 +621,7 @@ public partial class Server
         /// <summary>Whoever awaits the stop is told by its result; who does not look at that, by this.</summary>
         internal void NoteOverdue(StopReport report) => NoteSession(new Notice(
             NoticeKind.StopOverdue,
-            $"The server has not ended at the deadline of its stop: {report}. {(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns.")}",
+            $"The server has not ended at the deadline of its stop: {report}. {(report.Unfinished.Count == 0 ? "It ends by itself then." : "What is left ends by itself when that returns. A handler that awaits the stop of its own server waits for itself: begin the stop there without awaiting it.")}",
             "stop-overdue.md"));
 
         /// <summary>An accepted socket on its way to another loop.</summary>

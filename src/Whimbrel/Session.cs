@@ -111,6 +111,9 @@ public abstract partial class Session : IConnection
     [ThreadStatic]
     private static string? t_advice; // of that protocol, for the notice
 
+    [ThreadStatic]
+    private static string? t_outcome; // the same
+
     private Connection? _connection;
     private uint _generation;
     private PeerAddress _remote;
@@ -555,15 +558,22 @@ public abstract partial class Session : IConnection
     /// <see cref="Close()"/>, with what the protocol says of the peer. Where it sends nothing more, as after a request that asked for the
     /// connection to be closed, nobody waits for its FIN: the descriptor is closed as soon as the system has taken what is queued. The peer
     /// gets all of it, then FIN. One that sends on all the same may be reset, and lose what it has not read. Bytes that come after
-    /// this call and before the close are noticed: then it waits as <see cref="Close()"/> does. Over TLS it always does.
+    /// this call and before the close are noticed: then it waits as <see cref="Close()"/> does. Over TLS it waits for at most a second.
     /// </summary>
     /// <param name="peerFinished">By the protocol the peer sends nothing more, though its FIN has not come. False is the same as <see cref="Close()"/>.</param>
     public void Close(bool peerFinished)
     {
-        // Control goes before data in the mailbox; one that comes late all the same only costs the wait.
-        if (peerFinished) OnConnectionLoop(static c => c.NotePeerSaidAll());
+        if (peerFinished) NotePeerFinished();
         BeginClose(isBlocking: false);
     }
+
+    /// <summary>
+    /// For protocols: the peer sends nothing more, or nothing that matters, though its FIN has not come. A close that follows does not wait for the FIN, as in <see cref="Close(bool)"/>;
+    /// over TLS it waits for at most a second. Bytes that come between this call and the close end that. The session's thread only.
+    /// </summary>
+    protected void NotePeerFinished() =>
+        // Control goes before data in the mailbox; one that comes late all the same only costs the wait.
+        OnConnectionLoop(static c => c.NotePeerSaidAll());
 
     /// <summary>What a close by the user counts as.</summary>
     internal virtual CloseCause CauseOfClose => CloseCause.LocalClose;
@@ -933,6 +943,12 @@ public abstract partial class Session : IConnection
     /// </summary>
     protected internal virtual int MemberClass => 0;
 
+    /// <summary>
+    /// For protocols: why a broadcast of plain bytes would break what the peer reads, and which member to use instead. A group that such a session has joined, and the group of all sessions of its
+    /// server, throw with this sentence from every form of <c>Broadcast</c> without an encoder. Null, the default: plain bytes are welcome. Any thread.
+    /// </summary>
+    protected internal virtual string? BroadcastRefusal => null;
+
     /// <summary>Whether broadcasts are queued, wait, or pass by. The session's thread only.</summary>
     protected BroadcastGate BroadcastGate
     {
@@ -1062,7 +1078,7 @@ public abstract partial class Session : IConnection
     /// (<see cref="ServerCounters.UserExceptions"/>, <see cref="Engine.UserExceptionCount"/>).
     /// </summary>
     /// <param name="exception">What it threw.</param>
-    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught, t_advice);
+    protected virtual void OnError(Exception exception) => _host?.NoteUserException(this, t_threw ?? "An override", exception, t_isCaught, t_advice, t_outcome);
 
     /// <summary>
     /// For protocols on top of sessions: code of their user's threw, and they have caught it, because they go on or say so to the peer. It is counted as what an
@@ -1074,19 +1090,20 @@ public abstract partial class Session : IConnection
     /// The last sentence of the notice: how the user of the protocol handles such exceptions. Empty for none. By default the override of
     /// <see cref="OnError"/>, where the class of the session is not of this library.
     /// </param>
-    protected void NoteException(Exception exception, string what, string? advice = null)
+    /// <param name="outcome">The sentence of the notice that says what the peer gets: <c>The client gets 500.</c> Null: the connection continues.</param>
+    protected void NoteException(Exception exception, string what, string? advice = null, string? outcome = null)
     {
         ArgumentNullException.ThrowIfNull(exception);
         ArgumentException.ThrowIfNullOrEmpty(what);
         CountException(exception);
-        (t_threw, t_isCaught, t_advice) = (what, true, advice);
+        (t_threw, t_isCaught, t_advice, t_outcome) = (what, true, advice, outcome);
         try
         {
             OnError(exception);
         }
         finally
         {
-            (t_threw, t_isCaught, t_advice) = (null, false, null);
+            (t_threw, t_isCaught, t_advice, t_outcome) = (null, false, null, null);
         }
     }
 
@@ -1133,6 +1150,7 @@ public abstract partial class Session : IConnection
 
     internal void CallConnected()
     {
+        AwaitsConnected = false;
         using CallbackScope scope = ScopeOfOverride();
         OnConnected();
     }
@@ -1275,6 +1293,7 @@ public abstract partial class Session : IConnection
     {
         _isEnding = true;
         CountException(exception);
+        if (callback == nameof(OnConnected)) _host?.SessionFailedToBegin(this, exception);
         t_threw = callback;
         using CallbackScope scope = ScopeOfOverride();
         OnError(exception);
@@ -1320,7 +1339,11 @@ public abstract partial class Session : IConnection
         _connectedAtTicks = old._connectedAtTicks;
         _tls = old._tls;
         HostState = old.HostState;
+        AwaitsConnected = true;
     }
+
+    /// <summary>It took a connection over, and its OnConnected was not called yet.</summary>
+    internal bool AwaitsConnected { get; private set; }
 
     internal void DetachForHandOver()
     {

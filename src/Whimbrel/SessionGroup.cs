@@ -32,6 +32,7 @@ public class SessionGroup
     private int _holds;
     private int[]? _holdsOfClass; // of those above 0, once there is one
     private NamedGroups? _directory;
+    private string? _refusal; // of plain bytes, by a session that has joined; it stays
     private bool _isListed;
     private bool _isKept;
 
@@ -87,6 +88,7 @@ public class SessionGroup
         if (session.Connection is not { } connection) return;
         // Held from here on: between this call and the loop's turn nobody else's leave drops the group, and broadcasts are written for this class.
         SessionGroup group = Hold(memberClass);
+        group.Admit(session);
         GroupShard shard = group.ShardOf(connection.Loop);
         if (connection.Loop.IsCurrent)
         {
@@ -94,6 +96,20 @@ public class SessionGroup
             shard.DrainJoin(connection, session.Generation, memberClass);
         }
         else if (!connection.Loop.Mailbox.PostItem(DataKind.Join, connection, session.Generation, shard, memberClass == 0 ? null : memberClass)) group.Release(memberClass);
+    }
+
+    /// <summary>A session becomes a member: from now on its protocol decides whether plain bytes are broadcast.</summary>
+    internal void Admit(Session session)
+    {
+        if (session.BroadcastRefusal is { } why) Volatile.Write(ref _refusal, why);
+    }
+
+    /// <summary>Throws when a member's protocol has forms of its own, and the broadcast has none for it.</summary>
+    private static void CheckForms(SessionGroup group, bool hasForms)
+    {
+        if (Volatile.Read(ref group._refusal) is not { } why || (hasForms && !group._isHost)) return;
+        if (hasForms) Throw.State($"The group of all sessions has no forms for members of different protocols, so nothing was sent. Let the sessions join a SessionGroup in OnConnected, and broadcast to that.");
+        Throw.State($"Broadcast sends plain bytes, and nothing was sent: {why}");
     }
 
     /// <summary>Removes a session. Nothing happens when it is no member.</summary>
@@ -192,6 +208,7 @@ public class SessionGroup
     /// <see cref="SendResult.Full"/> when a loop has no room for it now: then nobody gets it, on no loop. Else <see cref="SendResult.Queued"/>;
     /// a loop that has ended has no members, and counts for nothing.
     /// </returns>
+    /// <exception cref="InvalidOperationException">A member speaks a protocol with a form of its own, such as WebSocket: the message names what to use instead.</exception>
     [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => SendToAll(new BroadcastData(data), except, null);
 
@@ -288,7 +305,9 @@ public class SessionGroup
     private SendResult SendToAll(in BroadcastData data, Session? except, Func<Session, bool>? predicate)
     {
         if (data.Length == 0) return SendResult.Queued;
-        GroupShard[] shards = Volatile.Read(ref Target._shards);
+        SessionGroup target = Target;
+        CheckForms(target, data.Forms.Length > 0);
+        GroupShard[] shards = Volatile.Read(ref target._shards);
         PostGathered(shards);
         if (Reserve(shards, data.Length) is { } full)
         {
@@ -466,7 +485,9 @@ public class SessionGroup
         cancellationToken.ThrowIfCancellationRequested();
         int length = source.Bytes.Length;
         if (length == 0) return default;
-        GroupShard[] shards = Volatile.Read(ref Target._shards);
+        SessionGroup target = Target;
+        CheckForms(target, source.Data.Forms.Length > 0);
+        GroupShard[] shards = Volatile.Read(ref target._shards);
         PostGathered(shards);
         long timedFrom = shards.Length > 0 && shards[0].Loop.Engine.HasWatchdog ? BroadcastMetrics.Begins() : 0;
         long? beganMs = null;

@@ -1,6 +1,6 @@
 namespace Whimbrel.Analyzers.Tests;
 
-// WHIM0001 and WHIM0002.
+// WHIM0001, WHIM0002 and WHIM0006.
 public sealed class AsyncVoidTests
 {
     [Theory]
@@ -51,6 +51,36 @@ public sealed class AsyncVoidTests
             class Another : Other { protected override async void OnConnected() => await Task.Yield(); }
             """);
         Assert.Equal(["WHIM0002 OnConnected", "WHIM0002 OnConnected", "WHIM0002 OnFired"], found);
+    }
+
+    [Theory]
+    [InlineData("session.Post(() => Fire())", "WHIM0006 Fire()")]
+    [InlineData("web.Get(\"/\", (request, response) => Fire())", "WHIM0006 Fire()")]
+    [InlineData("web.Get(\"/\", (request, response) => { if (request.Path.IsEmpty) Fire(); })", "WHIM0006 Fire()")]
+    [InlineData("async void Mine() => await Task.Yield(); loop.Post(() => Mine())", "WHIM0006 Mine()")]
+    public async Task A_call_of_an_async_void_method_in_a_lambda_is_reported(string statement, string expected) =>
+        Assert.Equal([expected], await Analysis.OfAsync(Analysis.Body(statement)));
+
+    [Theory]
+    [InlineData("Fire()")]
+    [InlineData("new Thread(() => Fire())")]
+    [InlineData("session.Post(() => Task.Run(() => Fire()))")]
+    [InlineData("session.Post(() => { _ = FireAsync(); })")]
+    public async Task A_call_of_one_elsewhere_is_not(string statement) => Assert.Empty(await Analysis.OfAsync(Analysis.Body(statement)));
+
+    [Fact]
+    public async Task A_call_of_an_async_void_method_in_a_class_of_callbacks_is_reported()
+    {
+        string[] found = await Analysis.OfAsync("""
+            class Chat : Session
+            {
+                protected override void OnConnected() => Mine();
+                void Helper() => Mine();
+                async void Mine() => await Task.Yield();
+            }
+            class Other { void Helper() => Mine(); async void Mine() => await Task.Yield(); }
+            """);
+        Assert.Equal(["WHIM0006 Mine()", "WHIM0006 Mine()"], found);
     }
 
     [Fact]

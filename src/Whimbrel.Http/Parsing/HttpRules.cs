@@ -1,3 +1,5 @@
+using System.Globalization;
+
 namespace Whimbrel.Http.Parsing;
 
 /// <summary>What is answered to a message that broke a rule.</summary>
@@ -16,6 +18,13 @@ internal static class HttpRules
         HttpRule.BodyTooLarge => 413,
         _ => 400,
     };
+
+    /// <summary>A request body above a limit, as a sentence without its full stop that names the option.</summary>
+    /// <param name="isKept">The body is kept in memory, and has a limit of its own.</param>
+    /// <param name="options">Options of the server.</param>
+    internal static string TextOfTooLarge(bool isKept, HttpOptions options) => string.Create(
+        CultureInfo.InvariantCulture,
+        $"{TextOf(HttpRule.BodyTooLarge)}: HttpOptions.{(isKept ? nameof(HttpOptions.BufferedBodyLimitBytes) : nameof(HttpOptions.BodyLimitBytes))} is {(isKept ? options.BufferedBodyLimitBytes : options.BodyLimitBytes)} bytes");
 
     /// <summary>What is wrong, as a sentence without its full stop. Says nothing of what was sent.</summary>
     internal static string TextOf(HttpRule rule) => rule switch

@@ -95,7 +95,12 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     {
         terms = null;
         subProtocol = null;
-        if (_reader.Status != 101) return $"The server answered {_reader.Status}{Reason(head)} and no WebSocket." + (_reader.Status is >= 300 and < 400 ? " Redirects are not followed." : "");
+        if (_reader.Status != 101) return $"The server answered {_reader.Status}{Reason(head)} and no WebSocket." + _reader.Status switch
+        {
+            >= 300 and < 400 => " Redirects are not followed.",
+            400 when !client.IsSecure => " A port with TLS answers so, too: if it is one, write wss://.",
+            _ => "",
+        };
         if (!_reader.WantsUpgrade || !Ascii.EqualsIgnoreCase(Value(head, HttpField.Upgrade), "websocket"u8)) return "The server switched to another protocol.";
         if (_reader.IndexOfOnly(HttpField.SecWebSocketAccept) < 0 || !Value(head, HttpField.SecWebSocketAccept).SequenceEqual(_accept)) return "Sec-WebSocket-Accept does not fit the key that was sent.";
         if (_reader.IndexOf(HttpField.SecWebSocketProtocol) >= 0)

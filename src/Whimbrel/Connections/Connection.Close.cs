@@ -106,7 +106,7 @@ internal sealed partial class Connection
             Loop.FinishSend(this);
         }
 
-        StartDeadline(_tenancy.Tls is { Phase: TlsPhase.Over } ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
+        StartDeadline(_tenancy.Tls is { Phase: TlsPhase.Over } || WasSaidAll ? s_alertTime : TimeSpan.FromMilliseconds(LingerMs));
         UpdateReceiving();
     }
 
@@ -114,7 +114,9 @@ internal sealed partial class Connection
     /// Nothing will come that closing would answer with a reset, and the reset destroy what the peer has not read: the session said so, and
     /// nothing has come since. Not with TLS, whose peer owes its close_notify, nor while a fast open may be undone by a close.
     /// </summary>
-    private bool PeerSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1 && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
+    private bool PeerSaidAll => WasSaidAll && _tenancy.Tls is null && Shard.Options is not ClientOptions { FastOpen: true };
+
+    private bool WasSaidAll => _tenancy.SaidAllAt == _tenancy.BytesReceived + 1;
 
     /// <summary>By its protocol the session knows that the peer sends nothing more.</summary>
     internal void NotePeerSaidAll()

@@ -124,10 +124,11 @@ internal abstract class ConnectionHost
     /// <param name="exception">What was thrown.</param>
     /// <param name="isCaught">A protocol has caught it, and the connection continues.</param>
     /// <param name="advice">How to handle such exceptions; null for the override, where the class of the session is the user's.</param>
-    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false, string? advice = null)
+    /// <param name="outcome">What the peer gets, by that protocol; null when it continues.</param>
+    internal void NoteUserException(Session session, string callback, Exception exception, bool isCaught = false, string? advice = null, string? outcome = null)
     {
         advice ??= UserCode.IsOfUser(session.GetType()) ? "Override OnError to handle it yourself." : "";
-        string consequence = isCaught ? "Its protocol goes on from there." : "Its connection was ended; the others go on.";
+        string consequence = outcome ?? (isCaught ? "The connection continues." : "Its connection was ended; the others go on.");
         NoteUserException($"{callback} of {session.DisplayName}", $" (session {session.Id:x})", exception, advice.Length == 0 ? consequence : $"{consequence} {advice}");
     }
 
@@ -194,6 +195,16 @@ internal abstract class ConnectionHost
 
     /// <summary>After the session's own OnConnected.</summary>
     internal abstract void SessionConnected(Session session);
+
+    /// <summary>The same for a session that took the connection over.</summary>
+    internal virtual void SessionTookOver(Session session)
+    {
+    }
+
+    /// <summary>The session's OnConnected has thrown. Before its OnError.</summary>
+    internal virtual void SessionFailedToBegin(Session session, Exception exception)
+    {
+    }
 
     /// <summary>After the session's own OnDisconnecting.</summary>
     internal virtual void SessionDisconnecting(Session session, CloseReason reason)

@@ -45,6 +45,7 @@ internal sealed class SessionCallback(string name, Action<Session, object?> call
     internal static readonly SessionCallback ConnectedByHandOver = new("OnConnected", static (session, _) => session.CallConnected())
     {
         IsDue = static (_, _) => true,
+        Behind = static (host, session, _, _) => host.SessionTookOver(session),
     };
 
     internal static readonly SessionCallback PeerFinished = new("OnPeerFinished", static (session, _) => session.CallPeerFinished())

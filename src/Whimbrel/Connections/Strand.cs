@@ -668,6 +668,8 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         catch (Exception e)
         {
             thrown = e;
+            // The host hears that it is connected before the exception is handled.
+            if (callback.Name == SessionCallback.Connected.Name) _host.SessionFailedToBegin(_session, e);
         }
 
         callback.Behind?.Invoke(_host, _session, argument, thrown is not null || _isEnded);

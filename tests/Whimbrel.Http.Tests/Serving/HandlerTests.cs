@@ -94,7 +94,40 @@ public sealed partial class HandlerTests
         Assert.StartsWith($"The handler of GET {path} of HttpSession", notice.Message, StringComparison.Ordinal);
         // Nobody writes the session of a route.
         Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
+        Assert.EndsWith("mine. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.", notice.Message, StringComparison.Ordinal);
         Assert.IsType<InvalidOperationException>(notice.Exception);
+    }
+
+    [Theory]
+    [InlineData("/twice", "The client gets the answer that was complete before.")]
+    [InlineData("/field", "The client gets the answer that was complete before.")]
+    [InlineData("/part", "A part of the answer had been sent, so the connection is reset.")]
+    public void The_notice_says_what_the_client_gets(string path, string outcome)
+    {
+        using Web web = new();
+        web.Network.RethrowsExceptions = false;
+        web.Server.Get("/twice", static (_, response) =>
+        {
+            response.Text("first");
+            response.Text("second");
+        });
+        web.Server.Get("/field", static (_, response) =>
+        {
+            response.Text("first");
+            response.Add("X-Late", "1");
+        });
+        web.Server.Get("/part", static async (_, response, stop) =>
+        {
+            await response.WriteAsync("a part"u8.ToArray(), stop);
+            await response.FlushAsync(stop);
+            throw new InvalidOperationException("mine");
+        });
+        TestPeer peer = web.Connect();
+        peer.Send(Web.Get(path));
+        if (path == "/part") Assert.DoesNotContain(Web.Read(peer), static a => a.IsWhole);
+        else Assert.Equal(["200 first"], Web.Answers(peer));
+        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.Contains(outcome, notice.Message, StringComparison.Ordinal);
     }
 
     [Fact]
@@ -107,7 +140,7 @@ public sealed partial class HandlerTests
         peer.Send(Web.Get("/room/x%0aWhimbrel:%20all%20is%20well%1b%5b2J%c2%9b%e2%80%ae"));
         Assert.Equal(500, Web.One(peer).Status);
         Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
-        Assert.Contains(@"InvalidOperationException: no room x\nWhimbrel: all is well\u001b[2J\u009b\u202e. Its protocol goes on from there.", notice.Message, StringComparison.Ordinal);
+        Assert.Contains(@"InvalidOperationException: no room x\nWhimbrel: all is well\u001b[2J\u009b\u202e. The client gets 500. HttpServer.OnError takes a hook that gets request and exception.", notice.Message, StringComparison.Ordinal);
         Assert.DoesNotContain(notice.Message, char.IsControl);
     }
 

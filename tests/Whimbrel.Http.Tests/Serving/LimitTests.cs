@@ -62,6 +62,35 @@ public sealed class LimitTests
         Assert.Equal(4, web.Counters.TooLarge);
     }
 
+    [Theory]
+    [InlineData("/kept", "HttpOptions.BufferedBodyLimitBytes is 20 bytes")]
+    [InlineData("/read", "HttpOptions.BufferedBodyLimitBytes is 20 bytes")]
+    [InlineData("/stream", "HttpOptions.BodyLimitBytes is 30 bytes")]
+    public void The_answer_413_names_the_option_that_refused(string path, string named)
+    {
+        using Web web = new(new HttpOptions { BufferedBodyLimitBytes = 20, BodyLimitBytes = 30 });
+        web.Server.Post("/kept", static (_, response) => response.Text("kept"));
+        web.Server.Post("/read", static async (request, response, stop) =>
+        {
+            await request.ReadBodyAsync(stop);
+            response.Text("read");
+        });
+        web.Server.Post("/stream", static async (request, response, stop) =>
+        {
+            await request.Body.CopyToAsync(Stream.Null, stop);
+            response.Text("streamed");
+        });
+        string large = new('x', path == "/stream" ? 31 : 21);
+        foreach (string body in (string[])[$"Content-Length: {large.Length}\r\n\r\n{large}", $"Transfer-Encoding: chunked\r\n\r\n{large.Length:x}\r\n{large}\r\n0\r\n\r\n"])
+        {
+            TestPeer peer = web.Connect();
+            peer.Send($"POST {path} HTTP/1.1\r\n{Web.Host}{body}");
+            Answer answer = Web.One(peer);
+            Assert.Equal(413, answer.Status);
+            Assert.Contains(named, answer.Body, StringComparison.Ordinal);
+        }
+    }
+
     [Fact]
     public void A_head_has_its_time_from_its_first_byte_on_however_it_trickles()
     {

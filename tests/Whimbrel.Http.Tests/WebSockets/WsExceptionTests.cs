@@ -40,6 +40,88 @@ public sealed class WsExceptionTests
         }
     }
 
+    private sealed class ThrowingReader : WebSocketSession
+    {
+        protected override void OnText(ReadOnlySpan<byte> utf8) => throw new InvalidOperationException("mine");
+
+        protected override void OnBinary(ReadOnlySpan<byte> data) => throw new InvalidOperationException("mine");
+
+        protected override void OnPiece(ReadOnlySpan<byte> piece, bool isText, bool isLast) => throw new InvalidOperationException("mine");
+
+        protected override void OnPing(ReadOnlySpan<byte> payload) => throw new InvalidOperationException("mine");
+
+        protected override void OnPong(ReadOnlySpan<byte> payload) => throw new InvalidOperationException("mine");
+
+        protected override void OnClosing(WebSocketStatus status, string reason) => throw new InvalidOperationException("mine");
+    }
+
+    [Theory]
+    [InlineData("81 text", false, "OnText")]
+    [InlineData("82 bytes", false, "OnBinary")]
+    [InlineData("81 text", true, "OnPiece")]
+    [InlineData("89 ping", false, "OnPing")]
+    [InlineData("8A pong", false, "OnPong")]
+    [InlineData("88 \\03\\E8", false, "OnClosing")]
+    public void The_notice_names_the_callback_and_what_the_peer_gets(string frame, bool inPieces, string callback)
+    {
+        using Serving.Web web = new();
+        web.Network.RethrowsExceptions = false;
+        web.Server.WebSocket("/ws", static () => new ThrowingReader(), new WebSocketOptions { InPieces = inPieces });
+        WsPeer peer = new(web);
+        peer.Send(frame);
+        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.StartsWith($"{callback} of ThrowingReader", notice.Message, StringComparison.Ordinal);
+        Assert.Contains("The peer gets the close status 1011. Override OnError", notice.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public void The_handler_of_a_route_that_throws_is_named_so()
+    {
+        using Serving.Web web = new();
+        web.Network.RethrowsExceptions = false;
+        web.Server.WebSocket("/ws", static (socket, stop) => throw new InvalidOperationException("mine"));
+        WsPeer peer = new(web);
+        Assert.Equal(["Close \x03\xF3"], peer.Read());
+        Notice notice = Assert.Single(web.Notices, static n => n.Kind == NoticeKind.UserException);
+        Assert.StartsWith("The handler of a WebSocket route of WebSocketSession", notice.Message, StringComparison.Ordinal);
+        Assert.Contains("The peer gets the close status 1011.", notice.Message, StringComparison.Ordinal);
+        Assert.DoesNotContain("Override", notice.Message, StringComparison.Ordinal);
+    }
+
+    [Fact]
+    public async Task A_connect_of_a_client_whose_OnConnected_throws_fails_with_that()
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        site.Server.WebSocket("/ws", static () => new Throwing("nowhere"));
+        await site.Server.StartAsync();
+        await using WebSocketClient client = new(site.Address.ToString(), new ClientOptions { Engine = site.Engine, EndPoint = site.Server.EndPoint }, static () => new Throwing("OnConnected"));
+        NetworkException error = await Assert.ThrowsAsync<NetworkException>(async () => await client.ConnectAsync(TestContext.Current.CancellationToken));
+        Assert.Equal("mine", Assert.IsType<InvalidOperationException>(error.InnerException).Message);
+    }
+
+    private sealed class ThrowingPlain : Session
+    {
+        protected override void OnConnected() => throw new InvalidOperationException("mine");
+    }
+
+    [Theory]
+    [InlineData(Scheduling.Inline)]
+    [InlineData(Scheduling.ThreadPool)]
+    public async Task So_does_one_of_plain_TCP(Scheduling scheduling)
+    {
+        await using WsSite site = new(EngineKind.Portable);
+        await site.Server.StartAsync();
+        ClientOptions options = new() { Engine = site.Engine, EndPoint = site.Server.EndPoint, Scheduling = scheduling };
+        await using Client client = new(options, static () => new ThrowingPlain());
+        await using Dialler dialler = new(options);
+        CancellationToken stop = TestContext.Current.CancellationToken;
+        foreach (Func<Task> connect in (Func<Task>[])[async () => await client.ConnectAsync(stop), async () => await dialler.ConnectAsync(static () => new ThrowingPlain(), cancellationToken: stop)])
+        {
+            NetworkException error = await Assert.ThrowsAsync<NetworkException>(connect);
+            Assert.Contains("user code threw InvalidOperationException: mine", error.Message, StringComparison.Ordinal);
+        }
+    }
+
     public static TheoryData<string, Scheduling> Places()
     {
         TheoryData<string, Scheduling> all = [];

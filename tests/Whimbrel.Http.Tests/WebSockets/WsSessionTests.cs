@@ -270,4 +270,71 @@ public sealed class WsSessionTests
         Assert.InRange(got[0].Length, 10, 60);
         Assert.Equal(["Binary short", "Ping p"], got[1..]);
     }
+
+    [Fact]
+    public void A_broadcast_of_plain_bytes_to_a_member_of_WebSocket_throws_and_names_the_cure()
+    {
+        using Web web = new();
+        SessionGroup room = new("room");
+        web.Server.WebSocket("/ws", () => new WsSession((s, what) =>
+        {
+            if (what == "connected") room.Join(s);
+        }));
+        Assert.Equal(SendResult.Queued, room.Broadcast("nobody is there"));
+        WsPeer peer = new(web);
+        SharedBytes shared = new(new byte[100]);
+        Action[] all =
+        [
+            () => room.Broadcast("text"), () => room.Broadcast("bytes"u8), () => room.Broadcast("bytes"u8, static _ => true), () => room.Broadcast(shared, 0, 100),
+            () => room.BroadcastAsync(new byte[10]).AsTask().GetAwaiter().GetResult(), () => room.BroadcastAsync("text").AsTask().GetAwaiter().GetResult(),
+        ];
+        foreach (Action broadcast in all)
+        {
+            InvalidOperationException error = Assert.Throws<InvalidOperationException>(broadcast);
+            Assert.Contains("Use BroadcastText or BroadcastBinary", error.Message, StringComparison.Ordinal);
+        }
+
+        Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text"));
+        Assert.Equal(SendResult.Queued, room.BroadcastText("text \u00E4"));
+        Assert.Equal(SendResult.Queued, room.BroadcastText(new string('x', 600)));
+        web.Network.Run();
+        Assert.Equal(["Text text \u00C3\u00A4", $"Text {new string('x', 600)}"], peer.Read());
+    }
+
+    [Fact]
+    public void A_broadcast_to_all_sessions_of_a_site_throws()
+    {
+        using Web web = new();
+        web.Server.Get("/", static (_, response) => response.Text("good"));
+        Whimbrel.Testing.TestPeer peer = web.Connect();
+        Assert.Contains("take the bytes for an answer", Assert.Throws<InvalidOperationException>(() => web.Server.Broadcast("text")).Message, StringComparison.Ordinal);
+        Assert.Contains("join a SessionGroup", Assert.Throws<InvalidOperationException>(() => web.Server.Sessions.BroadcastText("text")).Message, StringComparison.Ordinal);
+        peer.Send(Web.Get("/"));
+        Assert.Equal(["200 good"], Web.Answers(peer));
+    }
+
+    [Fact]
+    public void Text_that_is_no_UTF8_throws_and_nothing_is_sent()
+    {
+        SessionGroup room = new("room");
+        int refused = 0;
+        (Web web, WsPeer peer, _) = Open((session, what) =>
+        {
+            if (what == "connected") room.Join(session);
+            if (what != "text go") return;
+            byte[] broken = [.. "abc"u8, 0xC3];
+            foreach (Action send in (Action[])[() => session.SendText(broken), () => _ = session.SendTextAsync(broken), () => room.BroadcastText(broken)])
+            {
+                if (Assert.Throws<ArgumentException>(send).Message.Contains("not UTF-8", StringComparison.Ordinal)) refused++;
+            }
+
+            session.SendText("\uD800"); // half a pair is replaced
+        });
+        using (web)
+        {
+            peer.Send("81 go");
+            Assert.Equal(["Text \u00EF\u00BF\u00BD"], peer.Read());
+            Assert.Equal(3, refused);
+        }
+    }
 }
