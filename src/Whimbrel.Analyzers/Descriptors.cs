@@ -38,6 +38,21 @@ internal static class Descriptors
         "A callback of Whimbrel calls an async void method",
         "{0} is async void and is called in {1}: nothing waits for it, and what it throws after its first await ends the process. Let it return a Task, and await that: in an async lambda or handler where there is an overload that takes one, else in Post(async () => ...).");
 
+    internal static readonly DiagnosticDescriptor NoOverride = Rule(
+        "WHIM0007",
+        "A method has the name of a callback of Whimbrel and is no override",
+        "{0} has the name of a callback of {1}, and other parameters: Whimbrel never calls it. Write: override {2}.");
+
+    internal static readonly DiagnosticDescriptor HiddenReceive = Rule(
+        "WHIM0008",
+        "An override that is never called",
+        "{0} is never called: {1} is overridden as well, and gets all received bytes. Keep one of them, or call {0} in {1}.");
+
+    internal static readonly DiagnosticDescriptor IgnoredStart = Rule(
+        "WHIM0009",
+        "A start or a connect is not awaited",
+        "{0} is not awaited: when it fails (the port is taken, nobody listens) nothing reports it. Await it.");
+
     private static DiagnosticDescriptor Rule(string id, string title, string message) =>
         new(id, title, message, Category, DiagnosticSeverity.Warning, isEnabledByDefault: true, helpLinkUri: Help + id.ToLowerInvariant());
 }

@@ -16,7 +16,7 @@ internal static class Analysis
     private static readonly MetadataReference[] s_references =
         [.. ((string)AppContext.GetData("TRUSTED_PLATFORM_ASSEMBLIES")!).Split(Path.PathSeparator).Where(static p => !Path.GetFileName(p).StartsWith("Whimbrel.Analyzers", StringComparison.Ordinal)).Select(static p => MetadataReference.CreateFromFile(p))];
 
-    internal static readonly ImmutableArray<DiagnosticAnalyzer> Analyzers = [new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer()];
+    internal static readonly ImmutableArray<DiagnosticAnalyzer> Analyzers = [new AsyncVoidAnalyzer(), new IgnoredSendAnalyzer(), new BlockingCallAnalyzer(), new RawSendAnalyzer(), new NoOverrideAnalyzer(), new HiddenReceiveAnalyzer(), new IgnoredStartAnalyzer()];
 
     // "WHIM0001 async () => ..." for each, in the order of the text.
     internal static async Task<string[]> OfAsync(string code)
