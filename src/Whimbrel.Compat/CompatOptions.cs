@@ -21,4 +21,17 @@ public static class CompatOptions
 
     /// <summary>Longest time that a stop, a disconnect, or a restart waits for what is queued to leave. Default 5 s.</summary>
     public static TimeSpan DrainTimeout { get; set; } = TimeSpan.FromSeconds(5);
+
+    /// <summary>
+    /// Time without progress after which a peer is disconnected: bytes are queued for it, and it takes none. OnError gets TimedOut then (CSharpServer: system 110). It replaces a limit of
+    /// the queue for sessions and clients whose OptionSendBufferLimit is 0. 100 ms to 7 days; zero: never. Default 1 minute. The original waits for ever.
+    /// </summary>
+    public static TimeSpan StallTimeout { get; set; } = TimeSpan.FromMinutes(1);
+
+    /// <summary>
+    /// Number of bytes that all sessions and clients together may have queued (TCP, TLS, Unix sockets). Above it, a send to a connection that has more than 256 KiB queued waits until that
+    /// connection has at most 256 KiB queued or has ended. On a loop a send must not wait: there SendAsync returns false, and OnError gets NoBufferSpaceAvailable. Read by each
+    /// send. Default: an eighth of the memory that the process may use, at least 64 MiB and at most 512 MiB. The original has no limit.
+    /// </summary>
+    public static long SendBudgetBytes { get; set; } = Whimbrel.Compat.Links.SendBudget.Default;
 }

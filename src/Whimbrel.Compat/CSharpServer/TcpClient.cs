@@ -114,7 +114,11 @@ public class TcpClient : IDisposable, ILinked
             Engine = Service.Engine,
             Scheduling = CompatOptions.Callbacks,
             EndPoint = Resolving.EndPointOf(Address, Scheme.Length == 0 ? Port : Resolving.PortOf(Scheme), hasResolver),
+            SendLimitBytes = Whimbrel.Compat.Links.Link.LargestSendLimit,
             AllowLargeMessages = true,
+            SlowConsumer = SlowConsumer.Wait,
+            SendTimeout = CompatOptions.StallTimeout,
+            BackPressure = false,
             NoDelay = _noDelay ?? true,
             KeepAlive = OptionKeepAlive,
         },
@@ -157,8 +161,8 @@ public class TcpClient : IDisposable, ILinked
     public int OptionReceiveBufferSize { get; private set; } = Link.DefaultBuffer;
 
     /// <summary>
-    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets ENOBUFS. 0 (the default): 1 MiB, or one message, whichever is more; with that
-    /// many behind it a slow peer is disconnected.
+    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets ENOBUFS. 0 (the default): no limit of its own;
+    /// see <see cref="Whimbrel.Compat.CompatOptions.StallTimeout"/> and <see cref="Whimbrel.Compat.CompatOptions.SendBudgetBytes"/>.
     /// </summary>
     public int OptionSendBufferLimit { get; private set; }
 
@@ -181,7 +185,6 @@ public class TcpClient : IDisposable, ILinked
     public void SetupSendBufferLimit(int limit)
     {
         OptionSendBufferLimit = limit;
-        _link.LimitChanged();
     }
 
     /// <summary>Sets <see cref="OptionSendBufferSize"/>.</summary>

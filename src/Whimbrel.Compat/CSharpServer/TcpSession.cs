@@ -61,8 +61,8 @@ public class TcpSession : IDisposable, ILinked
     public int OptionReceiveBufferSize { get; private set; } = Link.DefaultBuffer;
 
     /// <summary>
-    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets ENOBUFS. 0 (the default): 1 MiB, or one message, whichever is more; with that
-    /// many behind it a slow peer is disconnected.
+    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets ENOBUFS. 0 (the default): no limit of its own;
+    /// see <see cref="Whimbrel.Compat.CompatOptions.StallTimeout"/> and <see cref="Whimbrel.Compat.CompatOptions.SendBudgetBytes"/>.
     /// </summary>
     public int OptionSendBufferLimit { get; private set; }
 
@@ -86,7 +86,6 @@ public class TcpSession : IDisposable, ILinked
     {
         OptionSendBufferLimit = limit;
         if (limit > 0) Server.Link.Limited();
-        _link.LimitChanged();
     }
 
     /// <summary>Sets <see cref="OptionSendBufferSize"/>.</summary>

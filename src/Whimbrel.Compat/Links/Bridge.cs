@@ -3,12 +3,6 @@ namespace Whimbrel.Compat.Links;
 /// <summary>The native session of most links.</summary>
 internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 {
-    public void SetSendLimit(int bytes)
-    {
-        SendLimitBytes = bytes;
-        AllowLargeMessages = true;
-    }
-
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
     public bool TryHoldBroadcasts(bool holds)

@@ -16,6 +16,8 @@ internal static class ErrorMap
                 return SocketError.Success;
             case CloseCause.SlowConsumer or CloseCause.UnreadLimit:
                 return SocketError.NoBufferSpaceAvailable;
+            case CloseCause.SendTimeout:
+                return SocketError.TimedOut;
             case CloseCause.TlsHandshake:
                 return SocketError.NotConnected;
         }

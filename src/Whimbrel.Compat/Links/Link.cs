@@ -20,10 +20,11 @@ namespace Whimbrel.Compat.Links;
 /// </remarks>
 internal sealed class Link
 {
-    internal const int DefaultSendLimit = 1024 * 1024;
-    internal const int LargestSendLimit = 1024 * 1024 * 1024;
+    internal const int LargestSendLimit = 1024 * 1024 * 1024; // natively: a limit that the user set is kept here, exactly
+    internal const int MostPending = LargestSendLimit / 2;
     internal const int DefaultBuffer = 8192;
 
+    private const int SoonBytes = 512 * 1024; // a send that waits returns at once up to here
     private const int LeastArray = 256;
     private const int LeastMuch = 16 * 1024, MostMuch = 256 * 1024; // more is not received at a time
 
@@ -43,6 +44,7 @@ internal sealed class Link
     private DeferredEnd? _deferred; // made under the gate: the connection ended while a thread was in OnDisconnecting
     private long _sent, _received; // of the last connection
     private byte[] _buffer = [];
+    private long _unlooked; // sent since the budget was asked
     private int _chunk; // most bytes of one TellReceived
     private volatile Link? _waitsFor; // by a callback of this one
     private Client? _client;
@@ -77,6 +79,9 @@ internal sealed class Link
 
     internal long BytesPending => _bridge is { } bridge ? bridge.BytesPending + (Multicast?.PendingOf(this) ?? 0) : 0;
 
+    /// <summary>Bytes that the budget has counted for this connection. Under its gate.</summary>
+    internal long Charge { get; set; }
+
     internal Socket? Socket => _bridge?.Socket;
 
     private bool CanSend => _isTls ? _isHandshaked : _isConnected;
@@ -96,7 +101,6 @@ internal sealed class Link
     /// <summary>The socket is connected.</summary>
     internal void Up(Session bridge, bool isTls)
     {
-        SetLimit(bridge);
         _bridge = bridge;
         _isTls = isTls;
         _wantsEmpty = _owner.WantsEmpty;
@@ -319,6 +323,7 @@ internal sealed class Link
 
         _isConnected = _isHandshaked = _isHandshaking = _isConnecting = false;
         _inbox.End();
+        if (Charge != 0) SendBudget.Charge(this, 0);
         Interlocked.Increment(ref _ends);
         _bridge = null;
         try
@@ -359,15 +364,67 @@ internal sealed class Link
     {
         if (data.IsEmpty) return CanSend && _bridge is not null;
         if (Admit(data.Length) is not { } bridge) return false;
-        return Multicast?.TryTake(this, bridge, data) == true || bridge.Send(data) == SendResult.Queued;
+        if (IsOverBudget(bridge, data.Length)) return SendOverBudget(bridge, data, default);
+        if (Multicast?.TryTake(this, bridge, data) == true) return true;
+        SendResult result = bridge.Send(data);
+        return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, data, default));
     }
 
     /// <summary>Two pieces as one.</summary>
     internal bool SendAsync(ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
         if (Admit((long)head.Length + body.Length) is not { } bridge) return false;
+        if (IsOverBudget(bridge, head.Length + body.Length)) return SendOverBudget(bridge, head, body);
         Multicast?.Flush();
-        return bridge.Send(head, body) == SendResult.Queued;
+        SendResult result = bridge.Send(head, body);
+        return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, head, body));
+    }
+
+    // Several threads may add at once: a lost addition makes the look late by as much.
+    private bool IsOverBudget(Session bridge, int length)
+    {
+        if ((_unlooked += length) < SendBudget.LookBytes && _server is not { IsOverBudget: true }) return false;
+        _unlooked = 0;
+        return SendBudget.IsOver(this, bridge.BytesPending);
+    }
+
+    // There is no room in the process: this peer's queue has to get shorter first. A loop sends for all of its connections and must not wait.
+    private bool SendOverBudget(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
+    {
+        Multicast?.Flush();
+        if (Loop.Current is not null)
+        {
+            _unlooked = SendBudget.LookBytes;
+            _owner.TellError(SocketError.NoBufferSpaceAvailable);
+            return false;
+        }
+
+        return SendWaiting(bridge, head, body, CancellationToken.None);
+    }
+
+    /// <summary>Returns when little is queued, or the connection has ended. Elsewhere than on a loop.</summary>
+    private static bool SendWaiting(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body, CancellationToken cancellation)
+    {
+        byte[] copy = ArrayPool<byte>.Shared.Rent(head.Length + body.Length);
+        head.CopyTo(copy);
+        body.CopyTo(copy.AsSpan(head.Length));
+        try
+        {
+            bool isTaken = Wait.For(bridge.SendAsync(copy.AsMemory(0, head.Length + body.Length), cancellation)) == SendResult.Queued;
+            ArrayPool<byte>.Shared.Return(copy);
+            return isTaken;
+        }
+        catch (OperationCanceledException)
+        {
+            return false; // the array is not given back: the loop may look at it still
+        }
+    }
+
+    /// <summary>A message that SendAsync has taken, and for which there was no room when its turn came.</summary>
+    internal static void SendLate(Session bridge, ReadOnlySpan<byte> data)
+    {
+        if (Loop.Current is null) SendWaiting(bridge, data, default, CancellationToken.None);
+        else _ = bridge.SendAsync(data.ToArray()).AsTask(); // in order with what follows, which has to wait as well
     }
 
     /// <summary>What it is sent by, when the limit that the user set has room for it. Null: it has not, and that was told, or there is no connection.</summary>
@@ -418,20 +475,6 @@ internal sealed class Link
         if (_bridge is { } bridge) group.Leave(bridge);
     }
 
-    /// <summary>OptionSendBufferLimit was set.</summary>
-    internal void LimitChanged()
-    {
-        if (_isConnected && _bridge is { } bridge) bridge.Post(static state => ((Link)state!).TakeLimit(), this);
-    }
-
-    private void TakeLimit()
-    {
-        if (_bridge is { } bridge) SetLimit(bridge);
-    }
-
-    // A limit that the user set is kept here, exactly; the native one stands behind it.
-    private void SetLimit(Session bridge) => ((IBridge)bridge).SetSendLimit(_owner.SendLimit == 0 ? DefaultSendLimit : LargestSendLimit);
-
     /// <summary>Sends, and waits until the system has it or it is queued within the limit.</summary>
     internal long Send(ReadOnlySpan<byte> data) => Send(data, Timeout.InfiniteTimeSpan);
 
@@ -439,7 +482,7 @@ internal sealed class Link
     internal long Send(ReadOnlySpan<byte> data, TimeSpan timeout)
     {
         if (!CanSend || _bridge is not { } bridge || data.IsEmpty) return 0;
-        if (Loop.Current is not null || data.Length <= DefaultBuffer * 8 && bridge.BytesPending + data.Length <= DefaultSendLimit / 2)
+        if (Loop.Current is not null || data.Length <= DefaultBuffer * 8 && bridge.BytesPending + data.Length <= SoonBytes)
         {
             if (!SendAsync(data)) return 0;
             bridge.Flush();
@@ -447,21 +490,8 @@ internal sealed class Link
         }
 
         Multicast?.Flush();
-        byte[] copy = ArrayPool<byte>.Shared.Rent(data.Length);
-        data.CopyTo(copy);
         using CancellationTokenSource? limit = timeout == Timeout.InfiniteTimeSpan ? null : new(timeout);
-        long sent;
-        try
-        {
-            sent = Wait.For(bridge.SendAsync(copy.AsMemory(0, data.Length), limit?.Token ?? CancellationToken.None)) == SendResult.Queued ? data.Length : 0;
-        }
-        catch (OperationCanceledException)
-        {
-            return 0; // the array is not given back: the loop may look at it still
-        }
-
-        ArrayPool<byte>.Shared.Return(copy);
-        return sent;
+        return SendWaiting(bridge, data, default, limit?.Token ?? CancellationToken.None) ? data.Length : 0;
     }
 
     // ------------------------------------------------------------------ receiving by calls

@@ -1,5 +1,4 @@
 using System.Collections.Concurrent;
-using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
@@ -96,18 +95,19 @@ internal sealed class Multicasting
         if (_count == 0) return;
         int count = _count;
         _count = 0;
-        List<Link>? refused = null;
+        List<Session>? late = null;
         if (Session.SendToEach(_data.AsSpan(0, _length), _sessions.AsSpan(0, count), _results) < count)
         {
             for (int i = 0; i < count; i++)
             {
                 // One that has ended hears of that.
-                if (_results[i] == SendResult.Full) (refused ??= []).Add(_links[i]);
+                if (_results[i] == SendResult.Full) (late ??= []).Add(_sessions[i]);
             }
         }
 
-        if (refused is null) return;
-        // SendAsync had said that it takes them.
-        foreach (Link link in refused) link.Owner.TellError(SocketError.NoBufferSpaceAvailable);
+        if (late is null) return;
+        // SendAsync had said that it takes them. Waiting may send more by this thread, which uses the same memory.
+        byte[] data = _data.AsSpan(0, _length).ToArray();
+        foreach (Session session in late) Link.SendLate(session, data);
     }
 }

@@ -8,12 +8,16 @@ namespace Whimbrel.Compat.Links;
 /// <summary>Stands between a server object of an old API and its native servers, a new one for each start, because options may change between.</summary>
 internal sealed class ServerLink(ILinkedServer owner)
 {
+    private const long LeastLook = 1024 * 1024;
+
     private readonly OrderedCalls _calls = new();
     private readonly Lock _gate = new();
     private volatile Server? _server;
     private volatile bool _isStarted, _isAccepting, _isStarting;
     private volatile bool _isLimited;
+    private volatile bool _isOverBudget;
     private int _multicasts; // that ask each session
+    private long _unlooked; // broadcast since the budget was asked
 
     /// <summary>Not any more when its engine was stopped.</summary>
     internal bool IsStarted => _isStarted && _server is { Engine.IsStarted: true };
@@ -27,6 +31,13 @@ internal sealed class ServerLink(ILinkedServer owner)
     internal long BytesSent => _server?.BytesSent ?? 0;
 
     internal long BytesReceived => _server?.BytesReceived ?? 0;
+
+    /// <summary>Too much is queued, and each send to a session has to ask the budget.</summary>
+    internal bool IsOverBudget
+    {
+        get => _isOverBudget;
+        private set => _isOverBudget = value;
+    }
 
     /// <summary>On some thread.</summary>
     internal bool IsMulticasting => Volatile.Read(ref _multicasts) > 0;
@@ -143,6 +154,8 @@ internal sealed class ServerLink(ILinkedServer owner)
     internal bool Broadcast(ReadOnlySpan<byte> data, bool hasOwnSending, SessionGroup? group = null)
     {
         if (hasOwnSending || _isLimited || _server is not { } server) return false;
+        // Each by its own SendAsync then, which waits for those that are behind.
+        if (LooksOverBudget(server, data.Length)) return false;
         group ??= server.Sessions;
         if (group.Broadcast(data) == SendResult.Queued) return true;
         if (Loop.Current is not null) return false;
@@ -153,6 +166,17 @@ internal sealed class ServerLink(ILinkedServer owner)
         }
 
         return false;
+    }
+
+    private bool LooksOverBudget(Server server, int length)
+    {
+        int sessions = server.SessionCount;
+        long sent = Interlocked.Add(ref _unlooked, (long)length * sessions);
+        if (sent < Math.Max(LeastLook, sessions * 1024L) && !IsOverBudget) return false;
+        Interlocked.Exchange(ref _unlooked, 0);
+        long pending = server.BytesPending;
+        IsOverBudget = pending > Link.MostPending || SendBudget.IsOver(pending);
+        return IsOverBudget;
     }
 
     /// <summary>To all by their own SendAsync, where <see cref="Broadcast"/> does not do.</summary>

@@ -6,12 +6,6 @@ namespace Whimbrel.Compat.Links;
 /// </summary>
 internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 {
-    public void SetSendLimit(int bytes)
-    {
-        SendLimitBytes = bytes;
-        AllowLargeMessages = true;
-    }
-
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
     public bool TryHoldBroadcasts(bool holds)

@@ -108,8 +108,8 @@ public class TcpClient : IDisposable, ILinked
     public int OptionReceiveBufferSize { get; set; } = Link.DefaultBuffer;
 
     /// <summary>
-    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets NoBufferSpaceAvailable. 0 (the default): 1 MiB, or one message, whichever is
-    /// more; with that many behind it a slow peer is disconnected.
+    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets NoBufferSpaceAvailable. 0 (the default): no limit of its own; see
+    /// <see cref="CompatOptions.StallTimeout"/> and <see cref="CompatOptions.SendBudgetBytes"/>.
     /// </summary>
     public int OptionSendBufferLimit
     {
@@ -117,7 +117,6 @@ public class TcpClient : IDisposable, ILinked
         set
         {
             _sendLimit = value;
-            _link.LimitChanged();
         }
     }
 
@@ -157,7 +156,11 @@ public class TcpClient : IDisposable, ILinked
                 Engine = CompatOptions.Engine,
                 Scheduling = CompatOptions.Callbacks,
                 EndPoint = Endpoint,
+                SendLimitBytes = Whimbrel.Compat.Links.Link.LargestSendLimit,
                 AllowLargeMessages = true,
+                SlowConsumer = SlowConsumer.Wait,
+                SendTimeout = CompatOptions.StallTimeout,
+                BackPressure = false,
                 CreateSocket = hasOwnSocket ? _ => CreateSocket() : null,
                 NoDelay = _noDelay ?? true,
                 KeepAlive = OptionKeepAlive,

@@ -97,7 +97,11 @@ public class UdsServer : IDisposable, ILinkedServer
             Scheduling = CompatOptions.Callbacks,
             EndPoint = Endpoint,
             AcceptAtStart = false,
+            SendLimitBytes = Whimbrel.Compat.Links.Link.LargestSendLimit,
             AllowLargeMessages = true,
+            SlowConsumer = SlowConsumer.Wait,
+            SendTimeout = CompatOptions.StallTimeout,
+            BackPressure = false,
             Backlog = OptionAcceptorBacklog,
             CreateSocket = hasOwnSocket ? _ => CreateSocket() : null,
         };

@@ -52,8 +52,8 @@ public class UdsSession : IDisposable, ILinked
     public int OptionReceiveBufferSize { get; set; }
 
     /// <summary>
-    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets NoBufferSpaceAvailable. 0 (the default): 1 MiB, or one message, whichever is
-    /// more; with that many behind it a slow peer is disconnected.
+    /// Most bytes that may wait to be sent: SendAsync is false then, and OnError gets NoBufferSpaceAvailable. 0 (the default): no limit of its own; see
+    /// <see cref="CompatOptions.StallTimeout"/> and <see cref="CompatOptions.SendBudgetBytes"/>.
     /// </summary>
     public int OptionSendBufferLimit
     {
@@ -62,7 +62,6 @@ public class UdsSession : IDisposable, ILinked
         {
             _sendLimit = value;
             if (value > 0) Server.Link.Limited();
-            _link.LimitChanged();
         }
     }
 

@@ -1,0 +1,20 @@
+namespace Whimbrel.Compat.Tests.Connections;
+
+/// <summary>Limits of what is queued, for one test. The tests of this project run one after the other.</summary>
+internal sealed class SendRules : IDisposable
+{
+    private readonly TimeSpan _stall = CompatOptions.StallTimeout;
+    private readonly long _budget = CompatOptions.SendBudgetBytes;
+
+    internal SendRules(TimeSpan stall, long budget)
+    {
+        CompatOptions.StallTimeout = stall;
+        CompatOptions.SendBudgetBytes = budget;
+    }
+
+    public void Dispose()
+    {
+        CompatOptions.StallTimeout = _stall;
+        CompatOptions.SendBudgetBytes = _budget;
+    }
+}
