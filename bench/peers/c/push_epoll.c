@@ -169,13 +169,15 @@ int main(int argc, char **argv)
         if (client_count == 0) paced_from_ns = 0;
         else if (paced_from_ns == 0) paced_from_ns = clock_ns(), paced_from = head;
         if (rate && client_count) {
+            // What a millisecond brings may be more than one batch.
             due = (uint64_t)((double)(clock_ns() - paced_from_ns) * 1e-9 * (double)rate) - (head - paced_from) / MESSAGE_SIZE;
-            if (due > batch) due = batch;
+            if (due > LOG_MESSAGES / 2) due = LOG_MESSAGES / 2;
         }
 
         // Flat out: never wait while there is room in the log. Otherwise only sockets that empty can let us go on.
         bool go = client_count > 0 && room >= due && due > 0;
         if (go) append(due);
-        wait_events(client_count == 0 ? -1 : go ? 0 : rate ? 1 : 100);
+        // With a rate it sleeps a millisecond between two looks, as a server with a timer does: it has nothing to gain by spinning.
+        wait_events(client_count == 0 ? -1 : rate ? 1 : go ? 0 : 100);
     }
 }

@@ -162,18 +162,29 @@ internal static class KestrelWeb
             }
 
             var buffer = new byte[1024];
-            while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
+            try
             {
-                var text = buffer.AsMemory(0, got.Count);
-                if (text.Span.SequenceEqual("?"u8))
+                while (await socket.ReceiveAsync(buffer.AsMemory(), default) is { MessageType: not WebSocketMessageType.Close } got)
                 {
-                    await member.SendAsync(text);
-                    continue;
-                }
+                    var text = buffer.AsMemory(0, got.Count);
+                    if (text.Span.SequenceEqual("?"u8))
+                    {
+                        await member.SendAsync(text);
+                        continue;
+                    }
 
-                foreach (var one in members)
+                    foreach (var one in members)
+                    {
+                        await one.SendAsync(text);
+                    }
+                }
+            }
+            finally
+            {
+                // The load program of the next window must not pay for sends to members of this one.
+                lock (entry)
                 {
-                    await one.SendAsync(text);
+                    members = [.. members.Where(m => m != member)];
                 }
             }
         });
