@@ -140,17 +140,16 @@ internal static class NetCoreServerPeer
 
         protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
         {
-            Send(endpoint, buffer, offset, size);
-            // What old programs do against a recursion that is not here. Who moves the callbacks to the loop changes a line anyway, and takes this hop away with it.
-            if (CompatOptions.Callbacks == Scheduling.Inline)
+            if (size == 0)
             {
-                ReceiveAsync();
+                ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
             }
-            else
-            {
-                ThreadPool.QueueUserWorkItem(static server => server.ReceiveAsync(), this, preferLocal: false);
-            }
+
+            SendAsync(endpoint, buffer, offset, size);
         }
+
+        // What programs of the old library do against a recursion there.
+        protected override void OnSent(EndPoint endpoint, long sent) => ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
     }
 
     private sealed class Web(Dictionary<string, byte[]> bodies, IPAddress address, int port) : HttpServer(address, port)

@@ -44,7 +44,11 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
             _phase = Phase.Opening;
         }
 
-        return Opened(Wait.For(TryOpenAsync(options)));
+        return Opened(Wait.For(TryOpenAsync(options, made =>
+        {
+            link.Open(made);
+            return default;
+        })));
     }
 
     internal bool OpenLater(Func<DatagramOptions> options)
@@ -72,16 +76,16 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
 
         async Task OpenAsync()
         {
-            SocketError error = await TryOpenAsync(options).ConfigureAwait(false);
+            SocketError error = await TryOpenAsync(options, link.OpenAsync).ConfigureAwait(false);
             link.Call(() => Opened(error));
         }
     });
 
-    private async ValueTask<SocketError> TryOpenAsync(Func<DatagramOptions> options)
+    private static async ValueTask<SocketError> TryOpenAsync(Func<DatagramOptions> options, Func<DatagramOptions, ValueTask> open)
     {
         try
         {
-            await link.OpenAsync(options()).ConfigureAwait(false);
+            await open(options()).ConfigureAwait(false);
             return SocketError.Success;
         }
         catch (NetworkException e)
@@ -200,23 +204,33 @@ internal sealed class UdpLife(UdpLink link, IUdpOwner owner)
         IPAddress address = IPAddress.Parse(group);
         if (!IsOpen) return;
         // A callback that waits holds a thread of the pool, by which the join of another may have to come: a hundred clients that join when they are connected took seconds.
-        if (waits && Loop.Current is null && !link.IsTelling) Changed(group, joins, Wait.For(TryChangeAsync(address, joins)));
+        if (waits && Loop.Current is null && !link.IsTelling) Changed(group, joins, Wait.For(TryChangeAsync(() => Now(address), joins)));
         else _ = ChangeAsync();
 
         async Task ChangeAsync()
         {
-            SocketError error = await TryChangeAsync(address, joins).ConfigureAwait(false);
+            SocketError error = await TryChangeAsync(() => joins ? link.JoinAsync(address) : link.LeaveAsync(address), joins).ConfigureAwait(false);
             link.Call(() => Changed(group, joins, error));
+        }
+
+        ValueTask Now(IPAddress of)
+        {
+            if (joins) link.Join(of);
+            else link.Leave(of);
+            return default;
         }
     }
 
-    private async ValueTask<SocketError> TryChangeAsync(IPAddress address, bool joins)
+    private static async ValueTask<SocketError> TryChangeAsync(Func<ValueTask> change, bool joins)
     {
         try
         {
-            if (joins) await link.JoinAsync(address).ConfigureAwait(false);
-            else await link.LeaveAsync(address).ConfigureAwait(false);
+            await change().ConfigureAwait(false);
             return SocketError.Success;
+        }
+        catch (SocketException e)
+        {
+            return e.SocketErrorCode;
         }
         catch (NetworkException e)
         {

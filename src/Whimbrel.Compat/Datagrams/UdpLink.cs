@@ -9,7 +9,9 @@ namespace Whimbrel.Compat.Datagrams;
 /// <remarks>
 /// <list type="number">
 /// <item>Callbacks run on the thread pool, where they may block, or on the socket's loop (<see cref="CompatOptions.Callbacks"/>, as it was when it was opened), where
-/// nothing may: one at a time, never one inside another or inside a call of the user's, and <see cref="MostInTurn"/> in a turn of the loop.</item>
+/// nothing may: one at a time, never one inside another or inside a call of the user's, and <see cref="MostInTurn"/> in a turn of the loop or of a pool thread. A
+/// datagram that waits already when a thread of the pool calls <see cref="Arm"/> is told on the pool in both cases, because changes of threads cost several times the
+/// callback.</item>
 /// <item>A call of <see cref="Arm"/> fetches one datagram. While one is on its way, further calls do nothing. A call in a callback does so when that has returned, so
 /// that the bytes it was given stay.</item>
 /// <item>Each datagram that was queued is told as sent, in order, behind the callback that sent it. What the queue does not take is told as an error.</item>
@@ -17,6 +19,7 @@ namespace Whimbrel.Compat.Datagrams;
 /// <item>While callbacks are <see cref="MostTold"/> sends behind, further ones have no room. Who does not want to be told of them is not.</item>
 /// <item>When <see cref="Close"/> has returned nothing is told any more, unless the caller is one of the callbacks: then when that one has returned. On a loop it
 /// waits for nothing.</item>
+/// <item><see cref="Open"/>, <see cref="Join"/> and <see cref="Leave"/> need no thread of the pool but the caller's: those may all be busy with received datagrams.</item>
 /// </list>
 /// Any thread. One owner.
 /// </remarks>
@@ -87,7 +90,12 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
     // ------------------------------------------------------------------ open and close
 
     /// <summary>Throws <see cref="SocketException"/> when it cannot be bound.</summary>
-    internal void Open(DatagramOptions options) => Wait(() => OpenAsync(options));
+    internal void Open(DatagramOptions options)
+    {
+        // The first opening starts the engine, whose loops run nothing before.
+        Engine engine = options.Engine ?? Engine.Default;
+        Wait(engine.IsStarted ? engine.GetLoop(0) : null, () => OpenAsync(options));
+    }
 
     /// <summary>The same; throws <see cref="NetworkException"/>.</summary>
     internal async ValueTask OpenAsync(DatagramOptions options)
@@ -118,7 +126,7 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
             return;
         }
 
-        Wait(() => socket.StopAsync());
+        Wait(null, () => socket.StopAsync());
         if (IsTelling) return;
         Task idle;
         lock (_gate)
@@ -156,27 +164,47 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
     }
 
-    internal void Join(IPAddress group) => Wait(() => JoinAsync(group));
+    internal void Join(IPAddress group) => Wait(RequireSocket().Loop, () => JoinAsync(group));
 
     internal ValueTask JoinAsync(IPAddress group) => RequireSocket().JoinAsync(group);
 
-    internal void Leave(IPAddress group) => Wait(() => LeaveAsync(group));
+    internal void Leave(IPAddress group) => Wait(RequireSocket().Loop, () => LeaveAsync(group));
 
     internal ValueTask LeaveAsync(IPAddress group) => RequireSocket().LeaveAsync(group);
 
     private DatagramSocket RequireSocket() => _socket ?? throw new SocketException((int)SocketError.NotConnected);
 
     /// <summary>Not for loops: what is waited for may need this one.</summary>
-    private static void Wait(Func<ValueTask> begin)
+    /// <param name="loop">Where it begins and continues after each await, so that it needs no thread of the pool. Null: here, and on the pool.</param>
+    /// <param name="begin">Begins it.</param>
+    private static void Wait(Loop? loop, Func<ValueTask> begin)
     {
         RefuseLoop();
+        TaskCompletionSource done = new();
         try
         {
-            begin().AsTask().GetAwaiter().GetResult();
+            // Where the engine takes no posts, it is begun here, and says why that is so.
+            if (loop is null || !loop.Post(BeginAsync)) begin().AsTask().GetAwaiter().GetResult();
+            else done.Task.GetAwaiter().GetResult();
         }
         catch (NetworkException e)
         {
             throw new SocketException((int)e.Error.SocketError, e.Message);
+        }
+
+        async Task BeginAsync()
+        {
+            try
+            {
+                await begin().ConfigureAwait(false);
+            }
+            catch (Exception e)
+            {
+                done.SetException(e);
+                return;
+            }
+
+            done.SetResult();
         }
     }
 
@@ -330,26 +358,30 @@ internal sealed class UdpLink(IDatagramOwner owner) : IThreadPoolWorkItem
         }
 
         if (mayRunHere && _loop is { IsCurrent: true }) RunTurn();
-        else Schedule();
+        else Schedule(prefersPool: told.Kind == Kind.Received && !mayRunHere);
     }
 
     /// <summary>On the loop while it is open. What opens it again may take its time, and is the pool's.</summary>
-    private void Schedule()
+    /// <param name="prefersPool">Here, if this is a thread of the pool: a program that re-arms there after each datagram would pay for two changes of threads.</param>
+    private void Schedule(bool prefersPool)
     {
-        if (_isOpen && _loop is { } loop && loop.Post(static state => ((UdpLink)state!).RunTurn(), this)) return;
+        if (_isOpen && _loop is { } loop && !(prefersPool && Thread.CurrentThread.IsThreadPoolThread) && loop.Post(static state => ((UdpLink)state!).RunTurn(), this)) return;
         ThreadPool.UnsafeQueueUserWorkItem(this, preferLocal: false);
     }
 
     void IThreadPoolWorkItem.Execute()
     {
         using PoolWakes answers = _socket is { } socket ? socket.GatherWakes() : default;
-        Run(int.MaxValue);
+        RunTurn();
     }
 
-    /// <summary>Who sends in each OnSent would go on for ever, and what they send not leave: the loop has other things to do in between.</summary>
+    /// <summary>
+    /// While a peer floods, or a program sends in each OnSent, there is always a next one. In between the loop has other things to do, and so have the threads of
+    /// the pool: two sockets that are flooded would keep two of them from all others.
+    /// </summary>
     private void RunTurn()
     {
-        if (!Run(MostInTurn)) Schedule();
+        if (!Run(MostInTurn)) Schedule(prefersPool: true);
     }
 
     /// <summary>True when nothing was left to be told.</summary>

@@ -1,0 +1,145 @@
+using System.Net;
+using System.Net.Sockets;
+using NetCoreServer;
+using Whimbrel.Compat.Tests.Connections;
+using UdpClient = NetCoreServer.UdpClient;
+
+namespace Whimbrel.Compat.Tests.Datagrams;
+
+// What the multicast and echo programs of the original do, with its calls: they join in OnConnected, and re-arm on the pool in OnSent.
+public sealed class OldUdpCallsTests
+{
+    private static readonly TimeSpan s_deadline = TimeSpan.FromSeconds(60);
+
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public void Clients_connect_and_join_while_no_thread_of_the_pool_is_free(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using (Echo started = new()) Assert.True(started.Start()); // the first one starts the engine
+        using ManualResetEventSlim release = new();
+        using CountdownEvent ended = new(300);
+        for (int i = 0; i < 300; i++)
+        {
+            ThreadPool.UnsafeQueueUserWorkItem(
+                _ =>
+                {
+                    release.Wait();
+                    ended.Signal();
+                },
+                null);
+        }
+
+        // The pool gets further threads as time goes by, a few each second: by the deadline below not nearly as many as are blocked here.
+        using Member first = new(), second = new();
+        Thread connecting = new(Connect) { IsBackground = true };
+        connecting.Start();
+        bool isThere = connecting.Join(TimeSpan.FromSeconds(20));
+        release.Set();
+        Assert.True(ended.Wait(s_deadline));
+        Assert.True(isThere, "Connect and JoinMulticastGroup waited for a thread of the pool.");
+        Assert.Equal((true, true, true, true), (first.IsDone, second.IsDone, first.HasJoined, second.HasJoined));
+
+        void Connect()
+        {
+            first.SetupMulticast(true);
+            second.SetupMulticast(true);
+            first.IsDone = first.Connect();
+            second.IsDone = second.Connect();
+            second.LeaveMulticastGroup("239.255.0.7");
+        }
+    }
+
+    // A flood gives it no end: two of them would keep two threads of the pool from all others.
+    [Fact]
+    public void A_socket_that_always_has_something_to_call_gives_its_thread_back_in_between()
+    {
+        using Endless endless = new();
+        long before = ThreadPool.CompletedWorkItemCount;
+        Assert.True(endless.Connect());
+        endless.SendAsync("x");
+        Assert.True(endless.Done.Wait(s_deadline));
+        Assert.InRange(ThreadPool.CompletedWorkItemCount - before, Endless.Sends / 100, long.MaxValue);
+    }
+
+    [Theory]
+    [InlineData(Scheduling.ThreadPool)]
+    [InlineData(Scheduling.Inline)]
+    public void A_server_that_rearms_on_the_pool_in_OnSent_echoes_all_and_its_callbacks_stay_on_the_pool(Scheduling callbacks)
+    {
+        using Setting setting = new(callbacks);
+        using Echo server = new();
+        Assert.True(server.Start());
+        using Socket client = new(AddressFamily.InterNetwork, SocketType.Dgram, ProtocolType.Udp) { ReceiveTimeout = (int)s_deadline.TotalMilliseconds };
+        client.Connect(server.Endpoint);
+        byte[] got = new byte[16];
+        for (int sent = 0, received = 0; received < 20_000; received++)
+        {
+            for (; sent < 20_000 && sent - received < 50; sent++) client.Send(BitConverter.GetBytes(sent));
+            Assert.Equal(4, client.Receive(got));
+            Assert.Equal(received, BitConverter.ToInt32(got));
+        }
+
+        Assert.Equal((20_000, 0), (server.Received, server.Overlaps));
+        // With callbacks on the loop the first of a run comes there, and what a thread of the pool asks for comes on the pool: else each datagram costs two changes of threads.
+        Assert.InRange(server.OnPool, 1, 20_000);
+    }
+
+    private sealed class Member() : UdpClient("0.0.0.0", 0)
+    {
+        internal bool IsDone { get; set; }
+
+        internal bool HasJoined { get; private set; }
+
+        protected override void OnConnected()
+        {
+            JoinMulticastGroup("239.255.0.7");
+            ReceiveAsync();
+        }
+
+        protected override void OnJoinedMulticastGroup(IPAddress address) => HasJoined = true;
+
+        protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size) => ReceiveAsync();
+    }
+
+    private sealed class Endless() : UdpClient(IPAddress.Loopback, 9)
+    {
+        internal const int Sends = 10_000;
+
+        private int _sends;
+
+        internal ManualResetEventSlim Done { get; } = new();
+
+        protected override void OnSent(EndPoint endpoint, long sent)
+        {
+            if (++_sends < Sends) SendAsync("x");
+            else Done.Set();
+        }
+    }
+
+    private sealed class Echo() : UdpServer(IPAddress.Loopback, 0)
+    {
+        private int _running;
+
+        internal int Received { get; private set; }
+
+        internal int Overlaps { get; private set; }
+
+        internal int OnPool { get; private set; }
+
+        protected override void OnStarted() => ReceiveAsync();
+
+        protected override void OnReceived(EndPoint endpoint, byte[] buffer, long offset, long size)
+        {
+            if (Interlocked.Increment(ref _running) != 1) Overlaps++;
+            Received++;
+            if (Loop.Current is null) OnPool++;
+            if (size == 0) ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
+            SendAsync(endpoint, buffer, offset, size);
+            Interlocked.Decrement(ref _running);
+        }
+
+        protected override void OnSent(EndPoint endpoint, long sent) => ThreadPool.QueueUserWorkItem(_ => ReceiveAsync());
+    }
+}
