@@ -524,6 +524,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         _announceTimer?.Cancel();
         _answerTimer?.Cancel();
         _grace?.Cancel();
+        CloseArrears();
         foreach (RecoverableGroup group in _recoverable.Values) group.Close();
     }
 
@@ -666,34 +667,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
 
         if (fresh < envelope.Count) Interlocked.Add(ref _duplicates, envelope.Count - fresh);
-        ReadOnlySpan<byte> rest = envelope.Payload;
-        for (int left = envelope.Count; left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message); left--)
+        ReadOnlySpan<byte> rest = envelope.Payload, all = rest;
+        for (int left = envelope.Count; left > 0 && Envelope.TryTakeMessage(ref rest, out ReadOnlySpan<byte> message); left--, all = rest)
         {
-            if (left <= fresh) Receive(state, node, message);
-        }
-    }
-
-    private void Receive(GroupState state, string node, ReadOnlySpan<byte> payload)
-    {
-        SendResult result = SendResult.Full;
-        try
-        {
-            if (payload.Length <= _options.MaxPayloadBytes) result = Deliver(state, payload, null);
-            else Interlocked.Increment(ref _refused);
-        }
-        catch (Exception e)
-        {
-            Guard(() => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(e));
-        }
-
-        if (result != SendResult.Full)
-        {
-            Interlocked.Increment(ref _received);
+            if (left > fresh || (_arrears.Count == 0 && TryReceive(state, node, message))) continue;
+            KeepArrears(state, node, all, left);
             return;
         }
-
-        // No loop here had room for it, or it is too large: nobody on this node got it.
-        Interlocked.Increment(ref _missed);
-        TellGap(node, state.Name, 1);
     }
 }

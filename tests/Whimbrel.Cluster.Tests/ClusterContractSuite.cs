@@ -165,6 +165,30 @@ public abstract class ClusterContractSuite : IAsyncLifetime
             + $"{nodes.Sum(static n => n.Cluster.ReadCounters().Dropped)} refused by a full queue, {nodes.Sum(static n => n.Cluster.ReadCounters().Duplicates)} came again and were dropped. {string.Join(", ", (object[])pairs)}. {string.Join("; ", restarted)}";
     }
 
+    // It comes in one burst, which the loops of the members have to take.
+    [Fact] // 10
+    public async Task A_backlog_that_fits_the_queue_comes_whole_to_members_on_every_loop()
+    {
+        const int Messages = 200_000;
+        RealNode a = (await NodeAsync("a", queueLimitBytes: 4 << 20)).Node, b = (await NodeAsync("b", queueLimitBytes: 4 << 20)).Node;
+        ClusterGroup group = a.Cluster.Group("ab");
+        for (int i = 0; i < 8; i++) await b.ConnectAsync("ab");
+        RealMember[] members = [.. b.Members.Skip(1)];
+        await RealNode.UntilAsync(() => b.Cluster.ReadCounters().Echoes >= 2 && b.Cluster.Group("ab").LocalCount == 8, () => "not subscribed");
+        group.Broadcast("ab1 ");
+        await RealNode.UntilAsync(() => members.All(static m => m.HeardCount("ab") == 1), () => "not heard");
+        await _broker!.LoseAsync();
+        await RealNode.UntilAsync(() => a.Cluster.State != ClusterState.Healthy && b.Cluster.State != ClusterState.Healthy, () => "not aware of it");
+        for (int i = 2; i <= Messages; i++) Assert.Equal(SendResult.Queued, group.Broadcast($"ab{i} "));
+        Assert.Equal(0, a.Cluster.ReadCounters().Dropped);
+        await _broker.RestoreAsync();
+        await RealNode.UntilAsync(() => members.All(m => m.HeardCount("ab") + b.ReportedIn("ab") >= Messages), Account);
+        Assert.True(b.ReportedIn("ab") == 0, Account());
+        Assert.All(members, static m => Assert.True(m.Heard("ab").SequenceEqual(Enumerable.Range(1, Messages))));
+
+        string Account() => $"{string.Join(", ", members.Select(static m => m.HeardCount("ab")))} of {Messages} came, {b.ReportedIn("ab")} are reported as lost, {b.Cluster.StateReason}";
+    }
+
     [Fact] // 8
     public async Task What_others_publish_on_the_broker_is_left_out_and_counted()
     {

@@ -258,17 +258,24 @@ public sealed class ClusterTests : IDisposable
         bool isFull = true;
         TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, OnGap = o.OnGap, Deliver = (g, p, e) => isFull ? SendResult.Full : g.Broadcast(p, e) });
         TestNode two = Node("two");
-        _ = one.Connect("g");
+        TestNode.Member atOne = one.Connect("g");
         TestNode.Member atTwo = two.Connect("g");
         Pass(1.5);
         Assert.Equal(SendResult.Full, one.Cluster.Group("g").Broadcast("a "));
         Say(two, "b ");
-        Pass();
+        Pass(1.9);
+        Assert.Empty(one.Gaps); // offered again, until it is too late
+        Pass(0.2);
         Assert.Equal([new ClusterGap("two", "g", 1)], one.Gaps);
+        Say(two, "d ");
+        Pass();
         isFull = false;
+        Pass();
+        Assert.Equal("d ", atOne.Heard);
         Say(one, "c ");
         Pass();
-        Assert.Equal("b c ", atTwo.Heard);
+        Assert.Equal("b d c ", atTwo.Heard);
+        Assert.Single(one.Gaps);
         Assert.Empty(two.Gaps);
     }
 
