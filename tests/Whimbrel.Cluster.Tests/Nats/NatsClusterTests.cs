@@ -65,7 +65,7 @@ public sealed class NatsClusterTests : IAsyncLifetime
         // Each knows the others: it has had their broadcasts, and subscriptions have crossed the route.
         await RealNode.UntilAsync(() => Crossed(nodes), () => "the servers do not pass on");
         Assert.All(nodes, static n => Assert.Equal(ClusterState.Healthy, n.Cluster.State));
-        await Task.Delay(1_000); // tidy: waits because a node does not say that it has the announcements of the others, three of which come in this time
+        await UntilAnnouncedAsync();
         _route.Cut();
         await UntilMissedAsync(c, _two, "'a', 'b'");
         foreach (RealNode node in (RealNode[])[a, b]) await UntilMissedAsync(node, _one, "'c'");
@@ -97,6 +97,17 @@ public sealed class NatsClusterTests : IAsyncLifetime
             Assert.Equal(ResumeOutcome.NotSupported, result.Outcome);
             Assert.Contains("not built for clusters of NATS servers", result.Reason, StringComparison.Ordinal);
             Assert.Contains($":{_one.Port}", result.Reason, StringComparison.Ordinal);
+        }
+    }
+
+    // A node does not say that it has the announcements of the others. All nodes announce themselves by timers of this loop, so when it stands still, this does, too.
+    private async Task UntilAnnouncedAsync()
+    {
+        for (int i = 0; i < 8; i++)
+        {
+            TaskCompletionSource passed = new(TaskCreationOptions.RunContinuationsAsynchronously);
+            await _engine.GetLoop(0).PostAsync(() => _engine.GetLoop(0).StartTimer(TimeSpan.FromMilliseconds(300), static p => ((TaskCompletionSource)p!).SetResult(), passed));
+            await passed.Task.WaitAsync(BusNode.Patience, TestContext.Current.CancellationToken);
         }
     }
 
