@@ -568,6 +568,8 @@ internal sealed class Link
         }
 
         Multicast?.Flush();
+        // Read before BeginEnd, which clears it.
+        bool isInHandshake = _isTls && !_isHandshaked;
         try
         {
             BeginEnd();
@@ -575,7 +577,7 @@ internal sealed class Link
         finally
         {
             // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
-            if (_isTls && !_isHandshaked) bridge.Abort();
+            if (isInHandshake) bridge.Abort();
             // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
             else bridge.Close(peerFinished: true);
         }

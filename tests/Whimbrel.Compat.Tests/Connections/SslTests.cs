@@ -42,6 +42,21 @@ public sealed class SslTests
             log.Lines);
     }
 
+    [Fact]
+    public async Task What_was_queued_before_Disconnect_arrives_over_TLS_too()
+    {
+        using PartingServer server = new(new SslContext(SslProtocols.Tls13, Certificate), new Log());
+        Assert.True(server.Start());
+        using System.Net.Sockets.TcpClient tcp = new();
+        await tcp.ConnectAsync(IPAddress.Loopback, server.Chosen, TestContext.Current.CancellationToken);
+        await using SslStream stream = new(tcp.GetStream(), leaveInnerStreamOpen: false, Own);
+        await stream.AuthenticateAsClientAsync("localhost");
+        await stream.WriteAsync("go"u8.ToArray(), TestContext.Current.CancellationToken);
+        using MemoryStream all = new();
+        await stream.CopyToAsync(all, TestContext.Current.CancellationToken);
+        Assert.Equal(PartingServer.Bytes, all.Length);
+    }
+
     // Its connection is handed over in the middle of its beginning.
     [Fact]
     public void A_session_that_wants_OnEmpty_gets_all_else_as_well()
@@ -280,6 +295,22 @@ public sealed class SslTests
         protected override void OnDisconnecting(SslSession session) => log.Add("server: disconnecting");
 
         protected override void OnDisconnected(SslSession session) => log.Add("server: disconnected");
+    }
+
+    private sealed class PartingServer(SslContext context, Log log) : Server(context, log)
+    {
+        internal const int Bytes = 4_000_000;
+
+        protected override SslSession CreateSession() => new Parting(this, Log);
+
+        private sealed class Parting(SslServer server, Log log) : Session(server, log)
+        {
+            protected override void OnReceived(byte[] buffer, long offset, long size)
+            {
+                SendAsync(new byte[Bytes]);
+                Disconnect();
+            }
+        }
     }
 
     private sealed class Telling(SslServer server, Log log) : Session(server, log)
