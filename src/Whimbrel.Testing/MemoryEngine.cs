@@ -24,6 +24,9 @@ public class MemoryEngine : Engine
     private readonly List<Deadline> _deadlines = [];
     private long _workTicks;
     private long _nowMs;
+    private bool _isWatched;
+    private long _seenSteps = -1; // by the watch
+    private volatile bool _isInStep;
 
     /// <summary>Makes an engine.</summary>
     /// <param name="seed">Decides every order, split, delay and fault.</param>
@@ -152,9 +155,28 @@ public class MemoryEngine : Engine
     /// <summary>None: another thread's work would end at any moment of the virtual time, and block no virtual loop either.</summary>
     internal override Task WarmUpTls(Tls.TlsProfile profile) => Task.CompletedTask;
 
+    /// <summary>No threads: the caller of RunUntil is the thread of all loops.</summary>
     private protected override void StartLoops()
     {
-        // Nothing to start: whoever calls RunUntil is the thread of all of them.
+        if (_isWatched) return;
+        _isWatched = true;
+        MemoryWatch.Begin(this);
+    }
+
+    /// <summary>
+    /// Why nothing has happened since the last call, in words; null when something has. A mistake that would otherwise hang the test without a word. Any thread.
+    /// </summary>
+    internal string? FindStandstill()
+    {
+        long steps = StepCount;
+        if (Interlocked.Exchange(ref _seenSteps, steps) != steps) return null;
+        if (_isInStep)
+        {
+            string who = Loops.Select(static l => l.RunningText).FirstOrDefault(static t => t is not null) ?? "A callback";
+            return $"{who} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on something of this engine (AsTask().Wait(), .Result), it waits for ever: await it instead.";
+        }
+
+        return steps == 0 ? "A MemoryEngine was started, and nothing runs it: await and Wait never complete on it. Write engine.Run(server.StartAsync()) instead of await server.StartAsync(), or call RunUntil." : null;
     }
 
     internal override IDisposable StartTimeLimit(TimeSpan after, Action<object?> callback, object state) => new TimeLimit(Loops[0].StartTimer(after, callback, state));
@@ -293,11 +315,16 @@ public class MemoryEngine : Engine
     public void RunUntil(Func<bool> condition)
     {
         ArgumentNullException.ThrowIfNull(condition);
+        RunUntilHolds(condition, "");
+    }
+
+    private void RunUntilHolds(Func<bool> condition, string why)
+    {
         long last = StepCount + 10_000_000;
         while (!condition())
         {
             if (RunOne() && StepCount < last) continue;
-            throw new SimulationStalledException($"Nothing is left to happen (seed {Seed}, {StepCount} steps, trace {TraceHash:x}). The last steps:\n{Trace}");
+            throw new SimulationStalledException($"Nothing is left to happen{why} (seed {Seed}, {StepCount} steps, trace {TraceHash:x}). The last steps:\n{Trace}");
         }
     }
 
@@ -329,7 +356,7 @@ public class MemoryEngine : Engine
     public T Run<T>(ValueTask<T> task)
     {
         Task<T> running = task.AsTask();
-        RunUntil(() => running.IsCompleted);
+        RunUntilHolds(() => running.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, Task.Run), which this engine does not run, or for something that never comes");
         return running.GetAwaiter().GetResult();
     }
 
@@ -338,7 +365,7 @@ public class MemoryEngine : Engine
     public void Run(ValueTask task)
     {
         Task running = task.AsTask();
-        RunUntil(() => running.IsCompleted);
+        RunUntilHolds(() => running.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, Task.Run), which this engine does not run, or for something that never comes");
         running.GetAwaiter().GetResult();
     }
 
@@ -388,6 +415,8 @@ public class MemoryEngine : Engine
         // The caller may have a context of its own (a test framework's); library code must not see it.
         SynchronizationContext? context = SynchronizationContext.Current;
         SynchronizationContext.SetSynchronizationContext(null);
+        bool isNested = _isInStep;
+        _isInStep = true;
         try
         {
             if (passed is null) RunChoice(choice);
@@ -395,6 +424,7 @@ public class MemoryEngine : Engine
         }
         finally
         {
+            _isInStep = isNested;
             SynchronizationContext.SetSynchronizationContext(context);
         }
 

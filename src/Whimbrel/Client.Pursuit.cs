@@ -136,6 +136,7 @@ public partial class Client
 
             _attempts++;
             _isTrying = true;
+            if (!wasConnected) host.NoteDialFailed(reason, _attempts, delay);
             host.Tell((_attempts, delay, reason), static (owner, s) => owner.OnReconnecting(s._attempts, s.delay, s.reason));
             if (!TryWait(loop, delay)) Fail(reason);
         }

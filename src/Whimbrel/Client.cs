@@ -1,5 +1,6 @@
 using System.Net;
 using System.Net.Sockets;
+using System.Runtime.CompilerServices;
 using System.Threading.Tasks.Sources;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
@@ -94,7 +95,7 @@ public partial class Client : IAsyncDisposable
         lock (_gate)
         {
             if (_isDisposed) Throw.Disposed(nameof(Client));
-            if (_current is not null || _pursuit is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or dialling already: it holds one connection at a time.");
+            if (_current is not null || _pursuit is { IsAnswered: false, IsWaiting: true }) Throw.State("The client is connected or dialling already: it holds one connection at a time. To replace that, await ReconnectAsync; for more connections use a Dialler, or a Client for each.");
             if (_host is null)
             {
                 Options.Validate(engine);
@@ -370,6 +371,17 @@ public partial class Client : IAsyncDisposable
 
         internal override void NoteSession(Notice notice) => Engine.Note(notice, Options.OnNotice);
 
+        /// <summary>A dial failed, and the policy dials again: without this a wrong address looks like a connect that takes long. Once a minute for each target.</summary>
+        internal void NoteDialFailed(CloseReason reason, int attempt, TimeSpan delay)
+        {
+            string place = Options.OnNotice is null ? "" : $"{RuntimeHelpers.GetHashCode(Client)}: ";
+            if (!Engine.ExceptionNotices.TryTake($"{place}dial {TargetText}", Engine.NowMs, out long leftOut)) return;
+            NoteSession(new Notice(
+                NoticeKind.System,
+                $"Cannot connect to {TargetText}: {reason}. The reconnect policy dials again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits goes on waiting.{NoticePaces.LeftOutText(leftOut)}",
+                "cannot-connect.md"));
+        }
+
         internal override void SessionConnecting(Connection connection) => ((Attempt)connection.Session.HostState!).Dial(connection);
 
         internal override void SessionConnected(Session session)
@@ -405,7 +417,7 @@ public partial class Client : IAsyncDisposable
             attempt.TellEnded();
         }
 
-        internal void Tell<T>(T argument, Action<Client, T> call)
+        internal void Tell<T>(T argument, Action<Client, T> call, [CallerArgumentExpression(nameof(call))] string code = "")
         {
             try
             {
@@ -413,7 +425,7 @@ public partial class Client : IAsyncDisposable
             }
             catch (Exception e)
             {
-                Engine.NoteException("an event of the client", e);
+                Engine.NoteException(UserCode.EventOf("client", code), e);
             }
         }
     }

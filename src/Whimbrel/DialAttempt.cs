@@ -51,7 +51,7 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
         try
         {
             session = MakeSession(loop);
-            if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each dial.");
+            if (session is null || session.IsUsed) Throw.State($"The factory must give a new session for each dial, and gave {(session is null ? "null" : "one that had a connection before")}.");
         }
         catch (Exception e)
         {
@@ -109,7 +109,10 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     internal static NetworkException Failure(List<EndPoint> targets, CloseReason reason, string more = "")
     {
         string tried = reason.Exception is AggregateException all ? $" Tried {string.Join("; ", all.InnerExceptions.Select(static e => e.Message))}." : "";
-        return new NetworkException(reason.Error with { Message = $"Cannot connect to {TextOf(targets)}: {reason}.{tried}{more} See docs/symptoms/cannot-connect.md, or: whimbrel explain cannot-connect." }, reason.Exception);
+        string help = reason.Cause == CloseCause.TlsHandshake
+            ? "See docs/symptoms/tls-handshake.md, or: whimbrel explain tls-handshake."
+            : "See docs/symptoms/cannot-connect.md, or: whimbrel explain cannot-connect.";
+        return new NetworkException(reason.Error with { Message = $"Cannot connect to {TextOf(targets)}: {reason}.{tried}{more} {help}" }, reason.Exception);
     }
 
     internal static string TextOf(List<EndPoint> targets) => string.Join(" or ", targets.Select(static t => t is DnsEndPoint name ? $"{name.Host}:{name.Port}" : $"{t}"));

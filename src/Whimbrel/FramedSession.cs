@@ -44,6 +44,8 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
     /// <returns>The bytes of the whole frames that were given.</returns>
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
+    internal sealed override string ReceivingName => nameof(OnFrame);
+
     void IFrameTaker.Take(in Frame frame) => OnFrame(frame);
 
     void IFrameTaker.Fail(FrameError error)

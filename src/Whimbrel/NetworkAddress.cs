@@ -119,6 +119,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
                 if (rest.Length == 0) return "the name is missing; right would be memory://name";
                 address = new NetworkAddress(Memory, rest);
                 return null;
+            case "udp":
+                return "'udp' is no scheme here: datagrams have a DatagramSocket, which takes an IPEndPoint";
             default:
                 return $"'{scheme}' is no scheme here, allowed tcp, tls, http, https, unix and memory";
         }
@@ -140,7 +142,8 @@ public sealed class NetworkAddress : IEquatable<NetworkAddress>
     {
         if (text[0] is '/' or '@') return $"the scheme is missing; right would be unix:{text}";
         if (text.StartsWith("tcp:", StringComparison.OrdinalIgnoreCase)) return $"'//' is missing after 'tcp:'; right would be tcp://{text[4..].TrimStart('/')}";
-        return text.Contains("://", StringComparison.Ordinal) ? $"the scheme is missing before '://'; {Forms}" : $"the scheme is missing; right would be tcp://{text}";
+        if (text.Contains("://", StringComparison.Ordinal)) return $"the scheme is missing before '://'; {Forms}";
+        return text.LastIndexOf(':') > text.LastIndexOf(']') ? $"the scheme is missing; right would be tcp://{text}" : $"the scheme and the port are missing; right would be tcp://{text}:80";
     }
 
     private static string? ReadPath(string path, out NetworkAddress? address)

@@ -35,8 +35,10 @@ public enum NoticeKind
     /// <summary>A target of a relay has failed, or serves again.</summary>
     RelayTarget,
 
-    /// <summary>A broadcast was larger than the send queue of a member may ever be, and that member went without
-    /// it.</summary>
+    /// <summary>
+    /// A broadcast was larger than the send queue of a member may ever be, and that member went without it; or a session
+    /// left so much unread that <see cref="ConnectionOptions.UnreadLimitBytes"/> ended its connection.
+    /// </summary>
     MessageTooLarge,
 }
 

@@ -1,5 +1,6 @@
 using System.Collections.Concurrent;
 using System.Net;
+using System.Runtime.CompilerServices;
 using Whimbrel.Connections;
 using Whimbrel.Diagnostics;
 using Whimbrel.Engines;
@@ -318,7 +319,7 @@ public partial class Server
             try
             {
                 Session session = _owner._factory is { } factory ? factory() : _owner._contextFactory!(new SessionContext(_owner, null, loop, local, peer.ToEndPoint(), tls));
-                if (session is null || session.IsUsed) Throw.State("The factory must give a new session for each connection.");
+                if (session is null || session.IsUsed) Throw.State($"The factory must give a new session for each connection, and gave {(session is null ? "null" : "one that had a connection before")}.");
                 return session;
             }
             catch (Exception e)
@@ -446,7 +447,7 @@ public partial class Server
         private void TellConnectFailed(SessionContext connection, CloseReason reason) => Tell((connection, reason), static (owner, c) => owner.OnConnectFailed(c.connection, c.reason));
 
         /// <summary>Runs one event of the server, fenced.</summary>
-        internal void Tell<T>(T argument, Action<Server, T> call)
+        internal void Tell<T>(T argument, Action<Server, T> call, [CallerArgumentExpression(nameof(call))] string code = "")
         {
             try
             {
@@ -455,7 +456,7 @@ public partial class Server
             catch (Exception e)
             {
                 CountUserException();
-                Engine.NoteException("an event of the server", e);
+                Engine.NoteException(UserCode.EventOf("server", code), e);
             }
         }
 

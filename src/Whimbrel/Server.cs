@@ -127,8 +127,12 @@ public partial class Server : IAsyncDisposable
         }
     }
 
-    /// <summary>True from the end of start until accepting stops.</summary>
-    public bool IsAccepting { get; private set; }
+    /// <summary>True from the end of start until accepting stops, or the engine does.</summary>
+    public bool IsAccepting
+    {
+        get => field && Engine.IsStarted;
+        private set;
+    }
 
     /// <summary>All connected sessions, as a group that has its members by itself.</summary>
     public SessionGroup Sessions => RequireHost().Everyone;
@@ -757,24 +761,27 @@ public partial class Server : IAsyncDisposable
     public T? FindSession<T>(long id)
         where T : Session => FindSession(id) as T;
 
-    /// <summary>Sends the bytes to all sessions, or all but one. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>.</summary>
+    /// <summary>
+    /// Sends the bytes to all sessions, or all but one. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>. Before a start and after
+    /// the end of a stop it returns <see cref="SendResult.Closed"/>.
+    /// </summary>
     /// <param name="data">What to send.</param>
     /// <param name="except">A session that does not get it, or null.</param>
     [OverloadResolutionPriority(1)]
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) =>
-        _host is { } host ? host.Everyone.Broadcast(data, except) : SendResult.Closed;
+        Serving is { } host ? host.Everyone.Broadcast(data, except) : SendResult.Closed;
 
     /// <summary>Sends the bytes to all sessions that match. See <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Func{Session, bool})"/>.</summary>
     /// <param name="data">What to send.</param>
     /// <param name="predicate">Chooses sessions, each on its own loop.</param>
     public SendResult Broadcast(ReadOnlySpan<byte> data, Func<Session, bool> predicate) =>
-        _host is { } host ? host.Everyone.Broadcast(data, predicate) : SendResult.Closed;
+        Serving is { } host ? host.Everyone.Broadcast(data, predicate) : SendResult.Closed;
 
     /// <summary>Sends the text as UTF-8 to all sessions, or all but one.</summary>
     /// <param name="text">What to send.</param>
     /// <param name="except">A session that does not get it, or null.</param>
     public SendResult Broadcast(string text, Session? except = null) =>
-        _host is { } host ? host.Everyone.Broadcast(text, except) : SendResult.Closed;
+        Serving is { } host ? host.Everyone.Broadcast(text, except) : SendResult.Closed;
 
     /// <summary>Closes every session gracefully; the server goes on.</summary>
     public void DisconnectAll() => _host?.CloseAll(new CloseReason(CloseCause.LocalClose));
@@ -845,6 +852,9 @@ public partial class Server : IAsyncDisposable
     /// </summary>
     /// <param name="exception">What was thrown.</param>
     protected virtual void OnError(Exception exception) => _host?.NoteError(exception);
+
+    /// <summary>Null before the first start and after a stop, when nobody is left to send to.</summary>
+    private Host? Serving => _phase == Phase.Stopped ? null : _host;
 
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");
 }

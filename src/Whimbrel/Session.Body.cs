@@ -73,7 +73,7 @@ public abstract partial class Session
     {
         if (RunningStrand is null)
         {
-            if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+            if (_connection is not { } connection) throw Throw.NoConnection();
             StrandHere(connection, member);
         }
 

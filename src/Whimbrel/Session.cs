@@ -892,9 +892,9 @@ public abstract partial class Session : IConnection
             return;
         }
 
-        if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+        if (_connection is not { } connection) throw Throw.NoConnection();
         StrandHere(connection, nameof(UpgradeToTls));
-        if (connection.Generation != _generation) throw new InvalidOperationException("The session has no connection.");
+        if (connection.Generation != _generation) throw Throw.NoConnection();
         connection.UpgradeToTls(new TlsUpgrade(ProfileForUpgrade(options, connection.Host.IsAccepting, connection.DialledHost), unread, done));
     }
 
@@ -930,7 +930,7 @@ public abstract partial class Session : IConnection
         // On the pool the connection may have ended under the running callback: then the timer is one that never fires.
         if (RunningStrand is null)
         {
-            if (_connection is not { } connection) throw new InvalidOperationException("The session has no connection.");
+            if (_connection is not { } connection) throw Throw.NoConnection();
             StrandHere(connection, nameof(StartTimer));
         }
 
@@ -1294,10 +1294,13 @@ public abstract partial class Session : IConnection
         _isEnding = true;
         CountException(exception);
         if (callback == nameof(OnConnected)) _host?.SessionFailedToBegin(this, exception);
-        t_threw = callback;
+        t_threw = callback == nameof(OnReceived) ? ReceivingName : callback;
         using CallbackScope scope = ScopeOfOverride();
         OnError(exception);
     }
+
+    /// <summary>The override that gets received bytes, in messages about what it threw.</summary>
+    internal virtual string ReceivingName => UserCode.IsOfUser(((Func<ReadOnlySpan<byte>, int>)OnUnread).Method.DeclaringType!) ? nameof(OnUnread) : nameof(OnReceived);
 
     /// <summary>What runs of it when it has ended and a stop still waits, as in messages.</summary>
     internal virtual string UnfinishedText => $"{nameof(OnReceivedAsync)} of {DisplayName}";

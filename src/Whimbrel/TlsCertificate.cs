@@ -248,7 +248,7 @@ public sealed class TlsCertificate
     {
         X509Certificate2Collection all = [];
         all.ImportFromPem(certificates);
-        if (all.Count == 0) throw new CryptographicException("there is no certificate in it");
+        if (all.Count == 0) throw new CryptographicException("there is no certificate in it (a PFX file is read by FromPfxFile)");
         using X509Certificate2 made = WithKey(certificates, key, password);
         X509Certificate2Collection rest = [];
         for (int i = 1; i < all.Count; i++) rest.Add(all[i]);
@@ -278,6 +278,7 @@ public sealed class TlsCertificate
 
     private static TlsKeyPair ReadPfx(byte[] bytes, string? password)
     {
+        if (bytes.AsSpan().IndexOf("-----BEGIN "u8) >= 0) throw new CryptographicException("it is PEM and no PFX: read it with FromPemFile");
         X509Certificate2Collection all = X509CertificateLoader.LoadPkcs12Collection(bytes, password);
         X509Certificate2? leaf = null;
         foreach (X509Certificate2 certificate in all)

@@ -125,7 +125,7 @@ internal sealed class Call(CallClient owner) : Completion<CallAnswer>(owner.Engi
         }
     }
 
-    internal static CallException NotSent(string remote) => new(CallFailure.NotSent, mayHaveBeenHandled: false, $"There is no connection to {remote}, and none is dialled; the request was not sent.");
+    internal static CallException NotSent(string remote) => new(CallFailure.NotSent, mayHaveBeenHandled: false, $"There is no connection to {remote}, and none is dialled: await ConnectAsync first. The request was not sent.");
 
     internal void SetAnswer(ReadOnlySpan<byte> body)
     {

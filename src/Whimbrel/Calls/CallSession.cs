@@ -76,6 +76,8 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
     /// <returns>The bytes of the whole frames that were given.</returns>
     protected sealed override int OnUnread(ReadOnlySpan<byte> unread) => FrameCutter.Cut(this, _reader, unread);
 
+    internal sealed override string ReceivingName => nameof(OnCall);
+
     void IFrameTaker.Take(in Frame frame)
     {
         switch (Format.Read(frame, out ulong id, out ReadOnlySpan<byte> body))

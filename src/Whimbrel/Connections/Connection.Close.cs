@@ -308,7 +308,7 @@ internal sealed partial class Connection
         }
         catch (Exception second)
         {
-            Loop.Engine.NoteException("OnError", second);
+            Loop.Engine.NoteErrorThrew(session, callback, exception, second);
         }
     }
 
@@ -346,7 +346,7 @@ internal sealed partial class Connection
         bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding || (State == ConnectionState.Open && _tenancy.Tls is { IsShaking: true, HasBegun: true });
         if (isShaking && _tenancy.Tls is { } tls)
         {
-            FailTls(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout)"), atOnce: true);
+            FailTls(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout{(tls.Profile.IsServer ? "" : "; a server that speaks no TLS at this port may wait in silence")})"), atOnce: true);
             return;
         }
 

@@ -210,6 +210,7 @@ internal sealed partial class Connection
     {
         if (taken == 0 && _tenancy.Unread.Length >= Shard.Options.UnreadLimitBytes && (_tenancy.Gate & ReceiveGate.Reader) == 0)
         {
+            Host.NoteUnreadLimit(Session, _tenancy.Unread.Length);
             Fail(new CloseReason(CloseCause.UnreadLimit));
             return;
         }

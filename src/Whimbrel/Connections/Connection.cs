@@ -236,7 +236,7 @@ internal sealed partial class Connection : Resident
         }
         catch (Exception second)
         {
-            Loop.Engine.NoteException("OnError", second);
+            Loop.Engine.NoteErrorThrew(Session, callback, exception, second);
         }
 
         _tenancy.Next = null;

@@ -16,6 +16,7 @@ internal abstract class ConnectionHost
     private HostShard?[] _hostShards = [];
     private NoticePace _slowNotices;
     private NoticePace _largeNotices;
+    private NoticePace _unreadNotices;
     private NoticePace _fileNotices;
     private NoticePace _handshakeNotices;
     private NoticePace _certificateNotices;
@@ -90,7 +91,7 @@ internal abstract class ConnectionHost
         if (!_slowNotices.TryTake(Engine.NowMs)) return;
         NoteSession(new Notice(
             NoticeKind.SlowConsumer,
-            $"Session {session.Id:x} is {pending / 1024.0 / 1024.0:0.0} MiB behind (limit {limit / 1024.0 / 1024.0:0.###} MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
+            $"Session {session.Id:x} reached SendLimitBytes ({limit / 1024.0 / 1024.0:0.###} MiB; {pending / 1024.0 / 1024.0:0.0} MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.",
             "slow-consumer.md"));
     }
 
@@ -102,6 +103,16 @@ internal abstract class ConnectionHost
         NoteSession(new Notice(
             NoticeKind.MessageTooLarge,
             $"A broadcast of {length:n0} bytes is larger than the send queue of session {session.Id:x} may ever be (SendLimitBytes is {limit:n0}): members with that limit go without it, and nobody is disconnected. Set AllowLargeMessages, raise SendLimitBytes, or send it in parts.",
+            "message-too-large.md"));
+    }
+
+    /// <summary>A session took nothing of what is unread, and the limit is reached. Told at most once a minute.</summary>
+    internal void NoteUnreadLimit(Session session, int unread)
+    {
+        if (!_unreadNotices.TryTake(Engine.NowMs)) return;
+        NoteSession(new Notice(
+            NoticeKind.MessageTooLarge,
+            $"{session.DisplayName} (session {session.Id:x}) took nothing of {unread:n0} unread bytes, and UnreadLimitBytes is {Options.UnreadLimitBytes:n0}: its connection was reset. An OnUnread returns how many bytes it has used, 0 only while a message is incomplete; raise UnreadLimitBytes for messages that are longer.",
             "message-too-large.md"));
     }
 

@@ -104,7 +104,7 @@ internal sealed class Listener : Resident
         Loop.StartReceive(this);
     }
 
-    private void TellBindError() => _started.SetException(new NetworkException(BindError.Describe(EndPoint, _bindError)));
+    private void TellBindError() => _started.SetException(new NetworkException(BindError.Describe(EndPoint, _bindError, SocketFactory.NoSocketAt(EndPoint))));
 
     /// <summary>The engine accepted a socket; it is ours to place or to discard.</summary>
     internal void CompleteAccept(RawSocket socket, PeerAddress peer, EndPoint? local)

@@ -169,6 +169,14 @@ internal static unsafe class SocketFactory
         return refused && IsSocketFile(path) && DeletePath(path);
     }
 
+    /// <summary>What is at the path of a Unix address when it is no socket, in words; null for other addresses.</summary>
+    internal static string? NoSocketAt(EndPoint endPoint)
+    {
+        if (endPoint is not UnixDomainSocketEndPoint || endPoint.ToString() is not { Length: > 0 } path || path[0] is '@' or '\0') return null;
+        if (Directory.Exists(path)) return "a directory";
+        return File.Exists(path) && !IsSocketFile(path) ? "a file" : null;
+    }
+
     /// <summary>A dial to a plain file is refused as well, and somebody may need that file. Sockets are what cannot be opened.</summary>
     // Safe: a string of our own that ends in a zero byte.
     private static bool IsSocketFile(string path)

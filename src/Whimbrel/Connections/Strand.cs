@@ -727,7 +727,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         }
         catch (Exception second)
         {
-            _loop.Engine.NoteException("OnError", second);
+            _loop.Engine.NoteErrorThrew(session, _running ?? "OnReceived", exception, second);
         }
     }
 
@@ -828,7 +828,9 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
 
     private void CheckUnreadLimit(int taken)
     {
-        if (taken == 0 && _unread.Length >= _host.Options.UnreadLimitBytes && (_holds & Holds.Reader) == 0) AbortWith(new CloseReason(CloseCause.UnreadLimit));
+        if (taken != 0 || _unread.Length < _host.Options.UnreadLimitBytes || (_holds & Holds.Reader) != 0) return;
+        _host.NoteUnreadLimit(_session, _unread.Length);
+        AbortWith(new CloseReason(CloseCause.UnreadLimit));
     }
 
     private void RunFinish()

@@ -1,4 +1,5 @@
 using System.Net;
+using System.Net.Sockets;
 using Whimbrel.Diagnostics;
 using Whimbrel.Linux;
 
@@ -31,6 +32,12 @@ internal static class DatagramErrors
             Errno.EMSGSIZE or Errno.ENOBUFS or Errno.ENOMEM => ErrorCategory.Limit,
             _ => ErrorCategory.System,
         };
+        return new NetworkError(error, category, $"{WordsOf(error)} See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent.");
+    }
+
+    /// <summary>Why, and the system's own words.</summary>
+    internal static string WordsOf(int error)
+    {
         string why = error switch
         {
             Errno.ECONNREFUSED => "Nobody receives at that port.",
@@ -42,7 +49,7 @@ internal static class DatagramErrors
             Errno.EHOSTUNREACH or Errno.ENETUNREACH => "No way leads there.",
             _ => "The system did not take or deliver it.",
         };
-        return new NetworkError(error, category, $"{why} {ErrorText.Of(error)} (error {error}). See docs/symptoms/datagram-not-sent.md, or: whimbrel explain datagram-not-sent.");
+        return $"{why} {ErrorText.Of(error)} (error {error}).";
     }
 
     internal static NetworkException BindFailure(EndPoint endPoint, DatagramOptions options, int error)
@@ -67,6 +74,7 @@ internal static class DatagramErrors
             Errno.ENOBUFS or Errno.ENOMEM => $" The socket is a member of as many groups as the system allows: raise the sysctl {sysctl}, or use another socket.",
             Errno.ENODEV => " No interface is there for it: there is no route for the group, or no such interface; name one in MulticastGroup.Interface.",
             Errno.EADDRNOTAVAIL => " The interface does not have that address.",
+            Errno.ENOPROTOOPT when group.Address.AddressFamily == AddressFamily.InterNetworkV6 => " An IPv6 group needs an IPv6 socket: bind it to IPAddress.IPv6Any.",
             Errno.EOPNOTSUPP => " This system cannot join a single source by this engine.",
             _ => "",
         };

@@ -136,25 +136,19 @@ public abstract class DatagramHandler
     /// <returns>False, the default: not taken, and <see cref="OnReceived"/> is called for each.</returns>
     protected virtual bool OnReceivedRun(ReadOnlySpan<byte> run, int datagramBytes, in DatagramPeer peer) => false;
 
-    /// <summary>A datagram was longer than <see cref="DatagramOptions.ReceiveLimitBytes"/>. Does nothing by default: it is dropped, and counted.</summary>
+    /// <summary>A datagram was longer than <see cref="DatagramOptions.ReceiveLimitBytes"/>. It is dropped, and counted. The default gives a notice, at most once a minute.</summary>
     /// <param name="start">Its first bytes, valid during the call.</param>
     /// <param name="length">How many it had.</param>
     /// <param name="peer">Who sent it.</param>
-    protected virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer)
-    {
-    }
+    protected virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => _resident?.NoteTruncated(length, in peer);
 
-    /// <summary>The system did not take a datagram that was queued. The socket goes on. Of a flood of them, 256 a turn are told and all are counted.</summary>
+    /// <summary>The system did not take a datagram that was queued. The socket goes on. Of a flood of them, 256 a turn are told and all are counted. The default gives a notice, at most once a minute.</summary>
     /// <param name="fault">Who it was for, and why.</param>
-    protected virtual void OnSendFailed(in DatagramFault fault)
-    {
-    }
+    protected virtual void OnSendFailed(in DatagramFault fault) => _resident?.NoteSendFailed(in fault);
 
-    /// <summary>The system was told by ICMP that a datagram did not get there: nobody receives at that port, no way leads there, it was too large. Only a hint, and anybody can forge it. The socket goes on.</summary>
+    /// <summary>The system was told by ICMP that a datagram did not get there: nobody receives at that port, no way leads there, it was too large. Only a hint, and anybody can forge it. The socket goes on. The default gives a notice for a connected socket, at most once a minute.</summary>
     /// <param name="fault">Who it was for, and why.</param>
-    protected virtual void OnPeerError(in DatagramFault fault)
-    {
-    }
+    protected virtual void OnPeerError(in DatagramFault fault) => _resident?.NoteUntoldPeerError(in fault);
 
     /// <summary>The send queue is empty again after it had refused something.</summary>
     protected virtual void OnDrained()

@@ -31,6 +31,9 @@ internal sealed partial class DatagramResident : Resident
     private readonly DatagramQueue _held = new();
     private List<Completion<bool>>? _stopped;
     private DatagramFault[] _notes = [];
+    private NoticePace _truncatedNotices;
+    private NoticePace _failedNotices;
+    private NoticePace _peerNotices;
     private bool[] _noteIsPeerError = [];
     private int _noteCount;
     private LoopTimer? _deadline;
@@ -436,6 +439,29 @@ internal sealed partial class DatagramResident : Resident
             "user-exception.md",
             exception));
     }
+
+    /// <summary>The handler has no OnTruncated of its own.</summary>
+    internal void NoteTruncated(int length, in DatagramPeer peer)
+    {
+        if (!_truncatedNotices.TryTake(Loop.Engine.NowMs)) return;
+        NoteLost($"A datagram of {length:n0} bytes from {peer} came to {EndPoint}, and ReceiveLimitBytes is {Owner.Options.ReceiveLimitBytes:n0}: it was dropped. Raise ReceiveLimitBytes, or override OnTruncated. Further ones of the next minute are only counted (DatagramCounters.Truncated).");
+    }
+
+    /// <summary>The handler has no OnSendFailed of its own. What AnswerLimit withholds is meant to be lost.</summary>
+    internal void NoteSendFailed(in DatagramFault fault)
+    {
+        if (fault.Error.Code == 0 || !_failedNotices.TryTake(Loop.Engine.NowMs)) return;
+        NoteLost($"A datagram of {fault.Length:n0} bytes to {fault.Peer} was not sent: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnSendFailed to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.Failed).");
+    }
+
+    /// <summary>The handler has no OnPeerError of its own. Peers of a socket that is not connected come and go: theirs are counted only.</summary>
+    internal void NoteUntoldPeerError(in DatagramFault fault)
+    {
+        if (!IsConnected || !_peerNotices.TryTake(Loop.Engine.NowMs)) return;
+        NoteLost($"A datagram to {fault.Peer} did not get there: {DatagramErrors.WordsOf(fault.Error.Code)} Override OnPeerError to handle it yourself. Further ones of the next minute are only counted (DatagramCounters.PeerErrors).");
+    }
+
+    private void NoteLost(string message) => Loop.Engine.Note(new Notice(NoticeKind.System, message, "datagram-not-sent.md"));
 
     internal LoopTimer StartTimer(TimeSpan due, TimeSpan period)
     {

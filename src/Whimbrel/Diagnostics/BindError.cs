@@ -8,10 +8,14 @@ namespace Whimbrel.Diagnostics;
 /// <summary>Says why a listener could not be bound, who has the port, and what to do. Runs once, on failure.</summary>
 internal static class BindError
 {
-    internal static NetworkError Describe(EndPoint endPoint, int error)
+    /// <param name="endPoint">Where it should have listened.</param>
+    /// <param name="error">The system's number.</param>
+    /// <param name="inTheWay">What is at a Unix path that is no socket, in words; else null.</param>
+    internal static NetworkError Describe(EndPoint endPoint, int error, string? inTheWay = null)
     {
         string why = error switch
         {
+            Errno.EADDRINUSE when inTheWay is not null => $"{inTheWay} is at that path, which is no socket and stays as it is. Delete it, or choose another path.",
             Errno.EADDRINUSE => $"already in use{HolderOf(endPoint)}. Choose another address (port 0 takes a free one), or set ReusePort=true if you meant to share it. See docs/symptoms/port-taken.md, or: whimbrel explain port-taken.",
             Errno.EACCES => "not permitted: ports below 1024 need a privilege, and a Unix path must be in a folder you may write to.",
             Errno.EADDRNOTAVAIL => "the address is none of this machine's.",

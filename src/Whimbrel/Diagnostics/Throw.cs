@@ -9,6 +9,9 @@ internal static class Throw
     internal static void NotOnLoop(string member) =>
         throw new InvalidOperationException($"{member} belongs to the session's own thread: call it inside a callback, or Post it to the session's loop.");
 
+    internal static InvalidOperationException NoConnection() =>
+        new("The session has no connection: it is not connected yet, or its connection has ended. Call this from OnConnected on, and look at IsConnected first where the end may have come.");
+
     [DoesNotReturn]
     internal static void State(string message) => throw new InvalidOperationException(message);
 

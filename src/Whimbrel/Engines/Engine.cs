@@ -212,7 +212,12 @@ public class Engine : IAsyncDisposable
 
     /// <summary>One of the engine's loops; the same object over stops and starts. Starts nothing.</summary>
     /// <param name="index">0 up to <see cref="LoopCount"/> - 1.</param>
-    public Loop GetLoop(int index) => Loops[index];
+    /// <exception cref="ArgumentOutOfRangeException"><paramref name="index"/> is not in that range.</exception>
+    public Loop GetLoop(int index)
+    {
+        if ((uint)index >= (uint)Loops.Length) Throw.OutOfRange(nameof(index), index, $"0 up to LoopCount - 1 ({Loops.Length - 1})");
+        return Loops[index];
+    }
 
     internal static long NextConnectionId() => Interlocked.Increment(ref s_lastId);
 
@@ -823,9 +828,11 @@ public class Engine : IAsyncDisposable
             using CallbackScope scope = new(this);
             told(notice);
         }
-        catch (Exception)
+        catch (Exception e)
         {
-            // A notice handler that throws has nobody left to tell; the event source has the notice.
+            // Otherwise a mistake in the handler would hide every notice, and itself.
+            NoteUnasked(notice);
+            NoteUnasked(new Notice(NoticeKind.UserException, $"OnNotice threw {ErrorText.Of(e)}, so the notice above was written here.", "user-exception.md", e));
         }
     }
 
@@ -853,6 +860,10 @@ public class Engine : IAsyncDisposable
         if (!ExceptionNotices.TryTake($"{where}: {exception.GetType().Name}", NowMs, out long leftOut)) return;
         Note(new Notice(NoticeKind.UserException, $"{where} threw {ErrorText.Of(exception)}. {outcome}{NoticePaces.LeftOutText(leftOut)}", "user-exception.md", exception));
     }
+
+    /// <summary>An OnError threw: what it was called for would be lost with it.</summary>
+    internal void NoteErrorThrew(Session session, string callback, Exception first, Exception second) =>
+        NoteException("OnError", second, $"It was called because {callback} of {session.DisplayName} (session {session.Id:x}) threw {ErrorText.Of(first)}. Its connection was ended; the others go on.");
 
     /// <summary>Name, loops and reason.</summary>
     public override string ToString() => $"{KindName} ({LoopCount} {(LoopCount == 1 ? "loop" : "loops")}, {Reason})";

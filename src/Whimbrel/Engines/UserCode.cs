@@ -16,6 +16,14 @@ internal static class UserCode
 
     internal static string TextOf(string callback, Session session) => $"{callback} of {session.DisplayName} (session {session.Id:x})";
 
+    /// <summary>An event of a server or client, by the lambda that calls it: "an event of the server (OnStarted)".</summary>
+    internal static string EventOf(string owner, string code)
+    {
+        int begin = code.IndexOf("owner.", StringComparison.Ordinal) + "owner.".Length;
+        int end = code.IndexOf('(', begin);
+        return end > begin ? $"an event of the {owner} ({code[begin..end]})" : $"an event of the {owner}";
+    }
+
     /// <summary>Work that belongs to no session, with what it was made of: a delegate, or the state of an async method.</summary>
     internal static string TextOf(string work, object? subject) => MethodOf(subject) is { } method ? $"{work} ({method})" : work;
 

@@ -347,7 +347,7 @@ public sealed class ConnectionStream : Stream
 
     private void ThrowIfDisposed()
     {
-        if (Volatile.Read(ref _isDisposed) != 0) Throw.Disposed(nameof(ConnectionStream));
+        if (Volatile.Read(ref _isDisposed) != 0) throw StreamSession.Disposed();
     }
 
     private static void ThrowIfOnLoop(string member)

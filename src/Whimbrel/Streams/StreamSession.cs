@@ -154,7 +154,7 @@ internal sealed class StreamSession : Session
         failure = null;
         if (_isClosed)
         {
-            failure = new ObjectDisposedException(nameof(ConnectionStream));
+            failure = Disposed();
             return true;
         }
 
@@ -299,7 +299,7 @@ internal sealed class StreamSession : Session
     {
         _isClosed = true;
         _kept.Clear();
-        TakeWaiting()?.SetException(new ObjectDisposedException(nameof(ConnectionStream)));
+        TakeWaiting()?.SetException(Disposed());
     }
 
     /// <summary>A write was not taken: fails with the reason, which the loop knows. Any thread.</summary>
@@ -320,9 +320,13 @@ internal sealed class StreamSession : Session
         return failure;
     }
 
+    /// <summary>Of a stream that is used after its end, most often by work that its handler did not wait for.</summary>
+    internal static ObjectDisposedException Disposed() =>
+        new(nameof(ConnectionStream), "The stream was disposed, or its handler has returned, which closes the connection: a handler awaits all its reads and writes before it returns.");
+
     private Exception WriteFailure()
     {
-        if (_isClosed) return new ObjectDisposedException(nameof(ConnectionStream));
+        if (_isClosed) return Disposed();
         return EndOf("write", _hasEnded ? _reason : Connection?.EndSoFar ?? default);
     }
 

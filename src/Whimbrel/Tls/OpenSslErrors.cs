@@ -70,9 +70,10 @@ internal static unsafe class OpenSslErrors
             case NoCertificateSet or CallbackFailed:
                 return new TlsFault(TlsFailure.LocalFault, $"the handshake failed on this side ({TextOf(error)})");
             default:
-                return error == 0
+                TlsFault fault = error == 0
                     ? new TlsFault(TlsFailure.BadRecord, $"the {peer} broke the protocol")
                     : TlsErrorText.Classify(TextOf(error), profile);
+                return isFirst && !profile.IsServer && fault.Cause == TlsFailure.BadRecord ? fault with { Message = $"{fault.Message}; perhaps it speaks no TLS at this port" } : fault;
         }
     }
 }

@@ -201,10 +201,10 @@ internal sealed class TlsTrust
                 return "it is not valid now";
             case X509ChainStatusFlags.UntrustedRoot:
                 return leaf.SubjectName.RawData.AsSpan().SequenceEqual(leaf.IssuerName.RawData)
-                    ? $"{SubjectOf(leaf)} is self-signed and not among the trusted roots"
-                    : $"it was issued by {SubjectOf(last)}, which is not among the trusted roots";
+                    ? $"{SubjectOf(leaf)} is self-signed and not among the trusted roots (TlsOptions.Roots)"
+                    : $"it was issued by {SubjectOf(last)}, which is not among the trusted roots (TlsOptions.Roots)";
             case X509ChainStatusFlags.PartialChain:
-                return $"its issuer '{last.Issuer}' is not among the trusted roots, and the peer did not send it as an intermediate";
+                return $"its issuer '{last.Issuer}' is not among the trusted roots (TlsOptions.Roots), and the peer did not send it as an intermediate";
             case X509ChainStatusFlags.NotValidForUsage:
                 return "it is not meant for this use (extended key usage)";
             case X509ChainStatusFlags.NotSignatureValid:

@@ -557,7 +557,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
         rig.Until(() => server.ReadCounters().UserExceptions == 3, "the count");
         rig.Until(() => rig.Notices.Any(static n => n.Kind == NoticeKind.UserException), "the notice");
         Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.UserException);
-        Assert.StartsWith($"The factory of the server threw {(throws ? "InvalidDataException: no session" : "InvalidOperationException: The factory must give a new session")}", notice.Message, StringComparison.Ordinal);
+        Assert.StartsWith($"The factory of the server threw {(throws ? "InvalidDataException: no session" : "InvalidOperationException: The factory must give a new session for each connection, and gave null.")}".TrimEnd('.'), notice.Message, StringComparison.Ordinal);
     });
 
     [Fact]

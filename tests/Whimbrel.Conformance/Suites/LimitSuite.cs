@@ -175,7 +175,7 @@ public abstract class LimitSuite(Transport transport) : TrafficSuite(transport)
         At(rig, session, onLoop, () => Assert.Equal(SendResult.Closed, session.Send("x"u8)));
         Assert.Equal(CloseCause.SlowConsumer, session.End());
         Notice notice = Assert.Single(rig.Notices, static n => n.Kind == NoticeKind.SlowConsumer);
-        Assert.Equal($"Session {id:x} is 1.0 MiB behind (limit 1 MiB): disconnected by SlowConsumer=Disconnect. A session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.", notice.Message);
+        Assert.Equal($"Session {id:x} reached SendLimitBytes (1 MiB; 1.0 MiB are pending now): disconnected by SlowConsumer=Disconnect. Await SendAsync, which waits for room; a session that answers many requests in one callback leaves the rest unread while IsHeldBack is true.", notice.Message);
         Assert.Equal("slow-consumer.md", notice.Page);
     });
 
