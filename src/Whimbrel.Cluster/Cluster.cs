@@ -47,6 +47,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private readonly ClusterOptions _options;
     private readonly IGroupBus _bus;
     private readonly Loop _loop;
+    private readonly Server _server;
     private readonly Outbox _outbox;
     private readonly byte[] _key;
     private readonly byte[] _nodeBytes;
@@ -76,6 +77,8 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     private bool _isConnected;
     private bool _isDisposed;
     private int _hasLeft;
+    private NoticePace _keyNotices;
+    private NoticePace _twinNotices;
     private long _lostAtMs;
     private long _tickedAtMs;
     private long _runningMs; // any thread reads
@@ -93,6 +96,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     {
         _options = options;
         _bus = bus;
+        _server = server;
         _loop = server.Engine.GetLoop(0);
         _key = options.Key.ToArray();
         NodeId = options.NodeId ?? MakeNodeId();
@@ -173,7 +177,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         Volatile.Read(ref _published), Volatile.Read(ref _received), Volatile.Read(ref _missed), Volatile.Read(ref _dropped), Volatile.Read(ref _duplicates),
         Volatile.Read(ref _echoes), Volatile.Read(ref _refused), Volatile.Read(ref _unknownVersions), _outbox.Bytes);
 
-    /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Members stay in their groups and connected. A second call does nothing.</summary>
+    /// <summary>Leaves the cluster: what waits is offered to the bus once more, and the bus is disposed. Sessions stay connected, and get no more broadcasts: <see cref="ClusterGroup.Broadcast(ReadOnlySpan{byte}, Session)"/> returns <see cref="SendResult.Closed"/>. A second call does nothing.</summary>
     public async ValueTask DisposeAsync()
     {
         // Its owner and a container perhaps, which disposes whatever it gave.
@@ -207,6 +211,12 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         }
     }
 
+    internal void Join(string name, Session session)
+    {
+        ObjectDisposedException.ThrowIf(Volatile.Read(ref _hasLeft) != 0, this);
+        Use(name).Join(session);
+    }
+
     internal void CheckPayload(ReadOnlySpan<byte> data)
     {
         if (data.Length > _options.MaxPayloadBytes) throw new ArgumentException($"{data.Length} bytes are more than {nameof(ClusterOptions)}.{nameof(ClusterOptions.MaxPayloadBytes)} ({_options.MaxPayloadBytes}).", nameof(data));
@@ -215,6 +225,7 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
     internal SendResult Broadcast(string name, ReadOnlySpan<byte> data, Session? except)
     {
         CheckPayload(data);
+        if (Volatile.Read(ref _hasLeft) != 0) return SendResult.Closed;
         if (data.IsEmpty) return SendResult.Queued;
         GroupState state = Use(name);
         SendResult result = Deliver(state, data, except);
@@ -587,9 +598,23 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
         switch (Envelope.TryRead(envelope, _key, out Envelope read))
         {
             case EnvelopeResult.Refused: Interlocked.Increment(ref _refused); break;
+            case EnvelopeResult.NotSigned:
+                Interlocked.Increment(ref _refused);
+                NoteNotSigned();
+                break;
             case EnvelopeResult.UnknownVersion: Interlocked.Increment(ref _unknownVersions); break;
             default: Hear(read); break;
         }
+    }
+
+    private void NoteNotSigned()
+    {
+        if (!_keyNotices.TryTake(_loop.TimeMs)) return;
+        _server.Note(new Notice(
+            NoticeKind.Cluster,
+            $"Node '{NodeId}' of '{Application}' refused an envelope that is not signed with its Key: broadcasts of that process do not arrive here. Give all nodes the same {nameof(ClusterOptions)}.{nameof(ClusterOptions.Key)}; "
+            + $"if all have it, another program publishes on {_bus.Reached}. All are counted (ClusterCounters.Refused).",
+            "cluster-nodes.md"));
     }
 
     private void Hear(in Envelope envelope)
@@ -605,7 +630,9 @@ public sealed partial class Cluster : IGroupBusListener, IAsyncDisposable
 
         if (envelope.Node.SequenceEqual(_nodeBytes) && _twins.Count < MostTwins && _twins.Add(envelope.Instance))
         {
-            Guard(() => _options.OnTwin?.Invoke($"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own."));
+            string twin = $"Another process is node '{NodeId}' of '{Application}', too. Each needs an id of its own.";
+            if (_options.OnTwin is { } hook) Guard(() => hook(twin));
+            else if (_twinNotices.TryTake(_loop.TimeMs)) _server.Note(new Notice(NoticeKind.Cluster, $"{twin} Set another {nameof(ClusterOptions)}.{nameof(ClusterOptions.NodeId)} on one of them, or leave it null.", "cluster-nodes.md"));
         }
 
         if (_nodes.Hear(envelope.Instance, _watchMs, out bool isNew)) NodesChanged();

@@ -32,7 +32,8 @@ public sealed class ClusterGroup
 
     /// <summary>Adds a session of this node, as <see cref="SessionGroup.Join(Session)"/> does. Broadcasts of other nodes come once the broker has the subscription.</summary>
     /// <param name="session">A connected session.</param>
-    public void Join(Session session) => _cluster.Use(Name).Join(session);
+    /// <exception cref="ObjectDisposedException">The node has left the cluster (<see cref="Cluster.DisposeAsync"/>).</exception>
+    public void Join(Session session) => _cluster.Join(Name, session);
 
     /// <summary>Removes a session. It leaves by itself when it ends.</summary>
     /// <param name="session">The session.</param>
@@ -46,7 +47,7 @@ public sealed class ClusterGroup
     /// <param name="except">A session of this node that does not get it, or null.</param>
     /// <returns>
     /// As <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>: with <see cref="SendResult.Full"/> nobody gets it on any node. What is lost
-    /// later on the way to other nodes is told there and counted.
+    /// later on the way to other nodes is told there and counted. With <see cref="SendResult.Closed"/> this node has left the cluster, and nobody gets it.
     /// </returns>
     /// <exception cref="ArgumentException">Too large.</exception>
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => _cluster.Broadcast(Name, data, except);

@@ -13,7 +13,7 @@ public sealed class ClusterOptions
     /// <summary>The node's name in notices and gaps, different on each node: 1 to 64 bytes of UTF-8. Null (the default) makes one of the machine's name and chance.</summary>
     public string? NodeId { get; init; }
 
-    /// <summary>Signs each envelope with HMAC-SHA256 and refuses those that are not signed with it: for a broker that others can publish on. At least 16 bytes, the same on each node. Empty (the default) does not.</summary>
+    /// <summary>Signs each envelope with HMAC-SHA256 and refuses those that are not signed with it: for a broker that others can publish on. At least 16 bytes, the same on each node; an envelope that is not signed with it gives a notice of kind <see cref="NoticeKind.Cluster"/>, at most once a minute. Empty (the default) does not.</summary>
     public ReadOnlyMemory<byte> Key { get; init; }
 
     /// <summary>Largest broadcast: default 1 MiB, at most 16 MiB. Larger envelopes of others are refused before anything in them is read.</summary>
@@ -82,7 +82,7 @@ public sealed class ClusterOptions
     /// <summary>Called on a loop when the state has changed, or other nodes are missing than before, with what happened, why, and what now. Must not block.</summary>
     public Action<ClusterState, string>? OnStateChanged { get; init; }
 
-    /// <summary>Called on a loop once for each other process that uses this node's id. Nothing is lost by it, but gaps name the wrong node.</summary>
+    /// <summary>Called on a loop once for each other process that uses this node's id. Nothing is lost by it, but gaps name the wrong node. Null (the default): a notice of kind <see cref="NoticeKind.Cluster"/>, at most once a minute.</summary>
     public Action<string>? OnTwin { get; init; }
 
     /// <summary>What <see cref="Cluster.JoinAsync(Server, IGroupBus, ClusterOptions, CancellationToken)"/> would throw for: one sentence for each mistake, which begins with the name of the option. Empty when there is none.</summary>

@@ -94,7 +94,7 @@ internal readonly ref struct Envelope
         if ((flags & ~(KindMask | IsSigned | IsAgain)) != 0 || (flags & KindMask) > (byte)EnvelopeKind.Goodbye) return EnvelopeResult.Refused;
         if ((flags & IsAgain) != 0 && (flags & KindMask) != (byte)EnvelopeKind.Broadcast) return EnvelopeResult.Refused;
         if (node is 0 or > MostNodeBytes || group > MostGroupBytes || payloadAt > end) return EnvelopeResult.Refused;
-        if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.Refused;
+        if (!key.IsEmpty && !(isSigned && IsAuthentic(bytes, key))) return EnvelopeResult.NotSigned;
         envelope = new Envelope
         {
             Kind = (EnvelopeKind)(flags & KindMask),

@@ -6,8 +6,11 @@ internal enum EnvelopeResult
     /// <summary>It could be read.</summary>
     Read,
 
-    /// <summary>Cut, foreign, or its signature is wrong or missing.</summary>
+    /// <summary>Cut or foreign.</summary>
     Refused,
+
+    /// <summary>Its signature is wrong or missing.</summary>
+    NotSigned,
 
     /// <summary>Of another version.</summary>
     UnknownVersion,

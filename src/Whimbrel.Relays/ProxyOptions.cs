@@ -1,3 +1,5 @@
+using Whimbrel.Diagnostics;
+
 namespace Whimbrel.Relays;
 
 /// <summary>How a server reads PROXY headers. Made once for all its connections; any thread.</summary>
@@ -5,10 +7,12 @@ public sealed class ProxyOptions
 {
     private readonly int _headerLimitBytes = ProxyHeader.DefaultLimit;
     private readonly TimeSpan _headerTimeout = TimeSpan.FromSeconds(5);
+    private NoticePace _notices;
     private long _read, _local, _direct, _refused;
 
     /// <summary>Whose headers are believed. Required: who may reach the port and is believed can claim to be anybody.</summary>
-    public required TrustedNetworks Trusted { get; init; }
+    /// <exception cref="ArgumentNullException">Null.</exception>
+    public required TrustedNetworks Trusted { get; init => field = value ?? throw new ArgumentNullException(nameof(Trusted)); }
 
     /// <summary>
     /// What happens to peers that are not trusted. False (the default): refused before a byte is read. True: they are served as clients of their own,
@@ -43,7 +47,7 @@ public sealed class ProxyOptions
     /// </summary>
     public TlsOptions? Tls { get; init; }
 
-    /// <summary>Called for each connection that is refused, with the rule, on its session's thread, right before the reset. What it throws is the session's.</summary>
+    /// <summary>Called for each connection that is refused, with the rule, on its session's thread, right before the reset. What it throws is the session's. Null (the default): a notice of kind <see cref="NoticeKind.Protocol"/>, at most once a minute.</summary>
     public Action<ProxySession, ProxyFault>? OnRefused { get; init; }
 
     internal SessionPhase Phase { get; private init; } = new("the PROXY header", TimeSpan.FromSeconds(5));
@@ -56,6 +60,15 @@ public sealed class ProxyOptions
         if (header is null) Interlocked.Increment(ref _direct);
         else if (header.IsLocal) Interlocked.Increment(ref _local);
         else Interlocked.Increment(ref _read);
+    }
+
+    internal void NoteRefused(Session session, ProxyFault fault)
+    {
+        if (session.Server is not { } server || !_notices.TryTake(session.Loop.TimeMs)) return;
+        string text = fault == ProxyFault.Untrusted
+            ? $"{session.RemoteEndPoint} was reset, because it is in no network of ProxyOptions.Trusted. If it is a proxy, add its network; if clients may connect without a proxy, set ServesUntrusted"
+            : $"{session.RemoteEndPoint} was reset, because its PROXY header is refused (ProxyFault.{fault}). A trusted peer must send a header first: turn it on in the proxy, or take the peer out of ProxyOptions.Trusted";
+        server.Note(new Notice(NoticeKind.Protocol, $"{text}. Set OnRefused to get each refusal; all are counted (ProxyCounters.Refused).", "protocol-mismatch.md"));
     }
 
     internal void CountRefused() => Interlocked.Increment(ref _refused);

@@ -6,7 +6,7 @@ namespace Whimbrel.Relays;
 /// <summary>
 /// The first session of a connection that comes through a proxy: reads the PROXY header, begins TLS when the options say so, and hands the connection over to the
 /// session that its factory gives. From there on <see cref="Session.RemoteEndPoint"/> is the client's address and <see cref="Session.LocalEndPoint"/> the
-/// one it had connected to, where the header has them. Whoever breaks a rule is reset, and <see cref="ProxyOptions.OnRefused"/> hears which.
+/// one it had connected to, where the header has them. A peer that breaks a rule is reset, and <see cref="ProxyOptions.OnRefused"/> is called with the rule; without it a notice names it.
 /// </summary>
 /// <example><code>
 /// ProxyOptions proxies = new() { Trusted = TrustedNetworks.Parse("10.0.0.0/8") };
@@ -105,7 +105,8 @@ public sealed class ProxySession : Session
         try
         {
             // tidy: allowed because a connection is refused, which is not the hot path
-            if (_options.OnRefused is { } hook) HookNet.Call(() => hook(this, fault), e => Loop.Post(() => throw new InvalidOperationException($"{nameof(ProxyOptions.OnRefused)} threw: {e.Message}", e)));
+            if (_options.OnRefused is not { } hook) _options.NoteRefused(this, fault);
+            else HookNet.Call(() => hook(this, fault), e => Loop.Post(() => throw new InvalidOperationException($"{nameof(ProxyOptions.OnRefused)} threw: {e.Message}", e)));
         }
         finally
         {

@@ -1,4 +1,5 @@
 using System.Diagnostics;
+using System.Net;
 
 namespace Whimbrel.Relays;
 
@@ -22,7 +23,7 @@ public sealed class Relay : IAsyncDisposable
     /// <summary>Checks the options; <see cref="StartAsync"/> listens.</summary>
     /// <param name="listen">Where to listen, TLS of the clients, limits (<see cref="ServerOptions.MaxConnections"/>).</param>
     /// <param name="options">Where to pass on to.</param>
-    /// <exception cref="ArgumentException">No target, or an address that cannot be read.</exception>
+    /// <exception cref="ArgumentException">No target, an address that cannot be read, or one at which the relay itself listens.</exception>
     public Relay(ServerOptions listen, RelayOptions options)
     {
         ArgumentNullException.ThrowIfNull(listen);
@@ -30,6 +31,11 @@ public sealed class Relay : IAsyncDisposable
         if (options.Targets is not { Count: > 0 }) throw new ArgumentException("A relay needs a target.", nameof(options));
         string[] mistakes = [.. options.Targets.Select(static t => NetworkAddress.TryParse(t, out _, out string? mistake) ? null : mistake ?? $"'{t}' is no address").OfType<string>()];
         if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes.Select(static m => m.TrimEnd('.')))}.", nameof(options));
+        if (options.Targets.FirstOrDefault(t => IsOwn(listen, NetworkAddress.Parse(t))) is { } own)
+        {
+            throw new ArgumentException($"The target {own} is where the relay itself listens: each connection would open the next one, without end. Give the address of the server behind it.", nameof(options));
+        }
+
         if (options is { TargetHeader: ProxyHeaderForm.Binary, Clients.HeaderLimitBytes: > ProxyHeader.MaxLength - OwnPart })
         {
             throw new ArgumentException(
@@ -97,6 +103,15 @@ public sealed class Relay : IAsyncDisposable
         }
 
         return best;
+    }
+
+    private static bool IsOwn(ServerOptions listen, NetworkAddress target)
+    {
+        IEnumerable<(string Host, int Port)> own = listen.EndPoints.Append(listen.EndPoint).OfType<IPEndPoint>().Select(static e => (e.Address.ToString(), e.Port));
+        if (NetworkAddress.TryParse(listen.Address ?? "", out NetworkAddress? address, out _) && address.Port > 0) own = own.Append((address.Host, address.Port));
+        return own.Any(o => o.Port != 0 && o.Port == target.Port && (Plain(o.Host) == Plain(target.Host) || (o.Host is "*" or "0.0.0.0" or "::" && IPAddress.TryParse(Plain(target.Host), out IPAddress? ip) && IPAddress.IsLoopback(ip))));
+
+        static string Plain(string host) => host == "localhost" ? "127.0.0.1" : host;
     }
 
     private void Note(RelayTarget target)

@@ -21,12 +21,16 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
     protected abstract void OnFrame(in Frame frame);
 
     /// <summary>
-    /// The peer's bytes are no frames of this format, and no more messages come. The default resets the connection; an override may send its
+    /// The peer's bytes are no frames of this format, and no more messages come. The default resets the connection and gives a notice of kind <see cref="NoticeKind.Protocol"/>, at most once a minute; an override may send its
     /// protocol's word for it and close. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, with a
     /// <see cref="FrameException"/>.
     /// </summary>
     /// <param name="error">What is wrong.</param>
-    protected virtual void OnFrameError(FrameError error) => Abort();
+    protected virtual void OnFrameError(FrameError error)
+    {
+        NoteMismatch();
+        Abort();
+    }
 
     /// <summary>Sends one message whole: its length before it or its delimiter behind it. Any thread; the result and the limits are those of <see cref="Session.Send(ReadOnlySpan{byte})"/>.</summary>
     /// <param name="message">The message, without header, length and delimiter. Copied.</param>
@@ -48,9 +52,9 @@ public abstract class FramedSession(FrameFormat format) : Session, IFrameTaker
 
     void IFrameTaker.Take(in Frame frame) => OnFrame(frame);
 
-    void IFrameTaker.Fail(FrameError error)
+    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread)
     {
-        NoteProtocolError(FrameCutter.ExceptionOf(error, Format));
+        NoteProtocolError(FrameCutter.ExceptionOf(error, Format, unread));
         OnFrameError(error);
     }
 }

@@ -40,6 +40,12 @@ public enum NoticeKind
     /// left so much unread that <see cref="ConnectionOptions.UnreadLimitBytes"/> ended its connection.
     /// </summary>
     MessageTooLarge,
+
+    /// <summary>A peer uses another protocol or another format than its session, or a session does not do what its protocol requires.</summary>
+    Protocol,
+
+    /// <summary>Nodes of a cluster do not fit together: another key, or the same id twice.</summary>
+    Cluster,
 }
 
 /// <summary>

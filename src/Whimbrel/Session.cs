@@ -594,6 +594,14 @@ public abstract partial class Session : IConnection
         if (_endReason.Cause == CloseCause.None) _endReason = new CloseReason(CloseCause.ProtocolError, 0, error);
     }
 
+    /// <summary>Gives a notice of what <see cref="NoteProtocolError"/> was called with.</summary>
+    internal void NoteMismatch()
+    {
+        if (_endReason is { Cause: CloseCause.ProtocolError, Exception: { } error }) _host?.NoteMismatch(this, error);
+    }
+
+    internal void NoteOpenCalls(int open, double seconds) => _host?.NoteOpenCalls(this, open, seconds);
+
     /// <summary>What the peer did wrong is the reason of what this side does about it.</summary>
     private CloseReason ReasonFor(CloseReason reason) =>
         _endReason.Cause == CloseCause.ProtocolError && reason.Cause is CloseCause.LocalClose or CloseCause.LocalAbort

@@ -8,9 +8,12 @@ namespace Whimbrel.Tests;
 // The contract at the head of Cluster, by number, in virtual time.
 public sealed class ClusterTests : IDisposable
 {
-    private readonly MemoryEngine _engine = new(1, faults: MemoryFaults.None);
+    private readonly List<Notice> _notices = [];
+    private readonly MemoryEngine _engine;
     private readonly MemoryBus _bus = new();
     private readonly List<TestNode> _nodes = [];
+
+    public ClusterTests() => _engine = new MemoryEngine(1, faults: MemoryFaults.None, onNotice: _notices.Add);
 
     public void Dispose()
     {
@@ -614,6 +617,48 @@ public sealed class ClusterTests : IDisposable
         Assert.Equal("a ", atTwo.Heard);
         Assert.All(told, static t => Assert.Contains("'same'", t, StringComparison.Ordinal));
         Assert.NotEmpty(told);
+    }
+
+    [Fact]
+    public void Without_OnTwin_one_notice_says_that_two_nodes_have_one_id()
+    {
+        (TestNode one, _, _, _) = Pair(static o => new ClusterOptions { Application = o.Application, NodeId = "same" });
+        Say(one, "a ");
+        Pass(5);
+        Assert.All(_notices, static n => Assert.Equal((NoticeKind.Cluster, "cluster-nodes.md"), (n.Kind, n.Page)));
+        Assert.Equal(2, _notices.Count); // one on each of the two
+        Assert.Contains("Another process is node 'same' of 'test', too", _notices[0].Message, StringComparison.Ordinal);
+    }
+
+    [Theory]
+    [InlineData(true)]
+    [InlineData(false)]
+    public void Nodes_with_different_keys_say_so_once_a_minute(bool hasOtherKey)
+    {
+        byte[] key = new byte[16], other = hasOtherKey ? [.. key[1..], 1] : [];
+        TestNode one = Node("one", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = key });
+        TestNode two = Node("two", o => new ClusterOptions { Application = o.Application, NodeId = o.NodeId, Key = other });
+        TestNode.Member atOne = one.Connect("g");
+        Pass(5);
+        Say(two, "a ");
+        Pass(20);
+        Assert.Equal("", atOne.Heard);
+        Assert.True(one.Cluster.ReadCounters().Refused > 5);
+        Notice notice = Assert.Single(_notices, static n => n.Message.StartsWith("Node 'one' of 'test'", StringComparison.Ordinal));
+        Assert.Equal((NoticeKind.Cluster, "cluster-nodes.md"), (notice.Kind, notice.Page));
+        Assert.Contains("not signed with its Key", notice.Message, StringComparison.Ordinal);
+        Assert.Equal(hasOtherKey ? 2 : 1, _notices.Count);
+    }
+
+    [Fact]
+    public void A_node_that_has_left_says_Closed_and_takes_no_members()
+    {
+        (TestNode one, TestNode.Member atOne, _, TestNode.Member atTwo) = Pair();
+        _engine.Run(one.Cluster.DisposeAsync());
+        Assert.Equal(SendResult.Closed, one.Cluster.Group("g").Broadcast("late "));
+        Assert.Throws<ObjectDisposedException>(() => one.Cluster.Group("other").Join(atOne));
+        Pass();
+        Assert.Equal(("", ""), (atOne.Heard, atTwo.Heard));
     }
 
     [Fact]

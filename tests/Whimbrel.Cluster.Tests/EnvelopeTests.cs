@@ -97,7 +97,7 @@ public sealed class EnvelopeTests
             Assert.NotEqual(EnvelopeResult.Read, Envelope.TryRead(changed, s_key, out _));
         }
 
-        Assert.Equal(EnvelopeResult.Refused, Envelope.TryRead(Make([]), s_key, out _));
+        Assert.Equal(EnvelopeResult.NotSigned, Envelope.TryRead(Make([]), s_key, out _));
     }
 
     [Fact]

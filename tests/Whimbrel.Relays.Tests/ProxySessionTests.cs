@@ -119,6 +119,32 @@ public sealed class ProxySessionTests
         Assert.Contains($"ProxyFault.{fault}", peer.CloseReason.Value.ToString(), StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData(false, "ServesUntrusted")]
+    [InlineData(true, "ProxyFault.NotAHeader")]
+    public void Without_OnRefused_one_notice_a_minute_says_why(bool isTrusted, string expected)
+    {
+        List<Notice> notices = [];
+        using TestNetwork network = new();
+        ProxyOptions options = new() { Trusted = Options(isTrusted).Trusted };
+        ServerOptions listen = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnNotice = notices.Add };
+        Server server = new(listen, () => new ProxySession(options, static _ => throw new InvalidOperationException()));
+        for (int i = 0; i < 3; i++)
+        {
+            TestPeer peer = network.Connect(server);
+            if (isTrusted) peer.Send("GET / HTTP/1.1\r\n\r\n");
+            Assert.True(peer.IsReset);
+        }
+
+        Notice notice = Assert.Single(notices);
+        Assert.Equal((NoticeKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
+        Assert.Contains(expected, notice.Message, StringComparison.Ordinal);
+        Assert.Equal(3, options.ReadCounters().Refused);
+    }
+
+    [Fact]
+    public void Networks_that_are_null_are_refused_at_once() => Assert.Throws<ArgumentNullException>(static () => new ProxyOptions { Trusted = null! });
+
     [Fact]
     public void The_header_has_its_time_however_it_trickles()
     {

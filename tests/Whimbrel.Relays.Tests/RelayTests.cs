@@ -70,6 +70,20 @@ public sealed class RelayTests
     }
 
     [Theory]
+    [InlineData("tcp://127.0.0.1:5000", "tcp://127.0.0.1:5000", true)]
+    [InlineData("tcp://*:5000", "tcp://127.0.0.1:5000", true)]
+    [InlineData("tcp://127.0.0.1:5000", "tcp://localhost:5000", true)]
+    [InlineData("tcp://127.0.0.1:5000", "tcp://127.0.0.2:5000", false)]
+    [InlineData("tcp://127.0.0.1:5000", "tcp://127.0.0.1:5001", false)]
+    [InlineData("tcp://*:5000", "tcp://192.0.2.1:5000", false)]
+    public async Task A_target_that_is_the_relay_itself_is_refused(string listen, string target, bool isRefused)
+    {
+        RelayOptions options = new() { Targets = [target] };
+        if (isRefused) Assert.Contains("itself listens", Assert.Throws<ArgumentException>(() => new Relay(new ServerOptions { Address = listen }, options)).Message, StringComparison.Ordinal);
+        else await new Relay(new ServerOptions { Address = listen }, options).DisposeAsync();
+    }
+
+    [Theory]
     [MemberData(nameof(Engines))]
     public async Task Each_byte_goes_both_ways_and_each_end_is_passed_on_alone(EngineKind kind, Scheduling scheduling)
     {

@@ -28,7 +28,7 @@ internal sealed class CallClientSession(CallClient owner) : Session, IFrameTaker
         }
     }
 
-    void IFrameTaker.Fail(FrameError error) => Reject(FrameCutter.ExceptionOf(error, owner.Format.Frames));
+    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread) => Reject(FrameCutter.ExceptionOf(error, owner.Format.Frames, unread));
 
     private void Reject(Exception error)
     {

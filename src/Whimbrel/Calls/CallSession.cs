@@ -4,14 +4,18 @@ namespace Whimbrel;
 /// The answering side of calls: derive from it and override <see cref="OnCall"/>. An answer may come at once or later, from any thread, in any order.
 /// </summary>
 /// <param name="format">How requests and answers lie in the stream.</param>
-/// <param name="openLimit">Most calls that have not been answered: with so many nothing more is received until one is. 1 to 65,536.</param>
+/// <param name="openLimit">Most calls that have not been answered: with so many nothing more is received until one is; if none is for 10 s, a notice says so. 1 to 65,536.</param>
 public abstract class CallSession(CallFormat format, int openLimit = 256) : Session, IFrameTaker
 {
+    private static readonly TimeSpan s_patience = TimeSpan.FromSeconds(10);
+
     private readonly FrameReader _reader = new((format ?? throw new ArgumentNullException(nameof(format))).Frames);
     private readonly int _openLimit = openLimit is >= 1 and <= 65_536 ? openLimit : throw new ArgumentOutOfRangeException(nameof(openLimit), openLimit, "openLimit must be between 1 and 65,536.");
     private readonly Lock _gate = new();
     private readonly HashSet<ulong> _open = [];
     private bool _isFull;
+    private int _fullTimes; // guarded by the gate, as the others
+    private bool _isWatched;
 
     /// <summary>How requests and answers lie in the stream.</summary>
     public CallFormat Format { get; } = format;
@@ -38,10 +42,14 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
 
     /// <summary>
     /// The peer's bytes are no frames, or frames that do not belong to this protocol, or it has called twice with one
-    /// id. The default resets the connection. The
-    /// reason of the end is then <see cref="CloseCause.ProtocolError"/>, whose exception says which.
+    /// id. The default resets the connection and gives a notice of kind <see cref="NoticeKind.Protocol"/>, at most once a
+    /// minute. The reason of the end is then <see cref="CloseCause.ProtocolError"/>, whose exception says which.
     /// </summary>
-    protected virtual void OnMalformed() => Abort();
+    protected virtual void OnMalformed()
+    {
+        NoteMismatch();
+        Abort();
+    }
 
     /// <summary>Answers a call, once. Any thread; the result and the limits are those of <see cref="Session.Send(ReadOnlySpan{byte})"/>: only with <c>Queued</c> or <c>Closed</c> is it done.</summary>
     /// <param name="id">What <see cref="OnCall"/> was given.</param>
@@ -95,7 +103,7 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
         }
     }
 
-    void IFrameTaker.Fail(FrameError error) => Reject(FrameCutter.ExceptionOf(error, Format.Frames));
+    void IFrameTaker.Fail(FrameError error, ReadOnlySpan<byte> unread) => Reject(FrameCutter.ExceptionOf(error, Format.Frames, unread));
 
     private void Reject(Exception error)
     {
@@ -111,9 +119,40 @@ public abstract class CallSession(CallFormat format, int openLimit = 256) : Sess
             if (_open.Count < _openLimit) return true;
             // Inside the gate: an answer of another thread that makes room resumes behind this, and not before.
             _isFull = true;
+            _fullTimes++;
             PauseReceiving();
+            Watch();
             return true;
         }
+    }
+
+    // Because a busy session is full again and again, one timer serves all of it. Inside the gate.
+    private void Watch()
+    {
+        if (_isWatched) return;
+        _isWatched = true;
+        (CallSession, int) since = (this, _fullTimes);
+        // tidy: allowed because at most one is made in ten seconds
+        Loop.StartTimer(s_patience, static s => (((CallSession, int))s!).Item1.LookAtOpen((((CallSession, int))s).Item2), since);
+    }
+
+    private void LookAtOpen(int fullTimes)
+    {
+        int open;
+        lock (_gate)
+        {
+            _isWatched = false;
+            if (!_isFull || !IsConnected) return;
+            if (_fullTimes != fullTimes)
+            {
+                Watch();
+                return;
+            }
+
+            open = _open.Count;
+        }
+
+        NoteOpenCalls(open, s_patience.TotalSeconds);
     }
 
     private bool TryEnd(ulong id)

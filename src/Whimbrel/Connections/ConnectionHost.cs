@@ -20,6 +20,8 @@ internal abstract class ConnectionHost
     private NoticePace _fileNotices;
     private NoticePace _handshakeNotices;
     private NoticePace _certificateNotices;
+    private NoticePace _protocolNotices;
+    private NoticePace _callNotices;
     private long _slowConsumers;
     private long _userExceptions;
 
@@ -175,6 +177,26 @@ internal abstract class ConnectionHost
     internal void NoteHandshake(CloseReason reason, string page)
     {
         if (IsAccepting && _handshakeNotices.TryTake(Engine.NowMs)) NoteSession(new Notice(NoticeKind.TlsHandshake, $"{reason}. Further failures of the next minute are only counted (ServerCounters.TlsFailed).", page));
+    }
+
+    /// <summary>The peer's bytes are no frames of the session's format. At most one notice a minute.</summary>
+    internal void NoteMismatch(Session session, Exception error)
+    {
+        if (!_protocolNotices.TryTake(Engine.NowMs)) return;
+        NoteSession(new Notice(
+            NoticeKind.Protocol,
+            $"{session.DisplayName} (session {session.Id:x}) reset its connection to {session.RemoteEndPoint}: {ErrorText.WithoutStop(error.Message)}. Both sides need the same FrameFormat, with a LimitBytes that has room for the longest message.",
+            "protocol-mismatch.md"));
+    }
+
+    /// <summary>A session of calls has answered none for a while, and receives nothing. At most one notice a minute.</summary>
+    internal void NoteOpenCalls(Session session, int open, double seconds)
+    {
+        if (!_callNotices.TryTake(Engine.NowMs)) return;
+        NoteSession(new Notice(
+            NoticeKind.Protocol,
+            $"{session.DisplayName} (session {session.Id:x}) has {open} calls without an answer (openLimit) and has answered none for {seconds:0} s: it receives nothing until one is answered. Answer each call that OnCall is given, with an error if need be, or raise openLimit.",
+            "protocol-mismatch.md"));
     }
 
     /// <summary>A certificate could not be loaded anew, or has expired. Any thread.</summary>

@@ -18,19 +18,28 @@ internal static class FrameCutter
         }
 
         if (reader.Error == FrameError.None) return taken;
-        session.Fail(reader.Error);
+        session.Fail(reader.Error, unread[taken..]);
         return unread.Length;
     }
 
     /// <summary>What is wrong, in words.</summary>
-    internal static FrameException ExceptionOf(FrameError error, FrameFormat format) => new(error, error switch
+    internal static FrameException ExceptionOf(FrameError error, FrameFormat format, ReadOnlySpan<byte> unread) => new(error, error switch
     {
         FrameError.TooLong => $"a message is longer than {format.LimitBytes:n0} bytes (FrameFormat.LimitBytes)",
         FrameError.LengthOverflow => "the length of a message is none that a message can have (FrameError.LengthOverflow)",
         FrameError.LengthTooSmall =>
             "the length of a message counts itself and is smaller than itself (FrameError.LengthTooSmall)",
         _ => $"more than {format.EmptyLimit:n0} empty messages came in a row (FrameFormat.EmptyLimit)",
-    });
+    } + LikelyCause(format, unread));
+
+    /// <summary>A length that cannot be is often the beginning of another protocol. The bytes themselves may be secret, and are not shown.</summary>
+    private static string LikelyCause(FrameFormat format, ReadOnlySpan<byte> unread)
+    {
+        if (unread.Length < 4) return "";
+        if (unread[0] == 0x16 && unread[1] == 3) return "; its bytes look like TLS: is TLS used on one side only?";
+        bool isText = format.DelimiterBytes.IsEmpty && !unread[..Math.Min(unread.Length, 8)].ContainsAnyExceptInRange((byte)9, (byte)126);
+        return isText ? "; its bytes look like text: does the peer send lines or HTTP?" : "";
+    }
 
     // The first question is the answer for nearly every message; the others tell the session what it was held back by.
     private static bool MustStop(Session session) => !session.TakesMore && (!session.IsConnected || session.IsReceivingPaused || session.IsHandingOver || session.IsHeldBack);

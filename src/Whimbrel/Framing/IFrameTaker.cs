@@ -5,5 +5,5 @@ internal interface IFrameTaker
 {
     void Take(in Frame frame);
 
-    void Fail(FrameError error);
+    void Fail(FrameError error, ReadOnlySpan<byte> unread);
 }

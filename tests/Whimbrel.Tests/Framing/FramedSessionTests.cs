@@ -83,8 +83,38 @@ public sealed class FramedSessionTests
     [Fact]
     public void Each_frame_error_has_words_of_its_own()
     {
-        string[] all = [.. Enum.GetValues<FrameError>().Skip(1).Select(static e => FrameCutter.ExceptionOf(e, FrameFormat.Line()).Message)];
+        string[] all = [.. Enum.GetValues<FrameError>().Skip(1).Select(static e => FrameCutter.ExceptionOf(e, FrameFormat.Line(), default).Message)];
         Assert.Equal(all.Length, all.Distinct().Count());
+    }
+
+    [Theory]
+    [InlineData("GET / HTTP/1.1\r\n\r\n", "look like text: does the peer send lines or HTTP?")]
+    [InlineData("\u0016\u0003\u0001\u0002\u0000\u0001", "look like TLS")]
+    public void Bytes_of_another_protocol_give_one_notice_that_names_the_likely_cause(string sent, string expected)
+    {
+        List<Notice> notices = [];
+        using TestNetwork network = new();
+        ServerOptions options = new() { Engine = network.Engine, EndPoint = network.NewEndPoint(), OnNotice = notices.Add };
+        Server server = new(options, static () => new Prefixed());
+        for (int i = 0; i < 3; i++)
+        {
+            TestPeer peer = network.Connect(server);
+            peer.Send(sent);
+            Assert.True(peer.IsReset);
+        }
+
+        Notice notice = Assert.Single(notices);
+        Assert.Equal((NoticeKind.Protocol, "protocol-mismatch.md"), (notice.Kind, notice.Page));
+        Assert.StartsWith("Prefixed (session ", notice.Message, StringComparison.Ordinal);
+        Assert.Contains(expected, notice.Message, StringComparison.Ordinal);
+        Assert.Contains("FrameFormat", notice.Message, StringComparison.Ordinal);
+    }
+
+    private sealed class Prefixed() : FramedSession(FrameFormat.LengthPrefix(4))
+    {
+        protected override void OnFrame(in Frame frame)
+        {
+        }
     }
 
     private sealed class Lines() : FramedSession(FrameFormat.Line(limitBytes: 16))
