@@ -73,7 +73,7 @@ public sealed class HttpCostTests
     }
 
     [Fact]
-    public void An_idle_connection_of_HTTP_costs_less_than_four_KiB()
+    public void An_idle_connection_of_HTTP_costs_less_than_four_and_a_half_KiB()
     {
         using PlainServer server = new();
         Assert.True(server.Start());
@@ -86,7 +86,7 @@ public sealed class HttpCostTests
                 Cost.Read(socket, answer);
             }),
             0,
-            4096);
+            4608); // 4,204 measured: generations of requests and responses, and the send budget, took some 200 bytes
     }
 
     [Fact]
