@@ -277,7 +277,7 @@ public sealed class OptionsTests
             await using Engine engine = new(new EngineOptions { Loops = 3 });
             Assert.Equal((EngineKind.Epoll, "epoll", 3), (engine.Kind, engine.KindName, engine.LoopCount));
             Assert.Equal("epoll (3 loops, asked for by WHIMBREL_ENGINE)", engine.ToString());
-            Assert.Throws<IndexOutOfRangeException>(() => engine.GetLoop(3));
+            Assert.Throws<ArgumentOutOfRangeException>(() => engine.GetLoop(3));
         }
         finally
         {
