@@ -64,7 +64,7 @@ internal sealed partial class Connection
     /// <param name="charge">What was reserved for both.</param>
     internal void DrainFile(uint generation, ReadOnlySpan<byte> head, in FileRange file, int charge)
     {
-        _queue.BeginMove();
+        BeginDrain();
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             Append(head);

@@ -188,7 +188,7 @@ internal sealed partial class Connection
     /// <param name="length">Of all, head included.</param>
     internal void DrainOwned(uint generation, ReadOnlySpan<byte> head, IMemoryOwner<byte> owner, int offset, int length)
     {
-        _queue.BeginMove();
+        BeginDrain();
         try
         {
             // Asked once more, and not kept from the call: who has disposed it meanwhile may have given the memory to others.
@@ -393,7 +393,7 @@ internal sealed partial class Connection
     /// <param name="messages">How many were joined in it.</param>
     internal void DrainSend(uint generation, ReadOnlySpan<byte> data, int messages)
     {
-        _queue.BeginMove();
+        BeginDrain();
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             Append(data);
@@ -417,7 +417,7 @@ internal sealed partial class Connection
     /// <param name="messages">How many they are.</param>
     internal void DrainShared(uint generation, Run run, int start, int length, int messages)
     {
-        _queue.BeginMove();
+        BeginDrain();
         if (generation == Generation && TakesQueued && _tenancy.SendError == 0)
         {
             QueueRun(run, start, length);
@@ -429,6 +429,16 @@ internal sealed partial class Connection
         }
 
         ForeignArrived(length, generation);
+    }
+
+    /// <summary>
+    /// Begins the move that <see cref="ForeignArrived"/> ends. What may have to wait for the strand's system call does so before: readers of the
+    /// counts wait for the end of a move.
+    /// </summary>
+    private void BeginDrain()
+    {
+        SettleStrand();
+        _queue.BeginMove();
     }
 
     /// <summary>What another thread had reserved is in the queue now, or nowhere: ends the move that brought it.</summary>
