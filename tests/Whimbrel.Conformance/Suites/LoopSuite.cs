@@ -396,12 +396,13 @@ public abstract class LoopSuite(Transport transport) : Suite(transport)
     public void Each_callback_has_a_notice_of_its_own_in_a_minute() => Run(
         rig =>
         {
+            // The watchdog needs two looks, 100 ms apart; a busy machine delays them.
             RecordingServer server = rig.Serve(s =>
             {
-                s.AtConnected = _ => rig.Block(TimeSpan.FromMilliseconds(300));
+                s.AtConnected = _ => rig.Block(TimeSpan.FromMilliseconds(600));
                 s.AtReceived = (x, data) =>
                 {
-                    rig.Block(TimeSpan.FromMilliseconds(300));
+                    rig.Block(TimeSpan.FromMilliseconds(600));
                     x.Send(data);
                 };
             });
