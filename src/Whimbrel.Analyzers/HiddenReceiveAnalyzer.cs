@@ -41,12 +41,11 @@ public sealed class HiddenReceiveAnalyzer : DiagnosticAnalyzer
     {
         if (hides is null || hidden is null || Mentions(hides, "base", context) > 0) return;
         // Once is its declaration.
-        int mentions = type.DeclaringSyntaxReferences.Sum(d => d.GetSyntax(context.CancellationToken).DescendantTokens().Count(t => t.Text == hidden.Name));
-        if (mentions == 1) context.ReportDiagnostic(Diagnostic.Create(Descriptors.HiddenReceive, hidden.Locations[0], hidden.Name, hides.Name));
+        if (Mentions(type, hidden.Name, context) == 1) context.ReportDiagnostic(Diagnostic.Create(Descriptors.HiddenReceive, hidden.Locations[0], hidden.Name, hides.Name));
     }
 
-    private static int Mentions(IMethodSymbol method, string word, SymbolAnalysisContext context) =>
-        method.DeclaringSyntaxReferences.Sum(d => d.GetSyntax(context.CancellationToken).DescendantTokens().Count(t => t.Text == word));
+    private static int Mentions(ISymbol code, string word, SymbolAnalysisContext context) =>
+        code.DeclaringSyntaxReferences.Sum(d => d.GetSyntax(context.CancellationToken).DescendantTokens().Count(t => t.Text == word));
 
     private static IMethodSymbol? Override(INamedTypeSymbol type, string name) => type.GetMembers(name).OfType<IMethodSymbol>().FirstOrDefault(static m => m.IsOverride);
 }

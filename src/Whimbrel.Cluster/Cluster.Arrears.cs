@@ -5,7 +5,7 @@ namespace Whimbrel.Clusters;
 // What came for members here while a loop of theirs had no room: after a lost broker is reached again, the queues of all other nodes come in one burst. It waits here, in order, and is offered again.
 public sealed partial class Cluster
 {
-    // A group whose delivery is refused for longer loses, so that the others behind it do not wait for it.
+    // A group whose delivery is refused for longer loses, so that the groups after it do not wait.
     private const long ArrearsPatienceMs = 2_000;
     private const int MemoryAroundArrear = 128; // an object, an array and a place in the queue
     private static readonly TimeSpan s_arrearsRetry = TimeSpan.FromMilliseconds(5);
@@ -32,7 +32,7 @@ public sealed partial class Cluster
         }
         catch (Exception e)
         {
-            Guard(() => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(e));
+            Report(e);
             Miss(state, node, 1);
         }
 

@@ -290,7 +290,7 @@ public sealed class RecoverableGroup
         }
         catch (Exception e)
         {
-            _cluster.Guard(() => System.Runtime.ExceptionServices.ExceptionDispatchInfo.Throw(e));
+            _cluster.Report(e);
             return true;
         }
     }

@@ -1,4 +1,5 @@
 using System.Text;
+using Whimbrel.Diagnostics;
 using Whimbrel.Http.Files;
 using Whimbrel.Http.Parsing;
 
@@ -22,8 +23,7 @@ internal sealed class RouteTable
     private readonly Lock _gate = new();
     private RouteHandler[]? _filters;
     private volatile bool _isFrozen;
-
-    private long _stopNotedMs;
+    private NoticePace _stopNotices;
 
     internal RouteTable() => Scope = new RouteScope(this);
 
@@ -69,11 +69,7 @@ internal sealed class RouteTable
     internal Func<HttpRequest, HttpResponse, Exception, ValueTask>? ErrorHook { get; private set; }
 
     /// <summary>Whether a handler that outlives a stop is reported: once a minute. Any thread.</summary>
-    internal bool TryNoteStop(long nowMs)
-    {
-        long last = Volatile.Read(ref _stopNotedMs);
-        return (last == 0 || nowMs - last >= 60_000) && Interlocked.CompareExchange(ref _stopNotedMs, Math.Max(1, nowMs), last) == last;
-    }
+    internal bool TryNoteStop(long nowMs) => _stopNotices.TryTake(nowMs);
 
     /// <summary>There is no handler: says so, and what there is.</summary>
     internal void Refuse(in Found found, HttpResponse response)

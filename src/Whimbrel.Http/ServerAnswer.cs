@@ -1,5 +1,5 @@
 using System.Buffers;
-using System.Text;
+using Whimbrel.Buffers;
 using Whimbrel.Http.Parsing;
 
 namespace Whimbrel.Http;
@@ -113,17 +113,8 @@ internal sealed partial class ServerAnswer(ServerExchange exchange)
     internal void Text(string text)
     {
         ArgumentNullException.ThrowIfNull(text);
-        int most = Encoding.UTF8.GetMaxByteCount(text.Length);
-        byte[]? rented = null;
-        Span<byte> bytes = most <= SmallHead ? stackalloc byte[SmallHead] : rented = ArrayPool<byte>.Shared.Rent(most);
-        try
-        {
-            Bytes(bytes[..Encoding.UTF8.GetBytes(text, bytes)], "text/plain; charset=utf-8"u8);
-        }
-        finally
-        {
-            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
-        }
+        using Utf8Text utf8 = new(text, stackalloc byte[Utf8Text.SmallBytes]);
+        Bytes(utf8.Bytes, "text/plain; charset=utf-8"u8);
     }
 
     internal void Empty(int? status = null)

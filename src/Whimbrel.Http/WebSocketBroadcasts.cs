@@ -1,5 +1,5 @@
 using System.Buffers;
-using System.Text;
+using Whimbrel.Buffers;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.WebSockets;
 
@@ -18,7 +18,6 @@ public static class WebSocketBroadcasts
 
     private const int DeflateBits = 12;
     private const int LeastDeflated = 64;
-    private const int SmallBytes = 512;
 
     [ThreadStatic]
     private static Deflater? t_deflater;
@@ -43,17 +42,8 @@ public static class WebSocketBroadcasts
     public static SendResult BroadcastText(this SessionGroup group, string text, Session? except = null)
     {
         ArgumentNullException.ThrowIfNull(text);
-        int most = Encoding.UTF8.GetMaxByteCount(text.Length);
-        byte[]? rented = null;
-        Span<byte> bytes = most <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(most);
-        try
-        {
-            return Broadcast(group, WebSocketOpcode.Text, bytes[..Encoding.UTF8.GetBytes(text, bytes)], except);
-        }
-        finally
-        {
-            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
-        }
+        using Utf8Text utf8 = new(text, stackalloc byte[Utf8Text.SmallBytes]);
+        return Broadcast(group, WebSocketOpcode.Text, utf8.Bytes, except);
     }
 
     /// <summary>Sends a message of bytes to all members.</summary>

@@ -1,7 +1,7 @@
 using System.Buffers;
 using System.Runtime.CompilerServices;
-using System.Text;
 using System.Text.Unicode;
+using Whimbrel.Buffers;
 using Whimbrel.Http.Parsing;
 using Whimbrel.Http.WebSockets;
 
@@ -29,17 +29,8 @@ public partial class WebSocketSession
     /// <param name="text">The text. Half a pair of surrogates becomes U+FFFD.</param>
     public SendResult SendText(ReadOnlySpan<char> text)
     {
-        int most = Encoding.UTF8.GetMaxByteCount(text.Length);
-        byte[]? rented = null;
-        Span<byte> bytes = most <= SmallBytes ? stackalloc byte[SmallBytes] : rented = ArrayPool<byte>.Shared.Rent(most);
-        try
-        {
-            return SendMessage(WebSocketOpcode.Text, bytes[..Encoding.UTF8.GetBytes(text, bytes)]);
-        }
-        finally
-        {
-            if (rented is not null) ArrayPool<byte>.Shared.Return(rented);
-        }
+        using Utf8Text utf8 = new(text, stackalloc byte[Utf8Text.SmallBytes]);
+        return SendMessage(WebSocketOpcode.Text, utf8.Bytes);
     }
 
     /// <summary>Sends a message of text.</summary>

@@ -172,8 +172,8 @@ public class MemoryEngine : Engine
         if (Interlocked.Exchange(ref _seenSteps, steps) != steps) return null;
         if (_isInStep)
         {
-            string who = Loops.Select(static l => l.RunningText).FirstOrDefault(static t => t is not null) ?? "A callback";
-            return $"{who} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on something of this engine (AsTask().Wait(), .Result), it waits for ever: await it instead.";
+            string callback = Loops.Select(static l => l.RunningText).FirstOrDefault(static t => t is not null) ?? "A callback";
+            return $"{callback} has not returned to its MemoryEngine, whose only thread it runs on. If it blocks on something of this engine (AsTask().Wait(), .Result), it waits for ever: await it instead.";
         }
 
         return steps == 0 ? "A MemoryEngine was started, and nothing runs it: await and Wait never complete on it. Write engine.Run(server.StartAsync()) instead of await server.StartAsync(), or call RunUntil." : null;
@@ -318,6 +318,9 @@ public class MemoryEngine : Engine
         RunUntilHolds(condition, "");
     }
 
+    private void RunToEnd(Task task) =>
+        RunUntilHolds(() => task.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, Task.Run), which this engine does not run, or for something that never comes");
+
     private void RunUntilHolds(Func<bool> condition, string why)
     {
         long last = StepCount + 10_000_000;
@@ -356,7 +359,7 @@ public class MemoryEngine : Engine
     public T Run<T>(ValueTask<T> task)
     {
         Task<T> running = task.AsTask();
-        RunUntilHolds(() => running.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, Task.Run), which this engine does not run, or for something that never comes");
+        RunToEnd(running);
         return running.GetAwaiter().GetResult();
     }
 
@@ -365,7 +368,7 @@ public class MemoryEngine : Engine
     public void Run(ValueTask task)
     {
         Task running = task.AsTask();
-        RunUntilHolds(() => running.IsCompleted, " for the task: it waits for real time or a real thread (Task.Delay, Task.Run), which this engine does not run, or for something that never comes");
+        RunToEnd(running);
         running.GetAwaiter().GetResult();
     }
 

@@ -675,20 +675,16 @@ internal sealed class Link
         Volatile.Write(ref _sent, 0);
         Volatile.Write(ref _received, 0);
         _inbox.Begin(isSync);
-        bool isTold = false;
         try
         {
             Tell(LinkEvent.Connecting);
-            isTold = true;
         }
-        finally
+        catch
         {
             // Otherwise an OnConnecting that throws leaves a client that connects for ever.
-            if (!isTold)
-            {
-                _isConnecting = false;
-                Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
-            }
+            _isConnecting = false;
+            Interlocked.Exchange(ref _ready, null)?.TrySetResult(false);
+            throw;
         }
 
         _ = DialAsync(make, _dials);

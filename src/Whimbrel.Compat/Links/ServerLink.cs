@@ -86,16 +86,15 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     private void TellStarting(Server server)
     {
-        bool isTold = false;
         try
         {
             owner.Tell(ServerEvent.Starting);
-            isTold = true;
         }
-        finally
+        catch
         {
             // Otherwise the port stays taken after an OnStarting that throws.
-            if (!isTold) server.Stop(CompatOptions.DrainTimeout);
+            server.Stop(CompatOptions.DrainTimeout);
+            throw;
         }
     }
 

@@ -13,7 +13,7 @@ internal sealed class HttpClientBody(PooledSession session, ReadOnlyMemory<byte>
     private CancellationTokenRegistration _registration;
     private int _isDisposed;
 
-    /// <summary>A read was told that there is no more.</summary>
+    /// <summary>A read has returned 0: there is no more.</summary>
     internal bool EndWasRead { get; private set; }
 
     /// <summary>Bytes that were read, as they were sent.</summary>

@@ -94,7 +94,7 @@ internal sealed unsafe class BodyDecoder : IDisposable
     {
         if (!IsWhole) return true;
         if (_isOver || _zlib->AvailableIn == 0) return false;
-        // Padding and the like behind the last trailer has no meaning, and is passed over.
+        // Padding after the last trailer has no meaning, and is skipped.
         _isOver = _windowBits != GzipWindowBits || *_zlib->NextIn != FirstOfGzip;
         if (_isOver) return false;
         if (Zlib.InflateReset(_zlib, _windowBits) != Zlib.Ok) throw Malformed();

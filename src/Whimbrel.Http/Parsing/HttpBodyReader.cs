@@ -6,7 +6,7 @@ namespace Whimbrel.Http.Parsing;
 /// </summary>
 /// <remarks>
 /// Trailers are read when all of them have come, so that their offsets lie in one piece of memory; they are as bound as a head is.
-/// In a lenient response one may be folded: whoever keeps them replaces the line ends (<see cref="HttpLines.Unfold"/>).
+/// In a lenient response one may be folded: the caller that keeps them replaces the line ends (<see cref="HttpLines.Unfold"/>).
 /// They are never merged with the fields of the head, and what frames or routes a message may not be among them.
 /// </remarks>
 internal struct HttpBodyReader
