@@ -32,7 +32,7 @@ public sealed class RabbitMqOptions
     /// </summary>
     public ReconnectPolicy Reconnect { get; init; } = new() { InitialDelay = TimeSpan.FromSeconds(0.1), MaxDelay = TimeSpan.FromSeconds(1), RetryFirstConnect = false };
 
-    /// <summary>Called with why a lost server cannot be reached again, whenever that is something new. On a thread of the pool. What it throws is reported by a notice. Null: nobody is.</summary>
+    /// <summary>Called with why a lost server cannot be reached again, whenever that is something new. On a thread of the pool. What it throws is reported by a notice. Null: not reported.</summary>
     public Action<string>? OnTrouble { get; init; }
 
     internal void Check()

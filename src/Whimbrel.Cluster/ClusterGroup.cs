@@ -47,7 +47,7 @@ public sealed class ClusterGroup
     /// <param name="except">A session of this node that does not get it, or null.</param>
     /// <returns>
     /// As <see cref="SessionGroup.Broadcast(ReadOnlySpan{byte}, Session)"/>: with <see cref="SendResult.Full"/> nobody gets it on any node. What is lost
-    /// later on the way to other nodes is told there and counted. With <see cref="SendResult.Closed"/> this node has left the cluster, and nobody gets it.
+    /// later on the way to other nodes is told there and counted. With <see cref="SendResult.Closed"/> this node has left the cluster, and no member gets it.
     /// </returns>
     /// <exception cref="ArgumentException">Too large.</exception>
     public SendResult Broadcast(ReadOnlySpan<byte> data, Session? except = null) => _cluster.Broadcast(Name, data, except);

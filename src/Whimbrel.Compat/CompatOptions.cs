@@ -6,7 +6,7 @@ public static class CompatOptions
     /// <summary>
     /// Where callbacks run: on the thread pool, one at a time for each session or UDP socket, where they may block as the old libraries let them (the default); or on the loop of
     /// the connection or UDP socket, which costs less, and where nothing may block; a datagram that waits already when a thread of the pool calls
-    /// <c>ReceiveAsync</c> is told on the pool then, too. The environment variable WHIMBREL_COMPAT_CALLBACKS=loop sets the latter.
+    /// <c>ReceiveAsync</c> is delivered on the pool then, too. The environment variable WHIMBREL_COMPAT_CALLBACKS=loop sets the latter.
     /// </summary>
     public static Scheduling Callbacks { get; set; } =
         string.Equals(Environment.GetEnvironmentVariable("WHIMBREL_COMPAT_CALLBACKS"), "loop", StringComparison.OrdinalIgnoreCase) ? Scheduling.Inline : Scheduling.ThreadPool;

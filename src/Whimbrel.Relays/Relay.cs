@@ -33,7 +33,7 @@ public sealed class Relay : IAsyncDisposable
         if (mistakes.Length > 0) throw new ArgumentException($"Targets of a relay: {string.Join("; ", mistakes.Select(static m => m.TrimEnd('.')))}.", nameof(options));
         if (options.Targets.FirstOrDefault(t => IsOwn(listen, NetworkAddress.Parse(t))) is { } own)
         {
-            throw new ArgumentException($"The target {own} is where the relay itself listens: each connection would open the next one, without end. Give the address of the server behind it.", nameof(options));
+            throw new ArgumentException($"The target {own} is where the relay itself listens: each connection would open the next one, without end. Give the address of the server that it relays to.", nameof(options));
         }
 
         if (options is { TargetHeader: ProxyHeaderForm.Binary, Clients.HeaderLimitBytes: > ProxyHeader.MaxLength - OwnPart })

@@ -361,7 +361,7 @@ public partial class Client : IAsyncDisposable
 
         /// <summary>
         /// What the next attempt dials, in this order. A target that accepted, and where a handshake then failed, moves to the end: otherwise a server that accepts and
-        /// serves nobody would hide those after it. After a connection that counted the order is the given one again.
+        /// does not serve would hide those after it. A connection that counted restores the given order.
         /// </summary>
         internal List<EndPoint> NextTargets => Volatile.Read(ref _passedOver) % Targets.Count is > 0 and var first ? [.. Targets[first..], .. Targets[..first]] : Targets;
 
@@ -378,7 +378,7 @@ public partial class Client : IAsyncDisposable
             if (!Engine.ExceptionNotices.TryTake($"{place}dial {TargetText}", Engine.NowMs, out long leftOut)) return;
             NoteSession(new Notice(
                 NoticeKind.System,
-                $"Cannot connect to {TargetText}: {reason}. The reconnect policy dials again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits goes on waiting.{NoticePaces.LeftOutText(leftOut)}",
+                $"Cannot connect to {TargetText}: {reason}. The reconnect policy dials again (attempt {attempt}) in {delay.TotalSeconds:0.###} s; a ConnectAsync that waits is not completed by this failure.{NoticePaces.LeftOutText(leftOut)}",
                 "cannot-connect.md"));
         }
 

@@ -16,7 +16,7 @@ internal abstract class DialAttempt(ConnectionHost host, List<EndPoint> targets)
     /// <summary>What OnConnected has thrown, of the session or of one that took over.</summary>
     internal Exception? Thrown { get; set; }
 
-    /// <summary>The reason for who awaits a connection that was not given out: when OnConnected threw it is that, however the session's protocol has ended.</summary>
+    /// <summary>The reason that a failed connect reports: what OnConnected threw, if it threw, however the session's protocol has ended.</summary>
     protected internal CloseReason ReasonFor(CloseReason reason) => Thrown is { } thrown ? new CloseReason(CloseCause.UserException, 0, thrown) : reason;
 
     private ClientOptions Options => (ClientOptions)host.Options;

@@ -853,7 +853,7 @@ public partial class Server : IAsyncDisposable
     /// <param name="exception">What was thrown.</param>
     protected virtual void OnError(Exception exception) => _host?.NoteError(exception);
 
-    /// <summary>Null before the first start and after a stop, when nobody is left to send to.</summary>
+    /// <summary>Null before the first start and after a stop, when there are no sessions.</summary>
     private Host? Serving => _phase == Phase.Stopped ? null : _host;
 
     private Host RequireHost() => _host ?? throw new InvalidOperationException("The server was not started.");

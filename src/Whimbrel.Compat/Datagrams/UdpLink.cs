@@ -10,7 +10,7 @@ namespace Whimbrel.Compat.Datagrams;
 /// <list type="number">
 /// <item>Callbacks run on the thread pool, where they may block, or on the socket's loop (<see cref="CompatOptions.Callbacks"/>, as it was when it was opened), where
 /// nothing may: one at a time, never one inside another or inside a call of the user's, and <see cref="MostInTurn"/> in a turn of the loop or of a pool thread. A
-/// datagram that waits already when a thread of the pool calls <see cref="Arm"/> is told on the pool in both cases, because changes of threads cost several times the
+/// datagram that waits already when a thread of the pool calls <see cref="Arm"/> is delivered on the pool in both cases, because changes of threads cost several times the
 /// callback.</item>
 /// <item>A call of <see cref="Arm"/> fetches one datagram. While one is on its way, further calls do nothing. A call in a callback does so when that has returned, so
 /// that the bytes it was given stay.</item>

@@ -117,7 +117,7 @@ public class WebSocket : IWebSocket
     /// <param name="request">The request.</param>
     /// <param name="response">For the answer.</param>
     /// <returns>
-    /// True: the handshake is done, and the owner was told. False: it asked for no upgrade, or wrongly and was answered so, or the owner has refused it; then
+    /// True: the handshake is done, and OnWsConnected was called. False: it asked for no upgrade, or wrongly and was answered so, or the owner has refused it; then
     /// <paramref name="response"/> has what the owner composed in place of the answer, or nothing.
     /// </returns>
     public bool PerformServerUpgrade(HttpRequest request, HttpResponse response)

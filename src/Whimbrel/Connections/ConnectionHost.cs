@@ -108,7 +108,7 @@ internal abstract class ConnectionHost
             "message-too-large.md"));
     }
 
-    /// <summary>A session took nothing of what is unread, and the limit is reached. Told at most once a minute.</summary>
+    /// <summary>A session took nothing of what is unread, and the limit is reached. At most one notice a minute.</summary>
     internal void NoteUnreadLimit(Session session, int unread)
     {
         if (!_unreadNotices.TryTake(Engine.NowMs)) return;

@@ -668,7 +668,7 @@ internal sealed partial class Strand : IThreadPoolWorkItem, IStrandBlockHome
         catch (Exception e)
         {
             thrown = e;
-            // The host hears that it is connected before the exception is handled.
+            // The host learns that it is connected before the exception is handled.
             if (callback.Name == SessionCallback.Connected.Name) _host.SessionFailedToBegin(_session, e);
         }
 

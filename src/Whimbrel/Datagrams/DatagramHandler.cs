@@ -142,11 +142,11 @@ public abstract class DatagramHandler
     /// <param name="peer">Who sent it.</param>
     protected virtual void OnTruncated(ReadOnlySpan<byte> start, int length, in DatagramPeer peer) => _resident?.NoteTruncated(length, in peer);
 
-    /// <summary>The system did not take a datagram that was queued. The socket goes on. Of a flood of them, 256 a turn are told and all are counted. The default gives a notice, at most once a minute.</summary>
+    /// <summary>The system did not take a datagram that was queued. The socket continues. Of a flood of them, 256 a turn are reported and all are counted. The default gives a notice, at most once a minute.</summary>
     /// <param name="fault">Who it was for, and why.</param>
     protected virtual void OnSendFailed(in DatagramFault fault) => _resident?.NoteSendFailed(in fault);
 
-    /// <summary>The system was told by ICMP that a datagram did not get there: nobody receives at that port, no way leads there, it was too large. Only a hint, and anybody can forge it. The socket goes on. The default gives a notice for a connected socket, at most once a minute.</summary>
+    /// <summary>The system was told by ICMP that a datagram did not get there: nobody receives at that port, no way leads there, it was too large. Only a hint, and anybody can forge it. The socket continues. The default gives a notice for a connected socket, at most once a minute.</summary>
     /// <param name="fault">Who it was for, and why.</param>
     protected virtual void OnPeerError(in DatagramFault fault) => _resident?.NoteUntoldPeerError(in fault);
 

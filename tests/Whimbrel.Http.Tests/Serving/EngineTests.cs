@@ -255,7 +255,7 @@ public sealed class EngineTests
         await begun.Task.WaitAsync(_patience);
         Task<StopReport> stopping = site.Server.StopAsync(_patience).AsTask();
         Assert.Equal(0, await idle.ReadAsync(new byte[1]).AsTask().WaitAsync(_patience));
-        // The idle connection may be closed before the loop has told the next session: the end of its turn is waited for.
+        // The idle connection may be closed before the next session learns of the stop: the test waits for the end of that turn.
         await site.Server.Engine.GetLoop(0).PostAsync(static () => { }).AsTask().WaitAsync(_patience);
         go.SetResult();
         using MemoryStream answer = new();
