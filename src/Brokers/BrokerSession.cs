@@ -91,6 +91,13 @@ internal sealed class BrokerSession(BrokerLink link, IBrokerProtocol protocol) :
         Abort();
     }
 
+    /// <summary>As <see cref="Fail"/>, for an answer that breaks the rules of the protocol.</summary>
+    internal void Broken(string why)
+    {
+        NoteProtocolError(new InvalidDataException(why));
+        Fail(why);
+    }
+
     /// <summary>A text of the broker, for people.</summary>
     internal static string Shown(ReadOnlySpan<byte> text)
     {

@@ -58,8 +58,8 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
             case NatsItemKind.Pong: if (_stage == Stage.Login && !_session.IsOpen) _session.Open(); break;
             case NatsItemKind.Ok: break;
             case NatsItemKind.Error: HearError(Encoding.UTF8.GetString(item.Body)); break;
-            case NatsItemKind.Malformed: _session.Fail($"what answers there speaks no NATS: '{BrokerSession.Shown(item.Body)}'"); break;
-            default: _session.Fail("it sent a message before it was asked for any"); break;
+            case NatsItemKind.Malformed: _session.Broken($"what answers there speaks no NATS: '{BrokerSession.Shown(item.Body)}'"); break;
+            default: _session.Broken("it sent a message before it was asked for any"); break;
         }
     }
 
@@ -67,7 +67,7 @@ internal sealed class NatsProtocol(NatsBus bus) : IBrokerProtocol
     {
         if (!NatsInfo.TryRead(json, out NatsInfo? info))
         {
-            _session.Fail("its INFO cannot be read");
+            _session.Broken("its INFO cannot be read");
             return;
         }
 

@@ -35,7 +35,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
     {
         RespItem item = RespReader.Read(unread, RedisBus.MostEnvelopeBytes);
         if (item.Kind == RespKind.Incomplete) _session.Need(item.More);
-        else if (item.Kind == RespKind.Malformed) _session.Fail($"what answers there speaks no RESP: '{BrokerSession.Shown(item.Body)}'");
+        else if (item.Kind == RespKind.Malformed) _session.Broken($"what answers there speaks no RESP: '{BrokerSession.Shown(item.Body)}'");
         else if (item.Kind == RespKind.TooLarge && _session.IsOpen) _session.PassOver(item.More);
         else if (_session.IsOpen) Take(item);
         else Greet(item);
@@ -58,7 +58,7 @@ internal sealed class RedisProtocol(RedisBus bus) : IBrokerProtocol
         }
         else if (item.Kind != RespKind.Map)
         {
-            _session.Fail("its answer to HELLO is none of RESP3");
+            _session.Broken("its answer to HELLO is none of RESP3");
         }
         else if (IsReplica(item))
         {

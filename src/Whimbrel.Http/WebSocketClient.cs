@@ -77,6 +77,9 @@ public sealed class WebSocketClient : Client
     /// <summary>The last connection ended, or was refused, by what the server or the way to it has done: also where this side did the last step.</summary>
     internal bool EndWasTheirs { get; set; }
 
+    /// <summary>The server's answer to the last dial was not the one that opens a WebSocket, and it would give the same answer again.</summary>
+    internal bool AnswerIsFinal { get; set; }
+
     /// <summary>The address begins with wss.</summary>
     internal bool IsSecure { get; }
 
@@ -99,7 +102,7 @@ public sealed class WebSocketClient : Client
 
     /// <summary>A close frame of the server is answered by this side, and a silent one aborted: neither was asked for here.</summary>
     /// <param name="reason">Why the last connection or dial ended.</param>
-    protected override bool IsFinal(CloseReason reason) => !EndWasTheirs && base.IsFinal(reason);
+    protected override bool IsFinal(CloseReason reason) => AnswerIsFinal || (!EndWasTheirs && base.IsFinal(reason));
 
     internal WebSocketSession NewSession() => _session() ?? throw new InvalidOperationException("The factory made no session.");
 

@@ -90,7 +90,8 @@ public enum CloseCause
     /// <summary>
     /// The peer's bytes break the rules of the session's protocol, and this side ended the connection for that. <see
     /// cref="CloseReason.Exception"/> says what was wrong;
-    /// for frames it is a <see cref="FrameException"/>.
+    /// for frames it is a <see cref="FrameException"/>. Also for a server that does not open the WebSocket that a client
+    /// asked for.
     /// </summary>
     ProtocolError,
 }

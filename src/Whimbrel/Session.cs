@@ -1339,6 +1339,9 @@ public abstract partial class Session : IConnection
 
     internal void SetRemoteEndPoint(EndPoint? remote) => _remoteEndPoint = remote;
 
+    /// <summary>Its connection is, or was, open for it. Any thread.</summary>
+    internal bool HasConnected => Volatile.Read(ref _connectedAtTicks) != 0;
+
     internal void SetConnectedAt(DateTimeOffset time) => _connectedAtTicks = time.UtcTicks;
 
     internal void SetLocalEndPoint(EndPoint? local) => _localEndPoint = local;

@@ -67,8 +67,9 @@ public class SessionGroup
         }
     }
 
-    /// <summary>Adds a session, as a member of its <see cref="Session.MemberClass"/>. Nothing happens when it is a member already, is not connected yet, or has ended.</summary>
+    /// <summary>Adds a session, as a member of its <see cref="Session.MemberClass"/>. Nothing happens when it is a member already or has ended. Any thread.</summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
+    /// <exception cref="InvalidOperationException">It is not connected yet, or this is the group of all sessions.</exception>
     public void Join(Session session)
     {
         ArgumentNullException.ThrowIfNull(session);
@@ -81,10 +82,15 @@ public class SessionGroup
     /// </summary>
     /// <param name="session">A connected session of any server, client or engine.</param>
     /// <param name="memberClass">0 up to 15: whatever the protocol means by it. 0 is that of sessions without a form of their own, and of all in <see cref="Server.Sessions"/>.</param>
+    /// <exception cref="ArgumentException">Class 0 for a session whose protocol has forms of its own (<see cref="Session.MemberClass"/>).</exception>
+    /// <exception cref="InvalidOperationException">It is not connected yet, or this is the group of all sessions.</exception>
     public void Join(Session session, int memberClass)
     {
         CheckChange(session);
         if ((uint)memberClass >= MemberClasses) Throw.OutOfRange(nameof(memberClass), memberClass, $"between 0 and {MemberClasses - 1}");
+        if (!session.HasConnected) Throw.State($"{session.DisplayName} cannot join a group before it is connected. Call Join in OnConnected or later.");
+        if (memberClass == 0 && session.MemberClass != 0)
+            throw new ArgumentException($"Members of class 0 get plain bytes, and the protocol of {session.DisplayName} has a form of its own. Use Join(session), which knows its class.", nameof(memberClass));
         if (session.Connection is not { } connection) return;
         // Held from here on: between this call and the loop's turn nobody else's leave drops the group, and broadcasts are written for this class.
         SessionGroup group = Hold(memberClass);

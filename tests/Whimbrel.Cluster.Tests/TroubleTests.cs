@@ -37,6 +37,13 @@ public abstract class TroubleTests : IAsyncLifetime
         Assert.Empty(node.States);
     }
 
+    // What answers breaks the rules of the broker's protocol: the connection ends for that, and not because this side wanted it.
+    protected static async Task BrokenAsync(BusNode node)
+    {
+        NetworkException e = await Assert.ThrowsAsync<NetworkException>(node.StartAsync);
+        Assert.Equal(ErrorCategory.Protocol, Assert.IsType<NetworkException>(e.InnerException).Error.Category);
+    }
+
     // Appends what there is to append, and reads.
     private protected async Task<HistoryPage?> HistoryAsync(BusNode node, HistoryLimits limits, params string[] texts)
     {

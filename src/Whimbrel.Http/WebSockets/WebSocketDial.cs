@@ -25,6 +25,7 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     protected override void OnConnecting()
     {
         client.Failure = null;
+        client.AnswerIsFinal = false;
         _begunMs = Loop.TimeMs;
     }
 
@@ -86,8 +87,10 @@ internal sealed class WebSocketDial(WebSocketClient client) : Session
     private void Fail(string text, bool isLate = false)
     {
         Failure = text;
-        // It may be ready soon; any other answer would be the same next time.
+        // A server that is not ready may be ready soon. Every other answer would be the same next time.
         client.EndWasTheirs = isLate || _reader.Status >= 500;
+        client.AnswerIsFinal = !client.EndWasTheirs;
+        NoteProtocolError(new WebSocketException(text));
         Abort();
     }
 

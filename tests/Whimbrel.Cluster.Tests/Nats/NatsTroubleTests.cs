@@ -92,6 +92,13 @@ public sealed class NatsTroubleTests : TroubleTests
     }
 
     [Theory]
+    [InlineData("HTTP/1.1 400 Bad Request\r\n\r\n")]
+    [InlineData("INFO what\r\n")]
+    [InlineData("MSG a 1 1\r\nx\r\n")]
+    public async Task An_answer_that_breaks_the_rules_ends_the_connection_as_an_error_of_the_protocol(string greeting) =>
+        await BrokenAsync(Node((await SaidAsync(greeting, answer: "")).Address, null));
+
+    [Theory]
     [InlineData("PONG\r\nnonsense\r\n", "speaks no NATS: 'nonsense'")]
     [InlineData("PONG\r\n-ERR 'Slow Consumer'\r\n", "it said 'Slow Consumer'")]
     [InlineData("PONG\r\n-ERR 'Stale Connection'\r\n", "it said 'Stale Connection'")]

@@ -82,6 +82,11 @@ public sealed class RedisTroubleTests : TroubleTests
         await RefusedAsync(await SaidAsync(answer), new RedisOptions { ConnectTimeout = TimeSpan.FromSeconds(0.2) }, message, "cannot be used");
 
     [Theory]
+    [InlineData("HTTP/1.1 400 Bad Request\r\n\r\n")]
+    [InlineData("*2\r\n+proto\r\n:2\r\n")]
+    public async Task An_answer_that_breaks_the_rules_ends_the_connection_as_an_error_of_the_protocol(string answer) => await BrokenAsync(Node(await SaidAsync(answer), null));
+
+    [Theory]
     [InlineData("nonsense\r\n", "what answers there speaks no RESP: 'nonsense..'")]
     [InlineData("", "it sent nothing for 0.3 s")]
     public async Task An_open_connection_that_goes_wrong_is_told_as_lost_with_what_comes_next(string behind, string message)

@@ -237,7 +237,7 @@ public abstract class GroupSuite(Transport transport) : TrafficSuite(transport)
             group.Broadcast("never"u8);
             Assert.Throws<InvalidOperationException>(() => server.Sessions.Join(session));
             Assert.Throws<InvalidOperationException>(() => server.Sessions.Leave(session));
-            group.Join(new RecordingSession(rig));
+            Assert.Throws<InvalidOperationException>(() => group.Join(new RecordingSession(rig)));
         });
         Assert.Equal("once", pairs[0].Peer.ReadText(4));
         rig.Settle();

@@ -180,11 +180,13 @@ public abstract class NamedGroupSuite(Transport transport) : TrafficSuite(transp
     public void Sessions_that_are_not_connected_do_not_become_members() => Run(rig =>
     {
         NamedGroups groups = new();
-        RecordingServer server = rig.Serve(s => s.AtConnecting = x => groups["room"].Join(x));
-        groups["room"].Join(new RecordingSession(rig));
+        string early = "";
+        RecordingServer server = rig.Serve(s => s.AtConnecting = x => early = Assert.Throws<InvalidOperationException>(() => groups["room"].Join(x)).Message);
+        Assert.Contains("OnConnected", Assert.Throws<InvalidOperationException>(() => groups["room"].Join(new RecordingSession(rig))).Message, StringComparison.Ordinal);
         Assert.Equal(0, groups.Count);
         Peer peer = rig.Dial(server.EndPoint!);
         RecordingSession session = server.Connected();
+        Assert.Equal("RecordingSession cannot join a group before it is connected. Call Join in OnConnected or later.", early);
         Assert.Equal(0, groups.Count);
         // A join and the end that cross: whatever is first, nothing stays.
         rig.Elsewhere(() => groups["room"].Join(session));

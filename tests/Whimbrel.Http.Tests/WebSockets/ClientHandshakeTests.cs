@@ -67,6 +67,23 @@ public sealed class ClientHandshakeTests
         string Change(string answer) => replaced.Length == 0 ? answer : answer.Replace(replaced, by, StringComparison.Ordinal);
     }
 
+    [Theory]
+    [InlineData("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "The server answered 404 (Not Found) and no WebSocket")]
+    [InlineData("HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n", "The server answered 503 (Later) and no WebSocket")]
+    [InlineData("nonsense\r\n\r\n", "The answer is no HTTP")]
+    public void A_handshake_that_fails_ends_the_connection_for_that_reason(string answer, string why)
+    {
+        using TestNetwork network = new() { RethrowsExceptions = false };
+        IPEndPoint there = (IPEndPoint)network.NewEndPoint();
+        WebSocketClient client = new($"ws://a:{there.Port}/ws", new ClientOptions { Engine = network.Engine, EndPoint = there }, static () => new WsSession());
+        TestPeer peer = network.Accept(client);
+        peer.ReceiveText();
+        peer.Send(Encoding.ASCII.GetBytes(answer));
+        CloseReason reason = peer.CloseReason!.Value;
+        Assert.Equal((CloseCause.ProtocolError, ErrorCategory.Protocol), (reason.Cause, reason.Error.Category));
+        Assert.Contains(why, reason.ToString(), StringComparison.Ordinal);
+    }
+
     private static string Answer(string request, string fields = "") => Encoding.ASCII.GetString(Opening.Answer(request, "", fields));
 
     [Fact]

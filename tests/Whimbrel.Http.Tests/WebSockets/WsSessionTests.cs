@@ -302,6 +302,23 @@ public sealed class WsSessionTests
     }
 
     [Fact]
+    public void A_WebSocket_does_not_join_the_class_that_gets_plain_bytes()
+    {
+        using Web web = new();
+        SessionGroup room = new("room");
+        string refused = "";
+        web.Server.WebSocket("/ws", () => new WsSession((s, what) =>
+        {
+            if (what == "connected") refused = Assert.Throws<ArgumentException>(() => room.Join(s, 0)).Message;
+        }));
+        WsPeer peer = new(web);
+        Assert.Contains("Use Join(session), which knows its class.", refused, StringComparison.Ordinal);
+        Assert.Equal(SendResult.Queued, room.BroadcastText("text"));
+        web.Network.Run();
+        Assert.Empty(peer.Read());
+    }
+
+    [Fact]
     public void A_broadcast_to_all_sessions_of_a_site_throws()
     {
         using Web web = new();
