@@ -103,7 +103,7 @@ public sealed class ClusterTests
         await UntilTellsAsync(host, HealthStatus.Healthy, "Chat is node one");
         link.IsCut = true;
         await UntilTellsAsync(host, HealthStatus.Degraded, "Chat: the bus in memory lost: it was cut off. Broadcasts to other nodes wait, local delivery continues. 0 bytes wait");
-        Assert.True(host.Log.Has("Whimbrel.Cluster.Chat Warning 109 Chat is Degraded in its cluster: the bus in memory lost"));
+        await TestHost.UntilAsync(() => host.Log.Has("Whimbrel.Cluster.Chat Warning 109 Chat is Degraded in its cluster: the bus in memory lost"), "the log");
         link.IsCut = false;
         await UntilTellsAsync(host, HealthStatus.Healthy, "Chat is node one");
 

@@ -395,7 +395,8 @@ public abstract class DialSuite(Transport transport) : Suite(transport)
         Peer peer = listener.Accept();
         rig.Until(() => dial.IsCompleted, "the dial");
         // A peer that neither reads nor closes.
-        client.Disconnect(TimeSpan.FromMilliseconds(50));
+        // Long enough for the loop of a busy machine to see the close before the abort.
+        client.Disconnect(TimeSpan.FromMilliseconds(400));
         Assert.Equal("connecting, connected, disconnected LocalClose", client.Attempt().Life);
         peer.Close();
     });
