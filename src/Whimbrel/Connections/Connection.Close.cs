@@ -9,7 +9,7 @@ internal sealed partial class Connection
 {
     private const int LingerMs = 5_000;
 
-    private void SetReason(CloseReason reason) => _tenancy.Life.Because(reason);
+    internal void SetReason(CloseReason reason) => _tenancy.Life.Because(reason);
 
     // ------------------------------------------------------------------ graceful
 
@@ -92,7 +92,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (!SendQueueIsEmpty || SayGoodbye()) return;
+        if (!SendQueueIsEmpty || SaysGoodbye()) return;
         if (_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll)
         {
             Detach();
@@ -137,7 +137,7 @@ internal sealed partial class Connection
 
     private void TryFinishSending()
     {
-        if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SayGoodbye()) return;
+        if (_tenancy.Life.Own == OwnHalf.Finished || !SendQueueIsEmpty || _tenancy.SendError != 0 || _tenancy.Tls is { IsShaking: true } || SaysGoodbye()) return;
         _tenancy.Life.Finish();
         Loop.FinishSend(this);
         // On the pool the session may not have heard of it yet, nor got the last bytes.
@@ -198,7 +198,7 @@ internal sealed partial class Connection
         SettleStrand();
         _tenancy.Life.IsReset(ResetOnClose && State != ConnectionState.Lingering);
         Go(ConnectionState.Detaching);
-        Shard.Silent.Remove(this);
+        if (_tenancy.Tls is { } tls) Shard.Silent.Remove(tls);
         RefuseForeign();
         Session.StopPosts();
         _queue.CloseFill();
@@ -331,7 +331,7 @@ internal sealed partial class Connection
 
     // ------------------------------------------------------------------ deadlines
 
-    private void StartDeadline(TimeSpan due) => StartDeadline(due, _tenancy.BytesSent);
+    internal void StartDeadline(TimeSpan due) => StartDeadline(due, _tenancy.BytesSent);
 
     private void StartDeadline(TimeSpan due, long progress)
     {
@@ -346,7 +346,7 @@ internal sealed partial class Connection
         bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding || (State == ConnectionState.Open && _tenancy.Tls is { IsShaking: true, HasBegun: true });
         if (isShaking && _tenancy.Tls is { } tls)
         {
-            FailTls(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout{(tls.Profile.IsServer ? "" : "; a server that speaks no TLS at this port may wait in silence")})"), atOnce: true);
+            tls.Fail(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout{(tls.Profile.IsServer ? "" : "; a server that speaks no TLS at this port may wait in silence")})"), atOnce: true);
             return;
         }
 

@@ -82,7 +82,7 @@ internal sealed partial class Connection
     private bool MustRead(Block block) => block.Kind == BlockKind.File && (block.IsRead || !Loop.SendsFiles);
 
     /// <summary>Asks for the next piece of the file that all waits for. Everything before it has left the queue.</summary>
-    private void ReadFile(Block file)
+    internal void ReadFile(Block file)
     {
         if (_tenancy.FileRead is not null) return;
         Loop.SendPace.SpendOnFile(Math.Min(file.Length, FileRead.MostBytes));

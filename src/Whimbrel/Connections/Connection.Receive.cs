@@ -64,7 +64,7 @@ internal sealed partial class Connection
     internal void CompleteReceive(ReadOnlySpan<byte> data)
     {
         Loop.CountReceived(data.Length);
-        if (_tenancy.Tls is not null) ReceiveCipher(data);
+        if (_tenancy.Tls is { } tls) tls.Receive(data);
         else Deliver(data);
     }
 
@@ -116,7 +116,7 @@ internal sealed partial class Connection
 
     /// <summary>Plain bytes, or those that the layer made plain.</summary>
     [MethodImpl(MethodImplOptions.AggressiveInlining)]
-    private void Deliver(ReadOnlySpan<byte> data)
+    internal void Deliver(ReadOnlySpan<byte> data)
     {
         _tenancy.BytesReceived += data.Length;
         Shard.BytesReceived += data.Length;
@@ -241,7 +241,7 @@ internal sealed partial class Connection
         {
             if (_tenancy.SendError == 0 || State == ConnectionState.Handshaking)
             {
-                CipherFinished(tls);
+                tls.EndInput();
                 return;
             }
         }
@@ -268,7 +268,7 @@ internal sealed partial class Connection
     /// 3).</summary>
     private bool OffersFirst => _tenancy.OfferPending || _tenancy.OfferOwed;
 
-    private void PeersEndArrived()
+    internal void PeersEndArrived()
     {
         if (_tenancy.Gate != ReceiveGate.None || OffersFirst) _tenancy.Life.HoldPeersEnd();
         else PeerFinished();
@@ -317,7 +317,7 @@ internal sealed partial class Connection
         }
     }
 
-    private void DiscardInput(int count)
+    internal void DiscardInput(int count)
     {
         // While draining the peer may go on sending: not reading it could keep it from reading us. After our FIN it may
         // not go on for long.
@@ -400,7 +400,7 @@ internal sealed partial class Connection
     }
 
     /// <summary>Makes the engine read exactly when the gate is open; with bytes or a FIN held back it waits for those.</summary>
-    private void UpdateReceiving()
+    internal void UpdateReceiving()
     {
         bool wanted = State switch
         {

@@ -222,7 +222,7 @@ internal sealed unsafe partial class Connection
             // In a callback that the layer's delivery made, the layer sends as well, unless an answer of its own must go first.
             if (tls.IsInCall && Loop.Tls.Answer.Length > 0) return false;
             while (!_tenancy.SendInFlight && tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
-            if (!_tenancy.SendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) Encrypt(tls);
+            if (!_tenancy.SendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) tls.Encrypt();
             if (SendHead is null || _tenancy.SendError != 0) return false;
         }
         else
@@ -331,7 +331,7 @@ internal sealed unsafe partial class Connection
         MarkDirty();
     }
 
-    private void MarkDirty()
+    internal void MarkDirty()
     {
         if (_dirty || _tenancy.SendInFlight) return;
         _dirty = true;
@@ -353,7 +353,7 @@ internal sealed unsafe partial class Connection
         _queue.CloseFill();
         if (_tenancy.Tls is { } tls)
         {
-            FlushTls(tls);
+            tls.Flush();
             return;
         }
 
@@ -415,7 +415,7 @@ internal sealed unsafe partial class Connection
     }
 
     /// <summary>Gives a block of one of the queues back.</summary>
-    private void Return(Block block)
+    internal void Return(Block block)
     {
         if (Loop.Blocks.Return(block) is { } thrown) MemoryThrew(thrown);
     }
@@ -456,7 +456,7 @@ internal sealed unsafe partial class Connection
         SettleStrand();
         _queue.CloseFill();
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
-        if (_tenancy.Tls is { } tls) DiscardWire(tls);
+        _tenancy.Tls?.DiscardWire();
         DropHeldRuns();
         _tenancy.FileRead = null;
         _queue.CountOnly(0);

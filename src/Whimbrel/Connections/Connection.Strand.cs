@@ -22,7 +22,7 @@ internal sealed unsafe partial class Connection
         if (_tenancy.Tls is not { IsCounted: true, HasBegun: false } tls) return;
         // In an upgrade its Close goes behind what it has sent.
         if (hasEnded && State == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
-        BeginShaking(tls);
+        tls.Begin();
     }
 
     /// <summary>OnHandshaked has returned. Unless the session did not like whom it met, it is connected now.</summary>
@@ -31,7 +31,7 @@ internal sealed unsafe partial class Connection
         if (State != ConnectionState.Open || WasConnected) return;
         if (hasEnded) CloseWith(new CloseReason(CloseCause.LocalClose));
         if (State != ConnectionState.Open) return;
-        LeaveHandshake(_tenancy.Tls!);
+        _tenancy.Tls!.LeaveHandshake();
         Opened();
         // Cipher text has waited.
         Loop.Schedule(this);

@@ -44,7 +44,7 @@ internal sealed partial class Connection : Resident
     private bool WasConnected => _tenancy.Life.WasConnected;
 
     /// <summary>Its half is being ended, or was: no sends are taken.</summary>
-    private bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
+    internal bool IsFinishing => _tenancy.Life.Own != OwnHalf.Open;
 
     /// <summary>Its session has not heard of the connection yet. The last step of that is open already: OnHandshaked may send.</summary>
     internal bool IsBeginning => State is ConnectionState.Connecting or ConnectionState.Handshaking || (State == ConnectionState.Open && !WasConnected);
@@ -419,7 +419,7 @@ internal sealed partial class Connection : Resident
                 break;
             case ConnectionState.Handshaking:
                 AfterCallback();
-                if (State == ConnectionState.Handshaking) RunScheduledTls(_tenancy.Tls!);
+                if (State == ConnectionState.Handshaking) _tenancy.Tls!.RunScheduled();
                 break;
             case ConnectionState.Concluding:
                 RunScheduledConcluding();
@@ -442,8 +442,8 @@ internal sealed partial class Connection : Resident
         UseRoom();
         if (_tenancy.FileFailed) AbortWith(QueueFault);
         else if (_tenancy.SendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        else if (_tenancy.Upgrade is { IsReady: true, Link.HasBegun: false }) StartUpgrade();
-        else RunScheduledTls(_tenancy.Tls!);
+        else if (_tenancy.Upgrade is { IsReady: true, Transport.HasBegun: false }) StartUpgrade();
+        else _tenancy.Tls!.RunScheduled();
     }
 
     private void RunScheduledOpen()
@@ -483,7 +483,7 @@ internal sealed partial class Connection : Resident
 
         if (_tenancy.Tls is { } tls)
         {
-            RunScheduledTls(tls);
+            tls.RunScheduled();
             if (State != ConnectionState.Open) return;
         }
 

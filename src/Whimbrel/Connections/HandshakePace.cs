@@ -10,7 +10,7 @@ internal sealed class HandshakePace
 {
     private static readonly long s_mostTicks = Stopwatch.Frequency * 300 / 1_000_000;
 
-    private readonly Queue<(Connection Connection, TlsLink Link)> _waiting = new();
+    private readonly Queue<TlsTransport> _waiting = new();
     private long _spentTicks; // in this turn
     private long _helloTicks, _stepTicks; // what one takes, lately
     private bool _isRunning;
@@ -28,8 +28,8 @@ internal sealed class HandshakePace
     /// </summary>
     internal bool HasTime(bool isHello) => _isRunning && (_spentTicks == 0 || _spentTicks + (isHello ? _helloTicks : _stepTicks) <= s_mostTicks);
 
-    /// <summary>The link's handshake goes on when its time has come: <see cref="Connection.RunHandshake"/>.</summary>
-    internal void Add(Connection connection, TlsLink link) => _waiting.Enqueue((connection, link));
+    /// <summary>Its handshake goes on when its time has come: <see cref="TlsTransport.RunHandshake"/>.</summary>
+    internal void Add(TlsTransport transport) => _waiting.Enqueue(transport);
 
     internal void Count(bool isHello, long ticks)
     {
@@ -50,14 +50,14 @@ internal sealed class HandshakePace
         Begin();
         for (int count = _waiting.Count; count > 0; count--)
         {
-            (Connection connection, TlsLink link) = _waiting.Peek();
+            TlsTransport transport = _waiting.Peek();
             try
             {
-                if (!connection.RunHandshake(link)) break;
+                if (!transport.RunHandshake()) break;
             }
             catch (Exception e) when (loop.Outlives(e))
             {
-                loop.Outlive(e, connection);
+                loop.Outlive(e, transport?.Connection);
             }
 
             _waiting.Dequeue();

@@ -6,30 +6,29 @@ namespace Whimbrel.Connections;
 /// </summary>
 internal sealed class SilentConnections
 {
-    private Connection? _newest;
+    private TlsTransport? _newest;
 
-    internal Connection? Oldest { get; private set; }
+    internal TlsTransport? Oldest { get; private set; }
 
     internal int Count { get; private set; }
 
-    internal void Add(Connection connection)
+    internal void Add(TlsTransport link)
     {
-        TlsLink link = connection.Silence!;
         link.IsSilent = true;
         link.SilentBefore = _newest;
-        if (_newest is null) Oldest = connection;
-        else _newest.Silence!.SilentAfter = connection;
-        _newest = connection;
+        if (_newest is null) Oldest = link;
+        else _newest.SilentAfter = link;
+        _newest = link;
         Count++;
     }
 
     /// <summary>Nothing when it is not in it.</summary>
-    internal void Remove(Connection connection)
+    internal void Remove(TlsTransport link)
     {
-        if (connection.Silence is not { IsSilent: true } link) return;
-        if (link.SilentBefore is { } before) before.Silence!.SilentAfter = link.SilentAfter;
+        if (!link.IsSilent) return;
+        if (link.SilentBefore is { } before) before.SilentAfter = link.SilentAfter;
         else Oldest = link.SilentAfter;
-        if (link.SilentAfter is { } after) after.Silence!.SilentBefore = link.SilentBefore;
+        if (link.SilentAfter is { } after) after.SilentBefore = link.SilentBefore;
         else _newest = link.SilentBefore;
         link.SilentBefore = link.SilentAfter = null;
         link.IsSilent = false;

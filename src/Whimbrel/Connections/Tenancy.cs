@@ -23,7 +23,7 @@ internal struct Tenancy
     internal bool HoldsSocket; // accepted, and nobody has adopted it
     internal Dial? Dial;
     internal string? DialledHost;
-    internal TlsLink? Tls;
+    internal TlsTransport? Tls;
     internal TlsUpgrade? Upgrade;
 
     // ---- its life

@@ -13,6 +13,7 @@ internal sealed unsafe class TlsErrand : IPlainSink
 {
     private const int OutputBytes = 32 * 1024;
 
+    private readonly TlsTransport _transport;
     private readonly Connection _connection;
     private readonly uint _generation;
     private readonly Loop _loop;
@@ -20,19 +21,17 @@ internal sealed unsafe class TlsErrand : IPlainSink
     private readonly byte[] _input;
     private readonly int _length;
 
-    internal TlsErrand(Connection connection, TlsLink link, ReadOnlySpan<byte> input)
+    internal TlsErrand(TlsTransport transport, ReadOnlySpan<byte> input)
     {
-        _connection = connection;
-        _generation = connection.Generation;
-        _loop = connection.Loop;
-        Link = link;
-        _layer = link.Layer!;
+        _transport = transport;
+        _connection = transport.Connection;
+        _generation = _connection.Generation;
+        _loop = _connection.Loop;
+        _layer = transport.Layer!;
         _length = input.Length;
         _input = ArrayPool<byte>.Shared.Rent(Math.Max(1, _length));
         input.CopyTo(_input);
     }
-
-    internal TlsLink Link { get; }
 
     internal TlsStep Step { get; private set; }
 
@@ -62,8 +61,8 @@ internal sealed unsafe class TlsErrand : IPlainSink
 
     private void Return()
     {
-        if (Link.IsOrphan || _connection.Generation != _generation) Drop();
-        else _connection.ErrandReturned(this);
+        if (_transport.IsOrphan || _connection.Generation != _generation) Drop();
+        else _transport.ErrandReturned(this);
     }
 
     private void Drop()

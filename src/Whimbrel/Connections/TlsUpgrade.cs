@@ -17,7 +17,7 @@ internal sealed class TlsUpgrade(TlsProfile profile, UnreadBytes unread, Complet
 
     internal UnreadBytes Unread { get; } = unread;
 
-    internal TlsLink? Link { get; set; }
+    internal TlsTransport? Transport { get; set; }
 
     /// <summary>The callback that asked has returned.</summary>
     internal bool IsReady { get; set; }

@@ -2,7 +2,7 @@ namespace Whimbrel.Tls;
 
 /// <summary>
 /// TLS for one connection: bytes in, bytes out. SslStreamLayer.cs is the portable one; a layer on OpenSSL has the same
-/// contract. Connection.Tls.cs is the owner; docs/design/0016-tls.md has the reasons.
+/// contract. TlsTransport is the owner; docs/design/0016-tls.md has the reasons.
 /// </summary>
 /// <remarks>
 /// The contract, tested on every layer by TlsLayerSuite:

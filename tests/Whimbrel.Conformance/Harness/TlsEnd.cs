@@ -5,7 +5,7 @@ namespace Whimbrel.Conformance;
 
 /// <summary>
 /// One end of a connection without a connection: a layer, what came in and was not consumed, what it delivered. It does what
-/// Connection.Tls.cs does, in the plainest way. Bytes go to <see cref="Other"/> in pieces of <see cref="Split"/>.
+/// TlsTransport does, in the plainest way. Bytes go to <see cref="Other"/> in pieces of <see cref="Split"/>.
 /// </summary>
 internal sealed unsafe class TlsEnd : IPlainSink, IDisposable
 {

@@ -391,7 +391,7 @@ public abstract class ErrorSuite(Transport transport) : Suite(transport)
             victim.EndsInReset();
             rig.OnLoop(loop, () => loop.AddDirty(null!));
             Told(2);
-            rig.OnLoop(loop, () => loop.Handshakes.Add(null!, null!));
+            rig.OnLoop(loop, () => loop.Handshakes.Add(null!));
             Told(3);
             Whimbrel.Engines.Completion<bool> stopped = new(rig.Engine);
             rig.OnLoop(loop, () => broken.Stop(stopped));
