@@ -16,6 +16,7 @@
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -30,7 +31,7 @@
 #define MAX_STEPS 8
 #define MAX_SIZE (1024u * 1024)
 
-enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS, HANDSHAKE, STORM };
+enum scenario { ECHO, PINGPONG, SHORT, PUSH, IDLE, GROUPS, HANDSHAKE, RATE, STORM };
 enum phase { WARMING, NEARING, MEASURING, DRAINING, CLOSING };
 
 struct connection {
@@ -87,7 +88,7 @@ struct worker {
 };
 
 static enum scenario scenario;
-static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle", "groups", "handshake", "storm"};
+static const char *const scenario_names[] = {"echo", "pingpong", "short", "push", "idle", "groups", "handshake", "rate", "storm"};
 static unsigned connections = 1, messages = 1000, size = 32, threads = 1;
 static unsigned groups, members;    // 0: as many as connections
 static struct broadcast *broadcasts;
@@ -96,6 +97,8 @@ static double hold = 30;
 static bool lossless, resume;
 static const char *authority_file;  // TLS
 static unsigned burst = 100;
+static unsigned rate, beside;       // rate: messages a second; connections that are open beside and say nothing
+static uint64_t rate_begin_ns, next_message;
 static uint64_t ended_with_notify, ended_without;
 static struct sockaddr_storage server_address;
 static socklen_t server_address_length;
@@ -110,12 +113,13 @@ static void print_parameters(void)
            check ? "true" : "false");
     if (authority_file) printf(",\"tls\":\"1.3\",\"resumed\":%s", resume ? "true" : "false");
     if (scenario == STORM) printf(",\"burst\":%u", burst);
+    if (scenario == RATE) printf(",\"rate\":%u,\"beside\":%u", rate, beside);
     if (scenario == GROUPS) printf(",\"groups\":%u,\"members\":%u", groups, members);
 }
 
 static const char *const program_name = "load";
 static const char *const usage_text =
-    "\nusage: load echo|pingpong|short|push|idle|groups|handshake|storm --port N | --unix PATH\n"
+    "\nusage: load echo|pingpong|short|push|idle|groups|handshake|rate|storm --port N | --unix PATH\n"
     "  --connections N    (short: at a time; idle: a list such as 1000,10000)   1\n"
     "  --messages N       echo: messages in flight per connection                1000\n"
     "                     groups: broadcasts in flight                           1000\n"
@@ -131,6 +135,8 @@ static const char *const usage_text =
     "  --tls FILE         over TLS; who signed the server's certificate is in FILE. handshake and storm are with TLS only\n"
     "  --resume           handshake: every one after the first of each resumes\n"
     "  --burst N          storm: handshakes at once                              100\n"
+    "  --rate N           rate: messages a second over all connections, sent when they are due\n"
+    "  --beside N         rate: connections that stay open beside and say nothing 0\n"
     "  --watch PID        also report the CPU of this process over the window\n"
     "  --no-check         do not compare the bytes (to show what the check costs)\n"
     "load test-histogram  compares the histogram with exact percentiles\n";
@@ -319,6 +325,39 @@ static void pingpong_ready(struct worker *w, struct connection *c)
         send_stream(w, c, size);
     } else {
         w->open--;
+    }
+}
+
+// Open loop: message m leaves at its own moment on connection m % connections, whatever became of those before it, and its
+// latency counts from the moment at which it was due. So a server that halts pays for every message of the pause.
+static uint64_t due_ns(uint64_t message)
+{
+    return rate_begin_ns + (uint64_t)((double)message * 1e9 / rate);
+}
+
+static void rate_ready(struct worker *w, struct connection *c)
+{
+    size_t n = receive(c, w->buffer, RECEIVE_SIZE);
+    uint64_t answered = c->received / size;
+    if (n) take_echo(w, c, n);
+    uint64_t now = clock_ns();
+    for (; answered < c->received / size; answered++) {
+        uint64_t due = due_ns(answered * connections + c->key);
+        bool counts = w->phase == MEASURING ? due >= w->first.ns : w->phase == DRAINING && due >= w->first.ns && due < w->last.ns;
+        if (counts) histogram_record(&w->latency, now - due);
+        w->messages++;
+    }
+    uint64_t begun = (next_message + connections - 1 - c->key) / connections;
+    if (c->wants_out) send_stream(w, c, begun * size - c->sent);
+    else if (n && w->phase == DRAINING && c->received == c->sent) w->open--;
+}
+
+static void send_due(struct worker *w)
+{
+    if (w->phase >= DRAINING) return;
+    for (uint64_t now = clock_ns(); due_ns(next_message) <= now; next_message++) {
+        struct connection *c = &w->connections[next_message % connections];
+        if (!c->wants_out) send_stream(w, c, (next_message / connections + 1) * size - c->sent);
     }
 }
 
@@ -605,6 +644,7 @@ static void ready(struct worker *w, struct connection *c)
     case IDLE: pingpong_ready(w, c); break;
     case GROUPS: groups_ready(w, c); break;
     case HANDSHAKE: short_ready(w, c); break;
+    case RATE: rate_ready(w, c); break;
     case STORM: break; // has a loop of its own
     }
 }
@@ -704,11 +744,19 @@ static void sweep(struct worker *w)
     }
 }
 
+static int wait_for_events(struct worker *w, struct epoll_event *events)
+{
+    if (scenario != RATE || w->phase >= DRAINING) return epoll_wait(w->epoll, events, MAX_EVENTS, 50);
+    uint64_t now = clock_ns(), due = due_ns(next_message), wait = due > now ? due - now : 0;
+    struct timespec time = {.tv_nsec = (long)(wait < 50000000 ? wait : 50000000)};
+    return epoll_pwait2(w->epoll, events, MAX_EVENTS, &time, NULL);
+}
+
 // One turn: wait, then the clock, then the events. Returns true when stdin has said something (idle only).
 static bool turn(struct worker *w)
 {
     struct epoll_event events[MAX_EVENTS];
-    int n = epoll_wait(w->epoll, events, MAX_EVENTS, 50);
+    int n = wait_for_events(w, events);
     if (n < 0 && errno != EINTR) fail("epoll_wait: %s", strerror(errno));
     uint64_t now = clock_ns();
     if (now >= w->next_phase_ns) move_phase(w);
@@ -722,6 +770,7 @@ static bool turn(struct worker *w)
         if (c) do ready(w, c); while (c->more && c->fd >= 0);
         else told = true;
     }
+    if (scenario == RATE) send_due(w);
     return told;
 }
 
@@ -741,6 +790,7 @@ static void start_traffic(struct worker *w)
         else if (scenario == SHORT || scenario == HANDSHAKE) short_open(w, c);
     }
     for (unsigned i = 0; scenario == GROUPS && i < messages; i++) begin_broadcast(w, i);
+    rate_begin_ns = clock_ns();
 }
 
 static void *run_worker(void *argument)
@@ -826,9 +876,9 @@ static void join_groups(struct worker *w)
 static void run_measured(void)
 {
     for (unsigned t = 0; t < threads; t++)
-        make_worker(&workers[t], t, connections / threads + (t < connections % threads));
+        make_worker(&workers[t], t, connections / threads + (t < connections % threads) + beside);
     if (scenario != SHORT && scenario != HANDSHAKE)
-        for (unsigned i = 0; i < connections; i++) open_connection(&workers[i % threads], &workers[i % threads].connections[i / threads], i);
+        for (unsigned i = 0; i < connections + beside; i++) open_connection(&workers[i % threads], &workers[i % threads].connections[i / threads], i);
 
     if (scenario == GROUPS) join_groups(&workers[0]);
 
@@ -965,6 +1015,7 @@ static void parse_options(int argc, char **argv)
         {"seconds", 1, 0, 'z'}, {"warmup", 1, 0, 'w'}, {"threads", 1, 0, 't'}, {"lossless", 0, 0, 'l'}, {"hold", 1, 0, 'h'},
         {"watch", 1, 0, 'W'}, {"no-check", 0, 0, 'n'}, {"groups", 1, 0, 'g'}, {"members", 1, 0, 'M'},
         {"tls", 1, 0, 'T'}, {"resume", 0, 0, 'r'}, {"burst", 1, 0, 'b'},
+        {"rate", 1, 0, 'R'}, {"beside", 1, 0, 'B'},
         {"stall-ms", 1, 0, 'S'}, {0, 0, 0, 0}};
     int option;
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -986,6 +1037,8 @@ static void parse_options(int argc, char **argv)
         case 'T': authority_file = optarg; break;
         case 'r': resume = true; break;
         case 'b': burst = parse_count(optarg, "--burst", 4096); break;
+        case 'R': rate = parse_count(optarg, "--rate", 10000000); break;
+        case 'B': beside = parse_count(optarg, "--beside", MAX_CONNECTIONS); break;
         case 'M': members = parse_count_or_all(optarg, "--members"); break;
         default: usage("see above");
         }
@@ -1001,6 +1054,9 @@ static void parse_options(int argc, char **argv)
     if (scenario == GROUPS && size != MESSAGE_SIZE) usage("the messages of groups have %d bytes", MESSAGE_SIZE);
     if ((scenario == HANDSHAKE || scenario == STORM) && (!authority_file || size > 64)) usage("%s is with --tls, and with at most 64 bytes", scenario_names[scenario]);
     if (authority_file && (scenario == SHORT || scenario == PUSH || scenario == GROUPS || threads > 1)) usage("%s is not with TLS, and TLS not with several threads", scenario_names[scenario]);
+    if ((scenario == RATE) != (rate > 0)) usage("rate needs --rate, and nothing else takes it");
+    if (scenario == RATE && (threads > 1 || authority_file)) usage("rate is with one thread, and without TLS");
+    if (beside && (scenario != RATE || connections + beside > MAX_CONNECTIONS)) usage("--beside is with rate, and with at most %u connections in all", MAX_CONNECTIONS);
     if (stall_ns && scenario != ECHO && scenario != PINGPONG) usage("only pingpong and echo look for stalls");
     if (size > SEND_CHUNK && scenario == SHORT) usage("the message of short has at most %u bytes", SEND_CHUNK);
     if (!check && lossless) usage("--lossless needs the check");
@@ -1020,6 +1076,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);       // OpenSSL writes without MSG_NOSIGNAL; a reset must be an error with a reason
     raise_descriptor_limit();
     make_table();
+    if (scenario == RATE) prctl(PR_SET_TIMERSLACK, 1000ul); // a nanosleep may otherwise be 50 us late
     if (authority_file && !tls_start(authority_file)) fail("no TLS: %s", tls_error());
     if (scenario == STORM) run_storm();
     else if (scenario == IDLE) run_idle();

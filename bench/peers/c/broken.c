@@ -6,14 +6,20 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "../../load/message.h"
 #include "server.h"
 
-// What goes wrong, once, on each connection that gets that far: at byte `fault_at` (echo) or message `fault_at` (push).
-enum fault { NONE, CORRUPT, LOSE, REPEAT, FOREIGN, EXTRA, HALT, STALL, CLOSE };
-static const char *const fault_names[] = {"none", "corrupt", "lose", "repeat", "foreign", "extra", "halt", "stall", "close"};
+// What goes wrong, once, on each connection that gets that far: at byte `fault_at` (echo) or message `fault_at` (push). The last
+// three get every byte right: `leak` keeps memory for each receive, `weak` computes for nothing, and `cold` does less of that from
+// receive to receive, as a program does whose compiler works on it.
+enum fault { NONE, CORRUPT, LOSE, REPEAT, FOREIGN, EXTRA, HALT, STALL, CLOSE, LEAK, COLD, WEAK };
+static const char *const fault_names[] = {"none", "corrupt", "lose", "repeat", "foreign", "extra", "halt", "stall", "close", "leak", "cold", "weak"};
 #define HALT_MS 50
+#define LEAK_BYTES 4096
+#define WEAK_US 40
+#define COLD_RECEIVES 20000u
 static enum fault fault;
 static uint64_t fault_at;
 
@@ -41,8 +47,23 @@ static bool send_with_fault(int fd, uint8_t *bytes, size_t length, size_t at)
     case HALT: usleep(HALT_MS * 1000); return send_all(fd, bytes, length); // nothing is wrong but the time
     case STALL: send_all(fd, bytes, at); pause(); return false;
     case CLOSE: send_all(fd, bytes, at); return false;
+    case LEAK: case COLD: case WEAK: return send_all(fd, bytes, length);
     }
     return false;
+}
+
+static void waste(void)
+{
+    if (fault == LEAK) {
+        void *kept = malloc(LEAK_BYTES);
+        if (kept) memset(kept, 1, LEAK_BYTES);
+    }
+    static _Atomic uint64_t receives;
+    struct timespec since, now;
+    if (fault < COLD || clock_gettime(CLOCK_MONOTONIC, &since) != 0) return;
+    long wasted = fault == WEAK ? WEAK_US : (long)(WEAK_US * COLD_RECEIVES / (COLD_RECEIVES + receives++));
+    do clock_gettime(CLOCK_MONOTONIC, &now);
+    while ((now.tv_sec - since.tv_sec) * 1000000 + (now.tv_nsec - since.tv_nsec) / 1000 < wasted);
 }
 
 static void *echo(void *argument)
@@ -52,6 +73,7 @@ static void *echo(void *argument)
     uint64_t total = 0;
     ssize_t n;
     while ((n = recv(fd, buffer, 4096, 0)) > 0) {
+        waste();
         bool now = total <= fault_at && fault_at < total + (uint64_t)n;
         if (!(now ? send_with_fault(fd, buffer, (size_t)n, fault_at - total) : send_all(fd, buffer, (size_t)n))) break;
         total += (uint64_t)n;
@@ -89,8 +111,8 @@ int main(int argc, char **argv)
         else if (option == 'P') serve = push;
         else if (option == 'a') fault_at = (uint64_t)parse_number(optarg, "--after", 0, 1L << 40);
         else if (option == 'f') {
-            while (fault <= CLOSE && strcmp(optarg, fault_names[fault]) != 0) fault++;
-            if (fault > CLOSE) return fputs("--fault none|corrupt|lose|repeat|foreign|extra|halt|stall|close\n", stderr), 2;
+            while (fault <= WEAK && strcmp(optarg, fault_names[fault]) != 0) fault++;
+            if (fault > WEAK) return fputs("--fault none|corrupt|lose|repeat|foreign|extra|halt|stall|close|leak|cold|weak\n", stderr), 2;
         } else return fputs("usage: broken [--port N] [--push] --fault NAME --after N\n", stderr), 2;
     }
 
