@@ -7,6 +7,10 @@ public sealed class ClusterOptions
     internal const int MostPayloadBytes = 16 << 20;
     internal const int LeastPresenceBytes = 1024; // the longest name with its count, and to spare
 
+    private static readonly TimeSpan s_shortest = TimeSpan.FromMilliseconds(10);
+    private static readonly TimeSpan s_mostInterval = TimeSpan.FromHours(1);
+    private static readonly TimeSpan s_longest = TimeSpan.FromDays(7);
+
     /// <summary>Which cluster it is: nodes with the same name on the same broker hear each other, and no others. 1 to 64 ASCII letters, digits, - and _. Required.</summary>
     public required string Application { get; init; }
 
@@ -25,17 +29,17 @@ public sealed class ClusterOptions
     /// <summary>What is lost above that. Default: what has waited longest.</summary>
     public QueuePolicy QueuePolicy { get; init; }
 
-    /// <summary>How long the broker is away until the state is <see cref="ClusterState.Isolated"/>. Default 10 s.</summary>
+    /// <summary>How long the broker is away until the state is <see cref="ClusterState.Isolated"/>. Above zero, up to 7 days; default 10 s.</summary>
     public TimeSpan IsolatedAfter { get; init; } = TimeSpan.FromSeconds(10);
 
     /// <summary>
-    /// Interval at which a node tells the others that it is there. Default 2 s, at least 10 ms. A node that is silent for more than three of them, by the larger of the two nodes' intervals, and that
+    /// Interval at which a node tells the others that it is there. 10 ms up to an hour; default 2 s. A node that is silent for more than three of them, by the larger of the two nodes' intervals, and that
     /// has not left by <see cref="Cluster.DisposeAsync"/>, makes the state <see cref="ClusterState.Degraded"/>: it has crashed, or is connected to another broker.
     /// </summary>
     public TimeSpan AnnounceInterval { get; init; } = TimeSpan.FromSeconds(2);
 
     /// <summary>
-    /// Time for which a missing node keeps the state at <see cref="ClusterState.Degraded"/>. Default 10 minutes. After it the node is not expected any more; a node that is started again under the same
+    /// Time for which a missing node keeps the state at <see cref="ClusterState.Degraded"/>. Above zero, up to 7 days; default 10 minutes. After it the node is not expected any more; a node that is started again under the same
     /// <see cref="NodeId"/> replaces it at once.
     /// </summary>
     public TimeSpan ForgetNodesAfter { get; init; } = TimeSpan.FromMinutes(10);
@@ -52,22 +56,22 @@ public sealed class ClusterOptions
     /// </summary>
     public int RepeatLimitBytes { get; init; } = 4 << 20;
 
-    /// <summary>How long a group without members here stays subscribed, for those who come back. Default 5 s.</summary>
+    /// <summary>How long a group without members here stays subscribed, for sessions that come back. Zero up to 7 days; default 5 s.</summary>
     public TimeSpan UnsubscribeAfter { get; init; } = TimeSpan.FromSeconds(5);
 
     /// <summary>
-    /// Default 1 s. So often a node says how far it has published, six times behind the last broadcast of a group: so the loss of a last
+    /// 10 ms up to an hour; default 1 s. So often a node says how far it has published, six times behind the last broadcast of a group: so the loss of a last
     /// one is found, too. For so long a new subscription waits for what publishers say of what was before it: what is not said in time counts as lost.
     /// </summary>
     public TimeSpan MarkInterval { get; init; } = TimeSpan.FromSeconds(1);
 
     /// <summary>
     /// So often a node tells the others how many members its groups have, for <see cref="ClusterGroup.Count"/> and <see cref="ClusterGroup.ReadPresence"/>: only what has changed, or that nothing has.
-    /// At least 10 ms, and the same on each node. Zero (the default) tells and hears nothing of that.
+    /// 10 ms up to an hour, and the same on each node. Zero (the default) tells and hears nothing of that.
     /// </summary>
     public TimeSpan PresenceInterval { get; init; }
 
-    /// <summary>After so long without a word the members of a node are not counted any more. At least two intervals. Null (the default): three.</summary>
+    /// <summary>After so long without a word the members of a node are not counted any more. At least two intervals, up to 7 days. Null (the default): three.</summary>
     public TimeSpan? PresenceLease { get; init; }
 
     /// <summary>Most recoverable groups that this node opens, each of which it follows until it leaves: default 65,536, at least 1. <see cref="Cluster.RecoverableGroup"/> throws above it.</summary>
@@ -94,17 +98,17 @@ public sealed class ClusterOptions
         Want(Key.Length is 0 or >= LeastKeyBytes, nameof(Key), "at least 16 bytes, or none");
         Want(MaxPayloadBytes is >= 1 and <= MostPayloadBytes, nameof(MaxPayloadBytes), "between 1 byte and 16 MiB");
         Want(QueueLimitBytes >= (long)MaxPayloadBytes + Envelope.MostOverheadBytes, nameof(QueueLimitBytes), "at least 1 KiB above MaxPayloadBytes");
-        Want(IsolatedAfter > TimeSpan.Zero, nameof(IsolatedAfter), "positive");
-        Want(AnnounceInterval >= TimeSpan.FromMilliseconds(10) && AnnounceInterval <= TimeSpan.FromHours(1), nameof(AnnounceInterval), "10 ms up to an hour");
-        Want(ForgetNodesAfter > TimeSpan.Zero, nameof(ForgetNodesAfter), "positive");
-        Want(RejoinGrace >= TimeSpan.Zero && RejoinGrace <= TimeSpan.FromHours(1), nameof(RejoinGrace), "zero up to an hour");
+        Want(IsolatedAfter > TimeSpan.Zero && IsolatedAfter <= s_longest, nameof(IsolatedAfter), "above zero, up to 7 days");
+        Want(AnnounceInterval >= s_shortest && AnnounceInterval <= s_mostInterval, nameof(AnnounceInterval), "10 ms up to an hour");
+        Want(ForgetNodesAfter > TimeSpan.Zero && ForgetNodesAfter <= s_longest, nameof(ForgetNodesAfter), "above zero, up to 7 days");
+        Want(RejoinGrace >= TimeSpan.Zero && RejoinGrace <= s_mostInterval, nameof(RejoinGrace), "zero up to an hour");
         Want(RepeatLimitBytes >= 0, nameof(RepeatLimitBytes), "zero or positive");
-        Want(UnsubscribeAfter >= TimeSpan.Zero, nameof(UnsubscribeAfter), "zero or positive");
-        Want(PresenceInterval == TimeSpan.Zero || PresenceInterval >= TimeSpan.FromMilliseconds(10), nameof(PresenceInterval), "zero or at least 10 ms");
-        Want(PresenceLease is not { } lease || lease >= 2 * PresenceInterval, nameof(PresenceLease), "at least two of PresenceInterval");
+        Want(UnsubscribeAfter >= TimeSpan.Zero && UnsubscribeAfter <= s_longest, nameof(UnsubscribeAfter), "zero up to 7 days");
+        Want(PresenceInterval == TimeSpan.Zero || (PresenceInterval >= s_shortest && PresenceInterval <= s_mostInterval), nameof(PresenceInterval), "zero, or 10 ms up to an hour");
+        Want(PresenceLease is not { } lease || (lease >= 2 * PresenceInterval && lease <= s_longest), nameof(PresenceLease), "at least two of PresenceInterval, up to 7 days");
         Want(PresenceInterval <= TimeSpan.Zero || MaxPayloadBytes >= LeastPresenceBytes, nameof(MaxPayloadBytes), "at least 1 KiB where there is a PresenceInterval");
         Want(MaxRecoverableGroups >= 1, nameof(MaxRecoverableGroups), "at least 1");
-        Want(MarkInterval >= TimeSpan.FromMilliseconds(10), nameof(MarkInterval), "at least 10 ms");
+        Want(MarkInterval >= s_shortest && MarkInterval <= s_mostInterval, nameof(MarkInterval), "10 ms up to an hour");
         return mistakes;
 
         void Want(bool isRight, string name, string allowed)

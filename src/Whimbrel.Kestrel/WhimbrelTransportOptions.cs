@@ -31,10 +31,13 @@ public sealed class WhimbrelTransportOptions
     /// <summary>Sent bytes of one connection that its peer has not taken: from here on flushes wait. 4 KiB to 1 GiB; default 64 KiB.</summary>
     public int MaxWriteBufferBytes { get; set; } = 64 * 1024;
 
-    /// <summary>How long a connection that was closed may take to send what is queued. Default 5 seconds.</summary>
+    /// <summary>How long a connection that was closed may take to send what is queued. 10 ms up to 1 h; default 5 s.</summary>
     public TimeSpan DrainTimeout { get; set; } = TimeSpan.FromSeconds(5);
 
-    private const int LeastBuffer = 4 * 1024, MostBuffer = 1024 * 1024 * 1024, MostBacklog = 65_535;
+    private const int LeastBuffer = 4 * 1024, MostBuffer = 1024 * 1024 * 1024, MostBacklog = 65_535, MostConnections = 10_000_000;
+
+    private static readonly TimeSpan s_leastDrain = TimeSpan.FromMilliseconds(10);
+    private static readonly TimeSpan s_mostDrain = TimeSpan.FromHours(1);
 
     /// <summary>Null, or all mistakes by the names that they have here: the core would name its own options, and one at a time.</summary>
     internal string? FindMistakes()
@@ -43,10 +46,10 @@ public sealed class WhimbrelTransportOptions
         if (Engine is not null && EngineOptions is not null) mistakes.Add("Engine and EngineOptions are both given: EngineOptions are for an engine that the transport makes");
         if (!Enum.IsDefined(Scheduling)) mistakes.Add($"Scheduling = {Scheduling}, allowed ThreadPool and Inline");
         Check(nameof(Backlog), Backlog, 1, MostBacklog);
-        Check(nameof(MaxConnections), MaxConnections, 1, int.MaxValue);
+        Check(nameof(MaxConnections), MaxConnections, 1, MostConnections);
         Check(nameof(MaxReadBufferBytes), MaxReadBufferBytes, LeastBuffer, MostBuffer);
         Check(nameof(MaxWriteBufferBytes), MaxWriteBufferBytes, LeastBuffer, MostBuffer);
-        if (DrainTimeout <= TimeSpan.Zero) mistakes.Add($"DrainTimeout = {DrainTimeout}, which has to be positive");
+        if (DrainTimeout < s_leastDrain || DrainTimeout > s_mostDrain) mistakes.Add($"DrainTimeout = {DrainTimeout}, allowed {s_leastDrain} to {s_mostDrain}");
         return mistakes.Count == 0 ? null : $"UseWhimbrel, WhimbrelTransportOptions: {string.Join("; ", mistakes)}.";
 
         void Check(string name, int value, int least, int most)

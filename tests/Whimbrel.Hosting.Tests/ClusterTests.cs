@@ -61,7 +61,7 @@ public sealed class ClusterTests
         string[] expected =
         [
             "Chat:Cluster:Key: is no base64", "Chat:Cluster:Queue: there is no such option; there are Address, AnnounceInterval",
-            "Chat:Cluster:Application has to be 1 to 64 ASCII letters", "Chat:Cluster:IsolatedAfter has to be positive",
+            "Chat:Cluster:Application has to be 1 to 64 ASCII letters", "Chat:Cluster:IsolatedAfter has to be above zero, up to 7 days",
             "Far:Cluster:Address: No bus is registered for carrier-pigeon://", "Plain:Cluster: there is no such option",
         ];
         Assert.All(expected, e => Assert.Contains(told, t => t.StartsWith(e, StringComparison.Ordinal)));

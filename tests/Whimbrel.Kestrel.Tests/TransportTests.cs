@@ -138,8 +138,8 @@ public sealed class TransportTests
         }).BuildServiceProvider();
         string said = (await Assert.ThrowsAsync<ArgumentException>(async () => await ListenAsync(services))).Message;
         Assert.Equal(
-            "UseWhimbrel, WhimbrelTransportOptions: Scheduling = 7, allowed ThreadPool and Inline; Backlog = 0, allowed 1 to 65535; MaxConnections = -1, allowed 1 to 2147483647; "
-            + "MaxReadBufferBytes = 5, allowed 4096 to 1073741824; MaxWriteBufferBytes = 1, allowed 4096 to 1073741824; DrainTimeout = 00:00:00, which has to be positive.",
+            "UseWhimbrel, WhimbrelTransportOptions: Scheduling = 7, allowed ThreadPool and Inline; Backlog = 0, allowed 1 to 65535; MaxConnections = -1, allowed 1 to 10000000; "
+            + "MaxReadBufferBytes = 5, allowed 4096 to 1073741824; MaxWriteBufferBytes = 1, allowed 4096 to 1073741824; DrainTimeout = 00:00:00, allowed 00:00:00.0100000 to 01:00:00.",
             said);
     }
 
