@@ -477,5 +477,5 @@ internal sealed unsafe partial class MemoryLoop : Loop
     private protected override void NestedCallback(string running, string starting) =>
         throw _engine.Violation($"{starting} began inside {running}.");
 
-    internal override void IllegalStep(ConnectionState from, ConnectionState to) => throw _engine.Violation($"A connection went from {from} to {to}.");
+    internal override void IllegalStep(Enum from, Enum to) => throw _engine.Violation($"A connection went from {from} to {to}.");
 }

@@ -45,7 +45,7 @@ internal sealed partial class SimSession : Session
 
     internal int Number { get; }
 
-    internal bool HasConnected { get; private set; }
+    internal new bool HasConnected { get; private set; }
 
     public override string ToString() => $"s{Number}{(_client is null ? "" : $" of client {_client.Number}")}";
 

@@ -44,9 +44,9 @@ internal sealed partial class Connection
         if (_tenancy.Tls is { IsShaking: true } tls && WaitsForHandshake)
         {
             Go(ConnectionState.Concluding);
-            tls.CloseAs = reason;
+            tls.Upgrade!.CloseAs = reason; // nothing is taken before a handshake that comes first
             // Also when the callback that asked for the upgrade never returns.
-            if (!tls.HasBegun) StartDeadline(tls.Profile.Options.HandshakeTimeout);
+            if (!tls.IsTimed) StartDeadline(tls.Profile.Options.HandshakeTimeout);
             return;
         }
 
@@ -70,7 +70,7 @@ internal sealed partial class Connection
         // Inside a callback the session may still be reading them (contract 13); then whoever lent them clears them.
         if (!ReferenceEquals(Loop.ActiveConnection, this)) _tenancy.Unread.Clear();
         _tenancy.OfferPending = false;
-        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { OwesGoodbye: true })
+        if ((_tenancy.Life.Peer != PeerHalf.Open || PeerSaidAll) && SendQueueIsEmpty && _tenancy.Tls is not { CanSend: true })
         {
             // Both sides are done: nothing to drain, nothing to wait for.
             Detach();
@@ -176,7 +176,7 @@ internal sealed partial class Connection
 
         // What failed before is the first cause, though the session was not told yet.
         if (_tenancy.SendError != 0) SetReason(new CloseReason(ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.CloseAs);
+        if (State == ConnectionState.Concluding) SetReason(_tenancy.Tls!.Upgrade!.CloseAs);
         SetReason(reason);
         Strand?.EndInput();
         ResetOnClose = true;
@@ -343,7 +343,7 @@ internal sealed partial class Connection
 
     private void DeadlinePassed()
     {
-        bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding || (State == ConnectionState.Open && _tenancy.Tls is { IsShaking: true, HasBegun: true });
+        bool isShaking = State is ConnectionState.Handshaking or ConnectionState.Concluding || (State == ConnectionState.Open && _tenancy.Tls is { IsTimed: true });
         if (isShaking && _tenancy.Tls is { } tls)
         {
             tls.Fail(new TlsFault(TlsFailure.TimedOut, $"not done within {tls.Profile.Options.HandshakeTimeout.TotalSeconds:0.###} s (TlsOptions.HandshakeTimeout{(tls.Profile.IsServer ? "" : "; a server that speaks no TLS at this port may wait in silence")})"), atOnce: true);

@@ -12,7 +12,7 @@ internal sealed partial class Connection
     internal long HeldMs => Volatile.Read(ref _tenancy.HeldMs);
 
     /// <summary>The timer serves the limits now: no handshake runs, and no end.</summary>
-    private bool IsLimited => State == ConnectionState.Open && WasConnected && _tenancy.Tls is not { IsShaking: true, HasBegun: true };
+    private bool IsLimited => State == ConnectionState.Open && WasConnected && _tenancy.Tls is not { IsTimed: true };
 
     /// <summary>Another session took over, or a handshake that had the timer is done. No callback is due here.</summary>
     private void LookInNextTurn()

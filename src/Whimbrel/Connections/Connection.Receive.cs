@@ -215,7 +215,7 @@ internal sealed partial class Connection
             return;
         }
 
-        if (_tenancy.Next is not null || _tenancy.Upgrade is not null) AfterCallback();
+        if (_tenancy.Next is not null || IsUpgrading) AfterCallback();
     }
 
     internal void NeedBytes(int count)
@@ -404,8 +404,8 @@ internal sealed partial class Connection
     {
         bool wanted = State switch
         {
-            _ when TakesInput && _tenancy.Tls is { } tls => tls.WantsInput && (tls.IsShaking || (_tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.Life.HoldsPeersEnd)),
-            ConnectionState.Open => _tenancy.Gate == ReceiveGate.None && !_tenancy.OfferPending && !_tenancy.Life.HoldsPeersEnd,
+            _ when TakesInput && _tenancy.Tls is { } tls => tls.WantsInput,
+            ConnectionState.Open => MayDeliver && !_tenancy.Life.HoldsPeersEnd,
             ConnectionState.Lingering or ConnectionState.Draining => _tenancy.Life.Peer == PeerHalf.Open,
             _ => false,
         };

@@ -219,11 +219,7 @@ internal sealed unsafe partial class Connection
         long before = _tenancy.BytesSent;
         if (_tenancy.Tls is { } tls)
         {
-            // In a callback that the layer's delivery made, the layer sends as well, unless an answer of its own must go first.
-            if (tls.IsInCall && Loop.Tls.Answer.Length > 0) return false;
-            while (!_tenancy.SendInFlight && tls.Wire.Head is { Length: 0 }) Return(tls.Wire.Dequeue());
-            if (!_tenancy.SendInFlight && tls.Wire.IsEmpty && !_queue.Blocks.IsEmpty && tls.CanSend && !tls.SaidGoodbye) tls.Encrypt();
-            if (SendHead is null || _tenancy.SendError != 0) return false;
+            if (!tls.TryFillWire() || SendHead is null || _tenancy.SendError != 0) return false;
         }
         else
         {

@@ -19,7 +19,7 @@ internal sealed unsafe partial class Connection
     /// <summary>OnHandshaking has returned.</summary>
     internal void StrandHandshaking(bool hasEnded)
     {
-        if (_tenancy.Tls is not { IsCounted: true, HasBegun: false } tls) return;
+        if (_tenancy.Tls is not { Phase: TlsPhase.Greeting } tls) return;
         // In an upgrade its Close goes behind what it has sent.
         if (hasEnded && State == ConnectionState.Handshaking) CloseWith(new CloseReason(CloseCause.LocalClose));
         tls.Begin();
@@ -78,7 +78,7 @@ internal sealed unsafe partial class Connection
 
     /// <summary>Nothing is queued, under way or waiting but these bytes of the strand's, and nobody wants to hear of what is sent.</summary>
     private bool CanSendForStrand(int reserved, uint generation) =>
-        TakesSends(generation) && _tenancy.Tls is null && _tenancy.Upgrade is null && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0
+        TakesSends(generation) && _tenancy.Tls is null && (_tenancy.Hooks & (SessionHooks.Sent | SessionHooks.Drained)) == 0
         && _queue.Blocks.IsEmpty && !_tenancy.SendInFlight && _queue.Queued == 0 && !NeedsRoom && _tenancy.Marks.First is null
         && _operationCount == 0 && _queue.Foreign.Bytes == (uint)reserved;
 
@@ -132,7 +132,7 @@ internal sealed unsafe partial class Connection
     internal bool TryLeaveStrand(uint generation)
     {
         if (generation != Generation || State != ConnectionState.Open || !WasConnected) return false;
-        if (_tenancy.Upgrade is not null || _tenancy.Tls is { IsShaking: true }) return false;
+        if (_tenancy.Tls is { IsShaking: true }) return false;
         // First: somebody who posts looks at both, in the other order.
         Session.StartPosts();
         _tenancy.Strand = null;

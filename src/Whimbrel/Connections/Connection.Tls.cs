@@ -22,27 +22,24 @@ internal sealed partial class Connection
 
     internal TlsTransport? Tls => _tenancy.Tls;
 
-    internal bool HasTls => _tenancy.Tls is not null || _tenancy.Upgrade is not null;
+    internal bool HasTls => _tenancy.Tls is not null;
+
+    /// <summary>An upgrade was asked for, and its handshake is not done.</summary>
+    private bool IsUpgrading => _tenancy.Tls is { Upgrade: not null, IsShaking: true };
 
     /// <summary>The socket is attached; the session hears of it when the handshake is done.</summary>
     private void BeginTls(TlsProfile profile)
     {
         Go(ConnectionState.Handshaking);
-        StartShaking(new TlsTransport(this, profile, profile.IsServer ? null : profile.Options.HostName ?? DialledHost, isUpgrade: false));
-    }
-
-    private void StartShaking(TlsTransport tls)
-    {
+        TlsTransport tls = new(this, profile, upgrade: null);
         _tenancy.Tls = tls;
-        tls.IsCounted = true;
-        Shard.Shaking.Add(this);
-        if ((_tenancy.Hooks & SessionHooks.Handshaking) == 0 || TellHandshaking()) tls.Begin();
+        tls.Greet();
     }
 
     /// <summary>OnHandshaking. False on the pool: <see cref="StrandHandshaking"/> goes on when it has returned.</summary>
-    private bool TellHandshaking()
+    internal bool TellsHandshaking()
     {
-        if (State == ConnectionState.Concluding) return true;
+        if (State == ConnectionState.Concluding || (_tenancy.Hooks & SessionHooks.Handshaking) == 0) return true;
         if (!Tell(SessionCallback.Handshaking)) return false;
         AfterCallback();
         return true;
@@ -78,17 +75,15 @@ internal sealed partial class Connection
         if (State == ConnectionState.Open) Opened();
     }
 
-    private void UpgradeDone(TlsInfo info)
+    private void UpgradeDone(TlsTransport tls, TlsInfo info)
     {
-        TlsUpgrade? upgrade = _tenancy.Upgrade;
-        _tenancy.Upgrade = null;
         if (!_queue.Blocks.IsEmpty) MarkDirty();
         // A strand tells whoever waits by itself, when its session has heard of it.
         if (Strand is not null) Tell(SessionCallback.Handshaked, info);
         if (State == ConnectionState.Concluding)
         {
-            if (Strand is null) upgrade?.Done(info);
-            Drain(_tenancy.Tls!.CloseAs);
+            if (Strand is null) tls.Upgrade!.Done(info);
+            Drain(tls.Upgrade!.CloseAs);
             return;
         }
 
@@ -96,7 +91,7 @@ internal sealed partial class Connection
         if (Strand is null)
         {
             Tell(SessionCallback.Handshaked, info);
-            upgrade?.Done(info);
+            tls.Upgrade!.Done(info);
             AfterCallback();
         }
 
@@ -111,8 +106,8 @@ internal sealed partial class Connection
         bool isNew = IsNewcomer;
         if (isNew && !MakeSession(info)) return;
         // On the pool a handshake counts until OnHandshaked has returned: whoever ends all of them must find it.
-        if (tls.IsUpgrade || Strand is null) tls.LeaveHandshake();
-        if (tls.IsUpgrade) UpgradeDone(info);
+        if (tls.Upgrade is not null || Strand is null) tls.LeaveHandshake();
+        if (tls.Upgrade is not null) UpgradeDone(tls, info);
         else if (!isNew) Greet();
         else if (SayConnecting() && State == ConnectionState.Handshaking) Greet();
     }
@@ -129,7 +124,6 @@ internal sealed partial class Connection
         while (!_queue.Blocks.IsEmpty) Return(_queue.Blocks.Dequeue());
         DropHeldRuns();
         _tenancy.FileRead = null;
-        tls.FilePlain = 0;
         _queue.CountOnly(tls.PlainUnsent);
         EndOperations();
         CancelSessionTimers();
@@ -164,10 +158,8 @@ internal sealed partial class Connection
     {
         if (_tenancy.Tls is not { } tls) return;
         tls.Free();
-        TlsUpgrade? upgrade = _tenancy.Upgrade;
         _tenancy.Tls = null;
-        _tenancy.Upgrade = null;
-        if (Strand is null) upgrade?.Failed(Reason);
+        if (Strand is null) tls.Upgrade?.Failed(Reason);
     }
 
     // ------------------------------------------------------------------ upgrade (contract 16)
@@ -185,8 +177,7 @@ internal sealed partial class Connection
         if (HasTls) UpgradeTwice();
         if (_operationCount > 0) UpgradeInsideSend();
         SettleForeign();
-        SplitForUpgrade(upgrade);
-        upgrade.IsReady = true;
+        SplitForUpgrade(upgrade).BecomeDue();
         if (!ReferenceEquals(Loop.ActiveConnection, this)) Loop.Schedule(this);
     }
 
@@ -212,7 +203,7 @@ internal sealed partial class Connection
     /// <summary>The callback on the pool that asked has returned: the strand brings what was left unread, in front of what it never got.</summary>
     internal void StrandUpgrading(uint generation, TlsUpgrade upgrade)
     {
-        if (generation != Generation || !ReferenceEquals(_tenancy.Upgrade, upgrade))
+        if (generation != Generation || _tenancy.Tls is not { Phase: TlsPhase.Asked } tls || !ReferenceEquals(tls.Upgrade, upgrade))
         {
             upgrade.Rest.Clear();
             return;
@@ -223,48 +214,33 @@ internal sealed partial class Connection
         all.Append(_tenancy.Unread.Span);
         _tenancy.Unread.Clear();
         _tenancy.Unread = all;
-        upgrade.IsReady = true;
-        StartUpgrade();
+        tls.BecomeDue();
+        StartUpgrade(tls);
     }
 
     /// <summary>What was queued goes out plain: it becomes the wire queue. What follows waits for the handshake. What arrives is cipher text.</summary>
-    private void SplitForUpgrade(TlsUpgrade upgrade)
+    private TlsTransport SplitForUpgrade(TlsUpgrade upgrade)
     {
         _queue.CloseFill();
-        TlsTransport tls = new(this, upgrade.Profile, upgrade.Profile.IsServer ? null : upgrade.Profile.Options.HostName ?? DialledHost, isUpgrade: true);
-        while (!_queue.Blocks.IsEmpty)
-        {
-            Block block = _queue.Blocks.Dequeue();
-            // Room that is lent stays as well: the flush drops it.
-            if (block.Length > 0 || _tenancy.SendInFlight || _queue.IsLent(Loop.UserCalls)) tls.Enqueue(block, block.Length);
-            else Loop.Blocks.Return(block);
-        }
-
-        tls.FilePlain = _queue.InFiles;
-        _tenancy.Upgrade = upgrade;
-        upgrade.Transport = tls;
+        TlsTransport tls = new(this, upgrade.Profile, upgrade);
+        tls.TakePlain(ref _queue);
         _tenancy.Tls = tls;
+        return tls;
     }
 
     /// <summary>The callback that asked has returned, and took what it wanted of what was unread.</summary>
-    private void StartUpgrade()
+    private void StartUpgrade(TlsTransport tls)
     {
-        TlsUpgrade upgrade = _tenancy.Upgrade!;
-        TlsTransport tls = upgrade.Transport!;
-        if (tls.IsCounted || tls.HasBegun || State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
+        if (State is not (ConnectionState.Open or ConnectionState.Concluding)) return;
         _tenancy.OfferPending = false;
-        if (_tenancy.Unread.Length > 0 && upgrade.Unread == UnreadBytes.Refuse)
+        if (_tenancy.Unread.Length > 0 && tls.Upgrade!.Unread == UnreadBytes.Refuse)
         {
             tls.Fail(new TlsFault(TlsFailure.UnreadBeforeUpgrade, $"{_tenancy.Unread.Length} bytes that came in the clear were left unread before the upgrade to TLS; an attacker may have put them there (UnreadBytes.PassToTls takes them as the beginning of the handshake)"));
             return;
         }
 
-        // In front of what has arrived since.
-        _tenancy.Unread.Append(tls.Held.Span);
-        tls.Held.Clear();
-        tls.Held = _tenancy.Unread;
-        _tenancy.Unread = default;
-        StartShaking(tls);
+        tls.PutInFront(ref _tenancy.Unread);
+        tls.Greet();
     }
 
     // ------------------------------------------------------------------ the transport's
@@ -294,19 +270,16 @@ internal sealed partial class Connection
     /// <summary>Nobody hears of the peer's end: it is the end of all.</summary>
     internal void PeerHasLeft() => _tenancy.Life.PeerFinishes();
 
+    /// <summary>Its FIN waits for the session.</summary>
+    internal bool HoldsPeersEnd => _tenancy.Life.HoldsPeersEnd;
+
     /// <summary>The system took this many bytes of the wire queue.</summary>
     private void AdvanceWire(TlsTransport tls, long count)
     {
-        for (long rest = count; rest > 0;)
-        {
-            if (tls.Wire.Advance(ref rest) is { } sent) Return(sent);
-        }
-
-        long plain = tls.Advance(count);
+        long plain = tls.Advance(count, out long ofFiles);
         if (plain > 0)
         {
             CountSent(plain);
-            long ofFiles = tls.TakeFilePlain(plain);
             _queue.Count(ofFiles - plain);
             _queue.CountFiles(-ofFiles);
             if (NeedsRoom) Loop.Schedule(this);

@@ -257,7 +257,7 @@ internal sealed partial class Connection : Resident
     private void AfterCallback()
     {
         while (_tenancy.Next is not null && (State == ConnectionState.Open || IsBeginning) && MaySwitch()) SwitchSession();
-        if (_tenancy.Upgrade is { IsReady: true }) StartUpgrade();
+        if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
     }
 
     // ------------------------------------------------------------------ hand-over (contract 15)
@@ -302,7 +302,7 @@ internal sealed partial class Connection : Resident
         if (!WasConnected) return;
         LookInNextTurn();
         if (_tenancy.Life.Heard == Heard.ServerStopping && State == ConnectionState.Open) Call(SessionCallback.ServerStopping);
-        if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || _tenancy.Upgrade is not null) return;
+        if (State != ConnectionState.Open || _tenancy.Unread.Length == 0 || IsUpgrading) return;
         if (_tenancy.Next is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished) OfferUnread();
         else _tenancy.OfferPending = true;
     }
@@ -442,7 +442,7 @@ internal sealed partial class Connection : Resident
         UseRoom();
         if (_tenancy.FileFailed) AbortWith(QueueFault);
         else if (_tenancy.SendError != 0) Fail(new CloseReason(Diagnostics.ErrorText.CauseOf(_tenancy.SendError), _tenancy.SendError));
-        else if (_tenancy.Upgrade is { IsReady: true, Transport.HasBegun: false }) StartUpgrade();
+        else if (_tenancy.Tls is { Phase: TlsPhase.Due } tls) StartUpgrade(tls);
         else _tenancy.Tls!.RunScheduled();
     }
 
@@ -455,7 +455,7 @@ internal sealed partial class Connection : Resident
         }
 
         UseRoom();
-        if (_tenancy.Next is not null || _tenancy.Upgrade is not null)
+        if (_tenancy.Next is not null || IsUpgrading)
         {
             AfterCallback();
             if (State != ConnectionState.Open) return;
@@ -474,7 +474,7 @@ internal sealed partial class Connection : Resident
             return;
         }
 
-        if (_tenancy.OfferPending && _tenancy.Upgrade is null && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished)
+        if (_tenancy.OfferPending && !IsUpgrading && _tenancy.Gate is ReceiveGate.None or ReceiveGate.Finished)
         {
             _tenancy.OfferPending = false;
             OfferUnread();
@@ -487,7 +487,7 @@ internal sealed partial class Connection : Resident
             if (State != ConnectionState.Open) return;
         }
 
-        if (_tenancy.Life.HoldsPeersEnd && _tenancy.Upgrade is null && _tenancy.Gate == ReceiveGate.None && !OffersFirst)
+        if (_tenancy.Life.HoldsPeersEnd && !IsUpgrading && _tenancy.Gate == ReceiveGate.None && !OffersFirst)
         {
             PeerFinished();
             if (State != ConnectionState.Open) return;

@@ -14,7 +14,6 @@ internal sealed class SilentConnections
 
     internal void Add(TlsTransport link)
     {
-        link.IsSilent = true;
         link.SilentBefore = _newest;
         if (_newest is null) Oldest = link;
         else _newest.SilentAfter = link;
@@ -25,13 +24,12 @@ internal sealed class SilentConnections
     /// <summary>Nothing when it is not in it.</summary>
     internal void Remove(TlsTransport link)
     {
-        if (!link.IsSilent) return;
+        if (link.SilentBefore is null && !ReferenceEquals(Oldest, link)) return;
         if (link.SilentBefore is { } before) before.SilentAfter = link.SilentAfter;
         else Oldest = link.SilentAfter;
         if (link.SilentAfter is { } after) after.SilentBefore = link.SilentBefore;
         else _newest = link.SilentBefore;
         link.SilentBefore = link.SilentAfter = null;
-        link.IsSilent = false;
         Count--;
     }
 }

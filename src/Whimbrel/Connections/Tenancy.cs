@@ -24,7 +24,6 @@ internal struct Tenancy
     internal Dial? Dial;
     internal string? DialledHost;
     internal TlsTransport? Tls;
-    internal TlsUpgrade? Upgrade;
 
     // ---- its life
     internal Life Life;

@@ -14,20 +14,16 @@ internal sealed unsafe class TlsErrand : IPlainSink
     private const int OutputBytes = 32 * 1024;
 
     private readonly TlsTransport _transport;
-    private readonly Connection _connection;
-    private readonly uint _generation;
     private readonly Loop _loop;
     private readonly TlsLayer _layer;
     private readonly byte[] _input;
     private readonly int _length;
 
-    internal TlsErrand(TlsTransport transport, ReadOnlySpan<byte> input)
+    internal TlsErrand(TlsTransport transport, TlsLayer layer, ReadOnlySpan<byte> input)
     {
         _transport = transport;
-        _connection = transport.Connection;
-        _generation = _connection.Generation;
-        _loop = _connection.Loop;
-        _layer = transport.Layer!;
+        _loop = transport.Connection.Loop;
+        _layer = layer;
         _length = input.Length;
         _input = ArrayPool<byte>.Shared.Rent(Math.Max(1, _length));
         input.CopyTo(_input);
@@ -61,7 +57,7 @@ internal sealed unsafe class TlsErrand : IPlainSink
 
     private void Return()
     {
-        if (_transport.IsOrphan || _connection.Generation != _generation) Drop();
+        if (_transport.Phase == TlsPhase.Freed) Drop();
         else _transport.ErrandReturned(this);
     }
 

@@ -17,81 +17,95 @@ internal sealed unsafe partial class TlsTransport
     /// <summary>Blocks below this are joined with those behind them: each record costs 22 bytes and a microsecond.</summary>
     private const int JoinBelowBytes = 8 * 1024;
 
+    /// <summary>What engines send.</summary>
+    internal ref BlockQueue Wire => ref _wire.Blocks;
+
+    /// <summary>Plaintext in it that was not counted as sent yet.</summary>
+    internal long PlainUnsent => _wire.PlainUnsent;
+
     internal void Flush()
     {
-        if (_connection.IsSendInFlight || State is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
-        if (IsInCall)
+        if (connection.IsSendInFlight || State is not (ConnectionState.Open or ConnectionState.Concluding or ConnectionState.Draining or ConnectionState.Handshaking)) return;
+        if (_isInCall)
         {
             // Inside a callback that the layer's own delivery made: it must not be entered again.
-            _connection.MarkDirty();
+            connection.MarkDirty();
             return;
         }
 
-        while (Wire.Head is { Length: 0 }) _connection.Return(Wire.Dequeue());
-        if (Wire.IsEmpty && !_connection.Queue.Blocks.IsEmpty && CanSend && !SaidGoodbye) Encrypt();
+        FillWire();
         if (Wire.IsEmpty)
         {
-            if (State == ConnectionState.Draining || _connection.IsFinishing) Loop.Schedule(_connection);
+            if (State == ConnectionState.Draining || connection.IsFinishing) Loop.Schedule(connection);
             return;
         }
 
-        if (_connection.SendHead is null)
+        if (connection.SendHead is null)
         {
             // Queued in the clear, before an upgrade.
-            _connection.ReadFile(Wire.Head!);
+            connection.ReadFile(Wire.Head!);
             return;
         }
 
-        _connection.BeginSending();
-        Loop.StartSend(_connection);
+        connection.BeginSending();
+        Loop.StartSend(connection);
     }
 
-    internal void Encrypt()
+    /// <summary>
+    /// Before the queue is offered to the system. In a callback that the layer's delivery made, the layer sends as well, unless an answer of its
+    /// own must go first: false.
+    /// </summary>
+    internal bool TryFillWire()
     {
-        CipherBlock output = Loop.Tls.Outgoing;
-        Block wire = Loop.Blocks.Take();
-        output.Use(wire.Memory, wire.Capacity);
-        long plainInWire = 0;
+        if (_isInCall && Loop.Tls.Answer.Length > 0) return false;
+        if (!connection.IsSendInFlight) FillWire();
+        return true;
+    }
+
+    private void FillWire()
+    {
+        while (Wire.Head is { Length: 0 }) connection.Return(Wire.Dequeue());
+        if (Wire.IsEmpty && !connection.Queue.Blocks.IsEmpty && CanSend) Encrypt();
+    }
+
+    private void Encrypt()
+    {
+        ref BlockQueue queue = ref connection.Queue.Blocks;
+        CipherBlock output = TakeBlock(Loop.Tls.Outgoing, out Block wire);
         long plain = 0;
-        while (_connection.Queue.Blocks.Head is { } block && plain < EncryptMostBytes)
+        while (queue.Head is { } block && plain < EncryptMostBytes)
         {
             if (block.Length == 0)
             {
-                _connection.Return(_connection.Queue.Blocks.Dequeue());
+                connection.Return(queue.Dequeue());
                 continue;
             }
 
             if (block.Kind == BlockKind.File)
             {
-                _connection.ReadFile(block);
+                connection.ReadFile(block);
                 break;
             }
 
             ReadOnlySpan<byte> bytes = block.Length < JoinBelowBytes && block.Next is not null ? Join(block) : new ReadOnlySpan<byte>(block.Memory + block.Start, block.Length);
-            bool wasInCall = IsInCall;
-            IsInCall = true;
-            TlsStep step = Layer!.Send(bytes, out int accepted, output);
-            IsInCall = wasInCall;
-            TakeEncrypted(accepted);
+            bool wasInCall = _isInCall;
+            _isInCall = true;
+            TlsStep step = _layer!.Send(bytes, out int accepted, output);
+            _isInCall = wasInCall;
+            TakeEncrypted(ref queue, accepted);
             plain += accepted;
-            plainInWire += accepted;
             if (step == TlsStep.Refused)
             {
-                AddPlain(plainInWire);
                 PutOnWire(wire, output.Length);
-                Fail(Layer.Fault);
+                Fail(_layer.Fault);
                 return;
             }
 
             if (step != TlsStep.OutputFull && output.Room >= CipherBlock.LeastBytes) continue;
-            AddPlain(plainInWire);
-            plainInWire = 0;
             PutOnWire(wire, output.Length);
-            wire = Loop.Blocks.Take();
-            output.Use(wire.Memory, wire.Capacity);
+            TakeBlock(output, out wire);
         }
 
-        AddPlain(plainInWire);
         PutOnWire(wire, output.Length);
     }
 
@@ -103,37 +117,60 @@ internal sealed unsafe partial class TlsTransport
     }
 
     /// <summary>Encrypted: the blocks are free, the bytes are counted until they are sent.</summary>
-    private void TakeEncrypted(long count)
+    private void TakeEncrypted(ref BlockQueue queue, long count)
     {
         while (count > 0)
         {
-            bool isOfFile = _connection.Queue.Blocks.Head!.IsOfFile;
+            bool isOfFile = queue.Head!.IsOfFile;
             long before = count;
-            Block? done = _connection.Queue.Blocks.Advance(ref count);
-            if (isOfFile) FilePlain += before - count;
-            if (done is not null) _connection.Return(done);
+            Block? done = queue.Advance(ref count);
+            _wire.AddPlain(before - count, isOfFile);
+            if (done is not null) connection.Return(done);
         }
+    }
+
+    /// <summary>In an upgrade: what was queued goes out in the clear. What follows waits for the handshake.</summary>
+    internal void TakePlain(ref SendQueue queue)
+    {
+        while (!queue.Blocks.IsEmpty)
+        {
+            Block block = queue.Blocks.Dequeue();
+            // Room that is lent stays as well: the flush drops it.
+            if (block.Length > 0 || connection.IsSendInFlight || queue.IsLent(Loop.UserCalls)) _wire.Enqueue(block, block.Length);
+            else Loop.Blocks.Return(block);
+        }
+
+        _wire.CountFiles(queue.InFiles);
+    }
+
+    /// <summary>The system took so much of the wire queue. How much plaintext that counts as, and how much of it as a file's.</summary>
+    internal long Advance(long count, out long ofFiles)
+    {
+        for (long rest = count; rest > 0;)
+        {
+            if (Wire.Advance(ref rest) is { } sent) connection.Return(sent);
+        }
+
+        return _wire.Advance(count, out ofFiles);
     }
 
     internal void DiscardWire()
     {
-        while (!Wire.IsEmpty) _connection.Return(Wire.Dequeue());
-        Discarded();
+        while (!Wire.IsEmpty) connection.Return(Wire.Dequeue());
+        _wire = default;
     }
 
     /// <summary>Tells the peer that this half ends properly. True when that is to be sent first.</summary>
     internal bool SayGoodbye()
     {
-        if (!OwesGoodbye || IsInCall) return false;
-        Block block = Loop.Blocks.Take();
-        CipherBlock output = Loop.Tls.Outgoing;
-        output.Use(block.Memory, block.Capacity);
-        IsInCall = true;
-        Layer!.CloseNotify(output);
-        IsInCall = false;
+        if (!CanSend || _isInCall) return false;
+        CipherBlock output = TakeBlock(Loop.Tls.Outgoing, out Block block);
+        _isInCall = true;
+        _layer!.CloseNotify(output);
+        _isInCall = false;
         bool wrote = output.Length > 0;
         PutOnWire(block, output.Length);
-        SaidGoodbye = true;
+        Go(Phase == TlsPhase.PeerEnded ? TlsPhase.BothEnded : TlsPhase.OwnEnded);
         return wrote;
     }
 
@@ -141,20 +178,27 @@ internal sealed unsafe partial class TlsTransport
     private void PutAnswer(Block block, int length)
     {
         bool isAnswer = length > 0 && !SaidGoodbye;
-        if (isAnswer && !CountAnswer(length))
+        if (isAnswer && !_wire.CountAnswer(length))
         {
             Loop.Blocks.Return(block);
-            Fail(new TlsFault(TlsFailure.Flood, $"the peer asks for answers and reads none: {MostAnswersWaiting / 1024} KiB of them wait to be sent"));
+            Fail(new TlsFault(TlsFailure.Flood, $"the peer asks for answers and reads none: {TlsWire.MostAnswersWaiting / 1024} KiB of them wait to be sent"));
         }
-        else if (isAnswer && TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
+        else if (isAnswer && _wire.TryJoin(new ReadOnlySpan<byte>(block.Memory, length)))
         {
             Loop.Blocks.Return(block);
-            _connection.MarkDirty();
+            connection.MarkDirty();
         }
         else
         {
             PutOnWire(block, length);
         }
+    }
+
+    private CipherBlock TakeBlock(CipherBlock output, out Block block)
+    {
+        block = Loop.Blocks.Take();
+        output.Use(block.Memory, block.Capacity);
+        return output;
     }
 
     private void PutOnWire(Block block, int length)
@@ -168,14 +212,18 @@ internal sealed unsafe partial class TlsTransport
 
         block.Start = 0;
         block.End = length;
-        Enqueue(block, 0);
-        _connection.MarkDirty();
+        _wire.Enqueue(block, 0);
+        connection.MarkDirty();
     }
 
     private void PutOnWire(ReadOnlySpan<byte> bytes)
     {
-        Block block = Loop.Blocks.Take();
-        bytes.CopyTo(new Span<byte>(block.Memory, block.Capacity));
-        PutOnWire(block, bytes.Length);
+        for (; !bytes.IsEmpty; bytes = bytes[Math.Min(bytes.Length, BlockPool.BlockBytes)..])
+        {
+            Block block = Loop.Blocks.Take();
+            int part = Math.Min(bytes.Length, BlockPool.BlockBytes);
+            bytes[..part].CopyTo(new Span<byte>(block.Memory, part));
+            PutOnWire(block, part);
+        }
     }
 }

@@ -5,25 +5,6 @@ using Whimbrel.Tls;
 
 namespace Whimbrel.Connections;
 
-/// <summary>How far the TLS of a connection is. Steps go downwards.</summary>
-internal enum TlsPhase : byte
-{
-    /// <summary>A server waits for the whole ClientHello; there is no layer yet.</summary>
-    Hello,
-
-    /// <summary>The handshake runs.</summary>
-    Shaking,
-
-    /// <summary>Both halves are open.</summary>
-    Open,
-
-    /// <summary>The peer has ended its half properly; ours still sends.</summary>
-    PeerEnded,
-
-    /// <summary>It failed: nothing is encrypted or decrypted any more.</summary>
-    Over,
-}
-
 /// <summary>
 /// What a connection has when it speaks TLS, and has not when it does not. The way in: cipher text goes to the layer, and what it delivers takes
 /// the way that plain bytes take. TlsTransport.Sending.cs has the way out. The handshake comes between the attach and OnConnected, or, in an
@@ -32,185 +13,132 @@ internal enum TlsPhase : byte
 /// <remarks>
 /// Rules: (1) the layer is called from here only, never from inside itself: what a session does in a callback fills queues.
 /// (2) Whoever may not be delivered to (pause, back-pressure, the pool) is not decrypted for; cipher text waits in
-/// <see cref="Held"/>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together, behind the
+/// the store <c>_held</c>, no more than the engine had taken. (3) Handshakes have 300 us of each turn, together, behind the
 /// answers of everybody else; who comes later waits for the next. Long ones are made on the pool. (4) A handshake that fails is
 /// OnConnectFailed, or for an upgrade the end.
 /// </remarks>
 // Safe: a block's memory is this connection's from Take to PutOnWire, and the output never passes its capacity.
-internal sealed unsafe partial class TlsTransport(Connection connection, TlsProfile profile, string? name, bool isUpgrade) : IPlainSink
+internal sealed unsafe partial class TlsTransport(Connection connection, TlsProfile profile, TlsUpgrade? upgrade) : IPlainSink
 {
     /// <summary>Input that a handshake may leave waiting.</summary>
-    internal const int MostHeldInHandshake = 128 * 1024;
+    private const int MostHeldInHandshake = 128 * 1024;
 
     /// <summary>With more than this held, a handshake that waits reads no further.</summary>
-    internal const int MostReadWhileWaiting = 16 * 1024;
-
-    /// <summary>Answers to what the peer sends without content (changes of keys) that may wait for the peer to read.</summary>
-    internal const int MostAnswersWaiting = 16 * 1024;
+    private const int MostReadWhileWaiting = 16 * 1024;
 
     private const string SymptomPage = "tls-handshake.md";
 
-    private readonly Connection _connection = connection;
+    private TlsLayer? _layer;
+    private TlsErrand? _errand; // a thread of the pool has the layer
+    private TlsWire _wire;
+    private UnreadStore _held; // cipher text not consumed yet
+    private long _timedFrom; // when the handshake began, by the stopwatch, while it runs and a listener of the meter wants its time; or 0
 
-    internal Connection Connection => _connection;
+    private bool _isInCall; // the layer runs now, on this thread: nothing else may call it
+    private bool _inputEnded; // the peer's FIN was read
 
-    internal TlsProfile Profile = profile;
-    internal TlsLayer? Layer;
-    internal TlsPhase Phase;
+    /// <summary>The layer has something to do and waits: in the handshake for its time in the next turn, afterwards for the session, which gets no more now.</summary>
+    private bool _waits;
+
+    internal Connection Connection => connection;
+
+    internal TlsPhase Phase { get; private set; } = upgrade is null ? TlsPhase.Greeting : TlsPhase.Asked;
+
+    internal TlsProfile Profile { get; private set; } = profile;
 
     /// <summary>Client: the host. Server: the name that the peer asked for.</summary>
-    internal string? Name = name;
+    private string? Name { get; set; } = profile.IsServer ? null : profile.Options.HostName ?? connection.DialledHost;
 
     /// <summary>The session was connected before, in the clear.</summary>
-    internal readonly bool IsUpgrade = isUpgrade;
+    internal TlsUpgrade? Upgrade => upgrade;
 
-    /// <summary>Cipher text not consumed yet.</summary>
-    internal UnreadStore Held;
-
-    /// <summary>While the connection is Concluding: the reason of the close, unless the handshake fails.</summary>
-    internal CloseReason CloseAs;
-
-    /// <summary>The connection is in the list of those that have not sent a whole ClientHello, which owns these three (<see cref="SilentConnections"/>).</summary>
-    internal bool IsSilent;
+    // The neighbours in the list of those that have not sent a whole ClientHello, which owns them.
     internal TlsTransport? SilentBefore;
     internal TlsTransport? SilentAfter;
 
-    /// <summary>The handshake may run: an upgrade waits for the end of the callback that asked for it, and OnHandshaking has returned.</summary>
-    internal bool HasBegun;
+    /// <summary>The handshake is to come, or runs.</summary>
+    internal bool IsShaking => Phase < TlsPhase.Open;
 
-    /// <summary>When the handshake began, by the stopwatch, while it runs and a listener of the meter wants its time; zero otherwise.</summary>
-    internal long TimedFrom;
+    /// <summary>The handshake runs, in its time limit.</summary>
+    internal bool IsTimed => Phase is >= TlsPhase.Hello and < TlsPhase.Open;
 
-    /// <summary>The layer runs now, on this thread: nothing else may call it.</summary>
-    internal bool IsInCall;
-
-    /// <summary>A thread of the pool has the layer.</summary>
-    internal bool IsAway;
-
-    /// <summary>The connection ended meanwhile: whoever has the layer frees it.</summary>
-    internal bool IsOrphan;
-
-    /// <summary>Steps of this handshake are made on the pool.</summary>
-    internal bool IsSlow;
-
-    /// <summary>It waits for the next turn, since this one has spent its time for handshakes.</summary>
-    internal bool IsPaced;
-
-    /// <summary>The sink said stop: the layer may hold plaintext.</summary>
-    internal bool IsStopped;
-
-    /// <summary>The peer's FIN was read.</summary>
-    internal bool InputEnded;
-
-    internal bool SaidGoodbye;
-
-    /// <summary>Counted among the handshakes of its shard.</summary>
-    internal bool IsCounted;
-
-    /// <summary>Its ClientHello has come, and it has one of the places that <see cref="TlsOptions.MaxHandshakes"/> counts.</summary>
-    internal bool HasPlace;
-
-    /// <summary>The wire queue: what was encrypted (or queued in the clear before an upgrade) and not sent yet.</summary>
-    internal BlockQueue Wire;
-
-    /// <summary>How much of the plaintext in the wire queue came from files, and is not charged to the limit.</summary>
-    internal long FilePlain;
-    private long _total;
-    private long _sent;
-    private long _plain;
-    private long _plainTold;
-    private int _answers;
-
-    internal bool IsShaking => Phase <= TlsPhase.Shaking;
-
-    /// <summary>Plaintext can be encrypted.</summary>
+    /// <summary>Plaintext can be encrypted, and the peer must still be told that this half ends.</summary>
     internal bool CanSend => Phase is TlsPhase.Open or TlsPhase.PeerEnded;
+
+    private bool SaidGoodbye => Phase is TlsPhase.OwnEnded or TlsPhase.BothEnded;
 
     /// <summary>
     /// The engine may read on. Not while what came in waits for the session; a handshake that waits for its time or for a thread
     /// reads a flight's worth more, which costs less than to stop and begin again.
     /// </summary>
-    internal bool WantsInput => Phase switch
+    internal bool WantsInput => !_inputEnded && Phase switch
     {
-        TlsPhase.Hello or TlsPhase.Shaking => HasBegun && !InputEnded && ((!IsAway && !IsPaced) || Held.Length <= MostReadWhileWaiting),
-        TlsPhase.Open => !IsStopped && !InputEnded && Held.Length == 0,
-        _ => false,
+        < TlsPhase.Hello or > TlsPhase.OwnEnded => false,
+        < TlsPhase.Open => (_errand is null && !_waits) || _held.Length <= MostReadWhileWaiting,
+        _ => !_waits && _held.Length == 0 && connection.MayDeliver && !connection.HoldsPeersEnd,
     };
 
-    /// <summary>The peer must still be told that this half ends.</summary>
-    internal bool OwesGoodbye => CanSend && !SaidGoodbye;
+    private Loop Loop => connection.Loop;
 
-    /// <summary>Plaintext in the wire queue that was not counted as sent yet.</summary>
-    internal long PlainUnsent => _plain - _plainTold;
+    private HostShard Shard => connection.Shard;
 
-    internal void Enqueue(Block block, long plain)
+    private ConnectionState State => connection.State;
+
+    /// <summary>The one place that changes the phase.</summary>
+    private void Go(TlsPhase next)
     {
-        Wire.Enqueue(block);
-        _total += block.Length;
-        _plain += plain;
+        if (!IsLegal(Phase, next)) Loop.IllegalStep(Phase, next);
+        Phase = next;
     }
 
-    /// <summary>
-    /// Queues an answer behind what waits already: a peer that asks and does not read costs us what it asked for, and not a
-    /// block for each. False when it does not fit there.
-    /// </summary>
-    // Safe: behind End the memory of a pooled block is free, up to Capacity; a send that runs took its length before.
-    internal bool TryJoin(ReadOnlySpan<byte> bytes)
+    private static bool IsLegal(TlsPhase from, TlsPhase to) => from switch
     {
-        if (Wire.Tail is not { Kind: BlockKind.Pooled } tail || tail.Capacity - tail.End < bytes.Length) return false;
-        bytes.CopyTo(new Span<byte>(tail.Memory + tail.End, bytes.Length));
-        tail.End += bytes.Length;
-        _total += bytes.Length;
-        return true;
-    }
-
-    /// <summary>Counts an answer until the wire queue is empty. False: more wait than may.</summary>
-    internal bool CountAnswer(int bytes) => (_answers += bytes) <= MostAnswersWaiting;
-
-    internal void AddPlain(long count) => _plain += count;
-
-    /// <summary>The system took so many bytes of the wire queue, whose blocks the caller has taken out. How much plaintext that counts as.</summary>
-    internal long Advance(long count)
-    {
-        _sent += count;
-        long told = Wire.IsEmpty ? _plain : Math.Max(_plainTold, (long)((Int128)_plain * _sent / _total));
-        long delta = told - _plainTold;
-        _plainTold = told;
-        if (Wire.IsEmpty) _total = _sent = _plain = _plainTold = _answers = 0;
-        return delta;
-    }
-
-    /// <summary>How much of plaintext that was sent counts as a file's: that first, so that memory is charged a little too long, and not too short.</summary>
-    internal long TakeFilePlain(long plain)
-    {
-        long ofFiles = Math.Min(plain, FilePlain);
-        FilePlain -= ofFiles;
-        return ofFiles;
-    }
-
-    /// <summary>The caller has taken all blocks out of the wire queue: nothing of it counts any more.</summary>
-    internal void Discarded() => _total = _sent = _plain = _plainTold = FilePlain = 0;
-
-    private Loop Loop => _connection.Loop;
-
-    private HostShard Shard => _connection.Shard;
-
-    private ConnectionState State => _connection.State;
+        TlsPhase.Freed => false,
+        _ when to == TlsPhase.Freed => true,
+        TlsPhase.Over or TlsPhase.BothEnded => false,
+        _ when to == TlsPhase.Over => true,
+        TlsPhase.Asked or TlsPhase.Due or TlsPhase.Greeting => to == from + 1,
+        TlsPhase.Hello => to is TlsPhase.Heard or TlsPhase.Shaking or TlsPhase.ShakingOnPool,
+        TlsPhase.Heard => to is TlsPhase.Shaking or TlsPhase.ShakingOnPool,
+        TlsPhase.Shaking or TlsPhase.ShakingOnPool => to == TlsPhase.Open,
+        TlsPhase.Open => to is TlsPhase.OwnEnded or TlsPhase.PeerEnded,
+        _ => to == TlsPhase.BothEnded,
+    };
 
     // ------------------------------------------------------------------ the beginning
+
+    /// <summary>The callback that asked for the upgrade has returned, or does soon.</summary>
+    internal void BecomeDue() => Go(TlsPhase.Due);
+
+    /// <summary>OnHandshaking comes now; on the pool <see cref="Begin"/> does when it has returned.</summary>
+    internal void Greet()
+    {
+        if (upgrade is not null) Go(TlsPhase.Greeting);
+        Shard.Shaking.Add(connection);
+        if (connection.TellsHandshaking()) Begin();
+    }
+
+    /// <summary>It came before what is held: in the clear, and was not taken; or a thread of the pool had it. It is empty then.</summary>
+    internal void PutInFront(ref UnreadStore bytes)
+    {
+        bytes.Append(_held.Span);
+        _held.Clear();
+        _held = bytes;
+        bytes = default;
+    }
 
     /// <summary>The first byte may go out, or be looked at, unless the session has ended it in OnHandshaking.</summary>
     internal void Begin()
     {
-        if (!IsAlive()) return;
-        HasBegun = true;
-        if (Profile.IsServer) TimedFrom = Shard.Host.HandshakeBegins();
-        _connection.StartDeadline(Profile.Options.HandshakeTimeout);
+        if (!IsAlive) return;
+        Go(TlsPhase.Hello);
+        if (Profile.IsServer) _timedFrom = Shard.Host.HandshakeBegins();
+        connection.StartDeadline(Profile.Options.HandshakeTimeout);
         if (!Profile.IsServer) MakeLayer(Profile);
-        else if (!IsUpgrade) StartSilence();
-        if (IsAlive() && (Held.Length > 0 || InputEnded)) RunHeld();
-        if (IsAlive() && _connection.TakeBackPeersEnd()) EndInput();
-        if (IsAlive()) _connection.UpdateReceiving();
+        else if (upgrade is null) StartSilence();
+        if (IsAlive && (_held.Length > 0 || _inputEnded)) RunHeld();
+        if (IsAlive && connection.TakeBackPeersEnd()) EndInput();
+        if (IsAlive) connection.UpdateReceiving();
     }
 
     /// <summary>Accepted, and nothing has been heard yet. There is room for so many of these; who has been silent for longest makes room for the next.</summary>
@@ -226,15 +154,15 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>Its ClientHello is whole, also if there is no time for it yet: it takes a place among the handshakes. False: there is none, and it is over.</summary>
     private bool TakePlace()
     {
-        if (HasPlace) return true;
+        if (Phase >= TlsPhase.Heard) return true;
         Shard.Silent.Remove(this);
-        if (!IsUpgrade && Shard.Places >= Profile.Options.MaxHandshakes)
+        if (upgrade is null && Shard.Places >= Profile.Options.MaxHandshakes)
         {
             Fail(new TlsFault(TlsFailure.TooMany, $"{Profile.Options.MaxHandshakes} handshakes run already (TlsOptions.MaxHandshakes)"), atOnce: true);
             return false;
         }
 
-        HasPlace = true;
+        Go(TlsPhase.Heard);
         Shard.Places++;
         return true;
     }
@@ -243,9 +171,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     private bool MakeLayer(TlsProfile profile)
     {
         TlsStep step;
-        Block block = Loop.Blocks.Take();
-        CipherBlock output = Loop.Tls.Outgoing;
-        output.Use(block.Memory, block.Capacity);
+        CipherBlock output = TakeBlock(Loop.Tls.Outgoing, out Block block);
         try
         {
             TlsCertificate? certificate = profile.CertificateFor(Name);
@@ -259,25 +185,24 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
             }
 
             Profile = profile;
-            IsSlow = profile.IsSlow(keyPair);
-            Layer = profile.CreateLayer(Name, keyPair, Loop.Tls);
-            Phase = TlsPhase.Shaking;
-            IsInCall = true;
-            step = Layer.Start(output);
+            _layer = profile.CreateLayer(Name, keyPair, Loop.Tls);
+            Go(profile.IsSlow(keyPair) ? TlsPhase.ShakingOnPool : TlsPhase.Shaking);
+            _isInCall = true;
+            step = _layer.Start(output);
         }
         catch (Exception e)
         {
             // A certificate that cannot be read any more, or the user's callback: that handshake fails, and nothing else.
             Loop.Blocks.Return(block);
-            IsInCall = false;
+            _isInCall = false;
             Fail(new TlsFault(TlsFailure.LocalFault, ErrorText.Of(e)), TlsAlert.InternalError);
             return false;
         }
 
-        IsInCall = false;
+        _isInCall = false;
         PutOnWire(block, output.Length);
         if (step != TlsStep.Refused) return true;
-        Fail(Layer.Fault);
+        Fail(_layer.Fault);
         return false;
     }
 
@@ -286,23 +211,23 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>The engine received this.</summary>
     internal void Receive(ReadOnlySpan<byte> data)
     {
-        if (!_connection.TakesInput)
+        if (!connection.TakesInput)
         {
-            _connection.DiscardInput(data.Length);
+            connection.DiscardInput(data.Length);
             return;
         }
 
         // After the peer's end nothing counts (RFC 8446, 6.1).
         if (Phase >= TlsPhase.PeerEnded) return;
-        if (Held.Length > 0 || !MayRun())
+        if (_held.Length > 0 || !MayRun())
         {
-            Held.Append(data);
+            _held.Append(data);
             // One that waits for its time is not silent any more.
-            if (Phase == TlsPhase.Hello && !HasPlace && HasBegun && TlsHello.Read(Held.Span, out _) == TlsHello.Outcome.Found && !TakePlace()) return;
+            if (Phase == TlsPhase.Hello && TlsHello.Read(_held.Span, out _) == TlsHello.Outcome.Found && !TakePlace()) return;
             if (MayRun()) RunHeld();
             // Only while it is read on: a handshake that waits for its time has stopped that, and what the engine had taken by then is
             // bounded by the engine. An honest client sends its data right behind its last flight.
-            if (IsAlive() && IsShaking && WantsInput && Held.Length > MostHeldInHandshake)
+            if (IsAlive && IsShaking && WantsInput && _held.Length > MostHeldInHandshake)
             {
                 Fail(new TlsFault(TlsFailure.BadRecord, "more than 128 KiB came before the handshake was done"));
             }
@@ -310,24 +235,27 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
         else
         {
             int used = RunLayer(data);
-            if (IsAlive()) Held.Append(data[used..]);
+            if (IsAlive) _held.Append(data[used..]);
         }
 
-        if (!IsAlive()) return;
-        _connection.UpdateReceiving();
+        if (!IsAlive) return;
+        connection.UpdateReceiving();
         Loop.FlushIfMany();
     }
 
-    private bool IsAlive() => ReferenceEquals(_connection.Tls, this) && _connection.TakesInput && Phase <= TlsPhase.PeerEnded;
+    private bool IsAlive => Phase < TlsPhase.Over && connection.TakesInput;
+
+    /// <summary>The ClientHello is to be looked at.</summary>
+    private bool IsHello => Phase is TlsPhase.Hello or TlsPhase.Heard;
 
     /// <summary>Whether the layer may be called now. A handshake that may not since the turn has no time left comes again by itself.</summary>
     private bool MayRun()
     {
-        if (!HasBegun || IsAway || IsInCall) return false;
-        if (!IsShaking) return _connection.MayDeliver;
-        if (Loop.Handshakes.HasTime(Phase == TlsPhase.Hello)) return true;
-        if (IsPaced) return false;
-        IsPaced = true;
+        if (Phase < TlsPhase.Hello || _errand is not null || _isInCall) return false;
+        if (!IsShaking) return connection.MayDeliver;
+        if (Loop.Handshakes.HasTime(IsHello)) return true;
+        if (_waits) return false;
+        _waits = true;
         Loop.Handshakes.Add(this);
         return false;
     }
@@ -335,29 +263,29 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>The loop has time for a step of this handshake. False: it has none left, and this one comes first in the next turn.</summary>
     internal bool RunHandshake()
     {
-        if (!IsAlive()) return true;
-        if (!Loop.Handshakes.HasTime(Phase == TlsPhase.Hello)) return false;
+        if (!IsAlive) return true;
+        if (!Loop.Handshakes.HasTime(IsHello)) return false;
         RunHeld();
-        if (IsAlive()) _connection.UpdateReceiving();
+        if (IsAlive) connection.UpdateReceiving();
         return true;
     }
 
     /// <summary>Goes on with what waits, after a resume, in the next turn, or with more that came.</summary>
     private void RunHeld()
     {
-        IsPaced = false;
-        while (IsAlive() && (Held.Length > 0 || IsStopped) && MayRun())
+        if (IsShaking) _waits = false;
+        while (IsAlive && (_held.Length > 0 || _waits) && MayRun())
         {
-            int before = Held.Length;
-            bool wasStopped = IsStopped;
-            int used = RunLayer(Held.Span);
-            if (!IsAlive()) break;
-            Held.Consume(used);
+            int before = _held.Length;
+            bool hadWaited = _waits;
+            int used = RunLayer(_held.Span);
+            if (!IsAlive) break;
+            _held.Consume(used);
             // A part of a hello stays; nothing more can be done with it.
-            if (Held.Length == before && IsStopped == wasStopped) break;
+            if (_held.Length == before && _waits == hadWaited) break;
         }
 
-        if (IsAlive() && InputEnded && MayRun() && !IsStopped && (Held.Length == 0 || IsShaking)) TakeEnd();
+        if (IsAlive && _inputEnded && MayRun() && !_waits && (_held.Length == 0 || IsShaking)) TakeEnd();
     }
 
     /// <summary>Calls the layer until it wants more, or may not deliver. The bytes used.</summary>
@@ -369,9 +297,9 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
             if (IsShaking)
             {
                 long began = Loop.Engine.WorkTicks;
-                bool isHello = Phase == TlsPhase.Hello;
+                bool isHello = IsHello;
                 if (isHello && !ReadHello(cipher)) return 0;
-                if (IsSlow)
+                if (Phase == TlsPhase.ShakingOnPool)
                 {
                     SendAway(cipher[used..]);
                     Loop.Handshakes.Count(isHello, Loop.Engine.WorkTicks - began);
@@ -381,8 +309,6 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
                 TlsStep step = CallLayer(cipher, ref used);
                 Loop.Handshakes.Count(isHello, Loop.Engine.WorkTicks - began);
                 if (!GoesOn(step)) return used;
-                // What is left may wait: others shake hands, too.
-                if (IsShaking && !MayRun()) return used;
             }
             else if (!GoesOn(CallLayer(cipher, ref used)))
             {
@@ -393,12 +319,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private TlsStep CallLayer(ReadOnlySpan<byte> cipher, ref int used)
     {
-        Block block = Loop.Blocks.Take();
-        CipherBlock output = Loop.Tls.Answer;
-        output.Use(block.Memory, block.Capacity);
-        IsInCall = true;
-        TlsStep step = Layer!.Receive(cipher[used..], out int consumed, this, output);
-        IsInCall = false;
+        CipherBlock output = TakeBlock(Loop.Tls.Answer, out Block block);
+        _isInCall = true;
+        TlsStep step = _layer!.Receive(cipher[used..], out int consumed, this, output);
+        _isInCall = false;
         used += consumed;
         if (IsShaking || step == TlsStep.Refused) PutOnWire(block, output.Length);
         else PutAnswer(block, output.Length);
@@ -408,27 +332,26 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>Does what a step of the layer asks for. True: call it again.</summary>
     private bool GoesOn(TlsStep step)
     {
-        IsStopped = false;
+        _waits = false;
         // The session may have ended it in a callback.
-        if (!IsAlive()) return false;
+        if (!IsAlive) return false;
         switch (step)
         {
             case TlsStep.Ready:
                 HandshakeDone();
-                if (!IsAlive()) return false;
-                IsStopped = !_connection.MayDeliver;
-                return !IsStopped;
+                if (!IsAlive) return false;
+                _waits = !connection.MayDeliver;
+                return !_waits;
             case TlsStep.OutputFull:
                 return true;
             case TlsStep.Stopped:
-                IsStopped = true;
+                _waits = true;
                 return false;
             case TlsStep.PeerClosed:
-                Phase = TlsPhase.PeerEnded;
-                _connection.PeersEndArrived(); // the proper end: as the FIN of a plain connection
+                PeerEnds();
                 return false;
             case TlsStep.Truncated or TlsStep.Refused:
-                Fail(Layer!.Fault);
+                Fail(_layer!.Fault);
                 return false;
             default:
                 return false;
@@ -438,10 +361,10 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>Plaintext from the layer. It stops when the session may not get more now.</summary>
     bool IPlainSink.Take(ReadOnlySpan<byte> plain)
     {
-        _connection.Deliver(plain);
+        connection.Deliver(plain);
         // The layer's own memory, which nobody reads again (contract 13).
         Loop.PoisonLent(MemoryMarshal.CreateSpan(ref MemoryMarshal.GetReference(plain), plain.Length));
-        return State == ConnectionState.Open && _connection.MayDeliver;
+        return State == ConnectionState.Open && connection.MayDeliver;
     }
 
     // ------------------------------------------------------------------ the peer's end
@@ -449,8 +372,8 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// <summary>The peer's FIN. During a pause it waits, like the bytes before it.</summary>
     internal void EndInput()
     {
-        InputEnded = true;
-        if (Phase >= TlsPhase.PeerEnded || IsStopped || (Held.Length > 0 && !IsShaking) || IsPaced || IsAway || !HasBegun) return;
+        _inputEnded = true;
+        if (Phase is < TlsPhase.Hello or >= TlsPhase.PeerEnded || _waits || (_held.Length > 0 && !IsShaking) || _errand is not null) return;
         if (IsShaking || MayRun()) TakeEnd();
     }
 
@@ -458,23 +381,29 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     {
         TlsStep step = TlsStep.Refused;
         TlsFault fault = new(TlsFailure.PeerLeft, "the peer ended the connection in the middle of the handshake");
-        if (Layer is { } layer)
+        if (_layer is { } layer)
         {
-            IsInCall = true;
+            _isInCall = true;
             step = layer.EndOfInput();
-            IsInCall = false;
+            _isInCall = false;
             fault = layer.Fault;
         }
 
-        if (step != TlsStep.PeerClosed)
+        if (step == TlsStep.PeerClosed)
         {
-            _connection.PeerHasLeft();
-            Fail(fault);
+            PeerEnds();
             return;
         }
 
-        Phase = TlsPhase.PeerEnded;
-        _connection.PeersEndArrived(); // the proper end: as the FIN of a plain connection
+        connection.PeerHasLeft();
+        Fail(fault);
+    }
+
+    /// <summary>The proper end: as the FIN of a plain connection.</summary>
+    private void PeerEnds()
+    {
+        Go(Phase == TlsPhase.OwnEnded ? TlsPhase.BothEnded : TlsPhase.PeerEnded);
+        connection.PeersEndArrived();
     }
 
     // ------------------------------------------------------------------ the handshake
@@ -506,62 +435,49 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
 
     private void HandshakeDone()
     {
-        Phase = TlsPhase.Open;
+        Go(TlsPhase.Open);
         Shard.Handshakes++;
-        TlsInfo info = Layer!.Info;
+        TlsInfo info = _layer!.Info;
         if (info.IsResumed) Shard.HandshakesResumed++;
-        if (TimedFrom != 0) TellTime(info, null);
-        _connection.HandshakeDone(this, info);
+        if (_timedFrom != 0) TellTime(info, null);
+        connection.HandshakeDone(this, info);
     }
 
     internal void LeaveHandshake()
     {
-        if (!IsCounted) return;
-        IsCounted = false;
-        Shard.Shaking.Remove(_connection);
+        if (!Shard.Shaking.Remove(connection)) return;
         Shard.Silent.Remove(this);
-        if (HasPlace) Shard.Places--;
-        HasPlace = false;
+        if (Profile.IsServer && Phase >= TlsPhase.Heard) Shard.Places--;
     }
 
     private void SendAway(ReadOnlySpan<byte> cipher)
     {
-        IsAway = true;
-        _connection.UpdateReceiving();
-        new TlsErrand(this, cipher).Start();
+        _errand = new TlsErrand(this, _layer!, cipher);
+        connection.UpdateReceiving();
+        _errand.Start();
     }
 
     /// <summary>The pool has made its step. The same connection as when it left.</summary>
     internal void ErrandReturned(TlsErrand errand)
     {
-        IsAway = false;
-        for (ReadOnlySpan<byte> output = errand.Output.WrittenSpan; !output.IsEmpty;)
-        {
-            Block block = Loop.Blocks.Take();
-            int part = Math.Min(block.Capacity, output.Length);
-            output[..part].CopyTo(new Span<byte>(block.Memory, part));
-            output = output[part..];
-            PutOnWire(block, part);
-        }
-
+        _errand = null;
+        PutOnWire(errand.Output.WrittenSpan);
         // What came meanwhile stands behind what was not used.
         UnreadStore rest = default;
         rest.Append(errand.Rest);
-        rest.Append(Held.Span);
-        Held.Clear();
-        Held = rest;
+        PutInFront(ref rest);
         errand.GiveBack();
-        if (!IsAlive()) return;
+        if (!IsAlive) return;
         bool again = GoesOn(errand.Step);
-        if (!IsAlive()) return;
+        if (!IsAlive) return;
         // Once the handshake is done, the layer may hold plaintext that came with its end.
-        if (again || Held.Length > 0 || InputEnded)
+        if (again || _held.Length > 0 || _inputEnded)
         {
-            IsStopped |= again;
+            _waits |= again;
             RunHeld();
         }
 
-        if (IsAlive()) _connection.UpdateReceiving();
+        if (IsAlive) connection.UpdateReceiving();
     }
 
     /// <summary>In the completion phase: cipher text that waited for a resume.</summary>
@@ -569,7 +485,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     {
         if (IsShaking) return;
         if (!WantsInput && MayRun()) RunHeld();
-        if (IsAlive()) _connection.UpdateReceiving();
+        if (IsAlive) connection.UpdateReceiving();
     }
 
     // ------------------------------------------------------------------ failure
@@ -577,7 +493,7 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     private void FailNotTls(ReadOnlySpan<byte> input)
     {
         // After an upgrade the peer has spoken with the session before: an answer of ours in the clear would be put into its mouth.
-        bool isHttp = !IsUpgrade && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
+        bool isHttp = upgrade is null && input.Length >= 4 && (input.StartsWith("GET "u8) || input.StartsWith("POST"u8) || input.StartsWith("HEAD"u8) || input.StartsWith("PUT "u8) || input.StartsWith("OPTI"u8));
         if (isHttp) PutOnWire("HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: 58\r\n\r\nThis port speaks TLS: use https:// instead of http:// here"u8);
         Fail(new TlsFault(TlsFailure.NotTls, isHttp ? "client speaks plain HTTP on a TLS port" : $"what the client sent is not TLS (it begins with 0x{Convert.ToHexString(input[..Math.Min(input.Length, 4)])})"), isHttp ? default : TlsAlert.ProtocolVersion);
     }
@@ -595,27 +511,28 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     /// </summary>
     internal void Fail(TlsFault fault, bool atOnce = false)
     {
-        if (!_connection.TakesInput) return;
+        if (!connection.TakesInput) return;
         bool isHandshake = IsShaking;
-        Phase = TlsPhase.Over;
-        CloseReason reason = _connection.ReasonOf(fault, isHandshake);
-        _connection.SetReason(reason);
+        CloseReason reason = connection.ReasonOf(fault, isHandshake);
+        connection.SetReason(reason);
+        if (isHandshake) LeaveHandshake();
+        Go(TlsPhase.Over);
         if (isHandshake)
         {
-            LeaveHandshake();
             Shard.HandshakesFailed++;
-            if (TimedFrom != 0) TellTime(null, fault.Cause.ToString());
+            if (_timedFrom != 0) TellTime(null, fault.Cause.ToString());
             Shard.Host.NoteHandshake(reason, SymptomPage);
         }
 
-        _connection.TlsFailed(this, isHandshake, atOnce);
+        _wire.CountFiles(0);
+        connection.TlsFailed(this, isHandshake, atOnce);
     }
 
     /// <summary>Once for a handshake that somebody wanted the time of.</summary>
     private void TellTime(TlsInfo? info, string? failure)
     {
-        long since = TimedFrom;
-        TimedFrom = 0;
+        long since = _timedFrom;
+        _timedFrom = 0;
         Shard.Host.HandshakeEnded(since, info, failure);
     }
 
@@ -623,11 +540,11 @@ internal sealed unsafe partial class TlsTransport(Connection connection, TlsProf
     internal void Free()
     {
         // Its connection ended in the middle of it: by the peer's reset, by a stop.
-        if (TimedFrom != 0) TellTime(null, _connection.Reason.Cause.ToString());
+        if (_timedFrom != 0) TellTime(null, connection.Reason.Cause.ToString());
         LeaveHandshake();
-        Held.Clear();
+        _held.Clear();
         DiscardWire();
-        if (IsAway) IsOrphan = true;
-        else Layer?.Free();
+        if (_errand is null) _layer?.Free();
+        Go(TlsPhase.Freed);
     }
 }

@@ -17,10 +17,8 @@ internal sealed class TlsUpgrade(TlsProfile profile, UnreadBytes unread, Complet
 
     internal UnreadBytes Unread { get; } = unread;
 
-    internal TlsTransport? Transport { get; set; }
-
-    /// <summary>The callback that asked has returned.</summary>
-    internal bool IsReady { get; set; }
+    /// <summary>While the connection is Concluding: the reason of the close, unless the handshake fails.</summary>
+    internal CloseReason CloseAs { get; set; }
 
     /// <summary>What a strand had received in the clear and its session has not taken. The strand's until it comes back, then the loop's.</summary>
     internal UnreadStore Rest;

@@ -532,8 +532,8 @@ public abstract partial class Loop
     private protected virtual void NestedCallback(string running, string starting) =>
         Debug.Fail($"{starting} began inside {running}");
 
-    /// <summary>A connection took a step that its life has not (<see cref="Life"/>).</summary>
-    internal virtual void IllegalStep(ConnectionState from, ConnectionState to) => Debug.Fail($"a connection went from {from} to {to}");
+    /// <summary>A connection took a step that its life has not (<see cref="Life"/>), or its TLS.</summary>
+    internal virtual void IllegalStep(Enum from, Enum to) => Debug.Fail($"a connection went from {from} to {to}");
 
     /// <summary>Poisons a block after the callback it was lent to. Debug builds, and always in the memory engine.</summary>
     [Conditional("DEBUG")]
