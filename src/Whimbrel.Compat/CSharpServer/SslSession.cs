@@ -27,11 +27,17 @@ public class SslSession : IDisposable, ILinked
     /// <summary>Whose session this is.</summary>
     public SslServer Server { get; }
 
-    /// <summary>Sends what is queued, ends the connection, and waits until it has ended, callbacks included; not in its own callbacks, and not on a loop.</summary>
+    /// <summary>
+    /// Ends the connection, and calls OnDisconnecting and OnDisconnected on this thread. Where another thread runs a
+    /// callback of this object, they follow that callback instead, and this call does not wait for it; in a callback of
+    /// this object OnDisconnected follows it. What is queued is sent: this call waits until the system has it, at most
+    /// for CompatOptions.DrainTimeout, and for 200 ms where none of it leaves. It does not wait in callbacks of this
+    /// object and on a loop.
+    /// </summary>
     /// <returns>False: there is none.</returns>
     public bool Disconnect() => _link.Disconnect();
 
-    /// <summary>Sends what is queued and ends the connection; OnDisconnected tells when.</summary>
+    /// <summary>The same as Disconnect, but does not wait until what is queued was sent.</summary>
     /// <returns>False: there is none.</returns>
     public bool DisconnectAsync() => _link.Disconnect(waits: false);
 

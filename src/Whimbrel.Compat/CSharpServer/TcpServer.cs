@@ -127,7 +127,11 @@ public class TcpServer : IDisposable, ILinkedServer
         ReusePort = OptionReusePort,
     };
 
-    /// <summary>Ends all sessions, with what they have queued, and waits for them, callbacks included; not for the one whose callback this is.</summary>
+    /// <summary>
+    /// Ends all sessions, as DisconnectAll does, and stops. Waits until all sessions have ended and what is queued was
+    /// sent, at most for CompatOptions.DrainTimeout, and for 200 ms where no session ends and no byte leaves: then a
+    /// callback may be waiting for a lock that the caller holds. On a loop it does not wait.
+    /// </summary>
     /// <returns>False: it is not started.</returns>
     public bool Stop() => _link.Stop(() => DisconnectAll());
 
@@ -135,7 +139,10 @@ public class TcpServer : IDisposable, ILinkedServer
     /// <returns>False: it was not started, or does not start.</returns>
     public bool Restart() => Stop() && Start();
 
-    /// <summary>Ends all sessions, and waits for them.</summary>
+    /// <summary>
+    /// Ends all sessions, one after the other, each as its own Disconnect does, and waits for what all have queued.
+    /// What a callback throws is thrown when all have ended.
+    /// </summary>
     /// <returns>False: it is not started.</returns>
     public bool DisconnectAll()
     {

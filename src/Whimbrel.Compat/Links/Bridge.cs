@@ -3,6 +3,8 @@ namespace Whimbrel.Compat.Links;
 /// <summary>The native session of most links.</summary>
 internal sealed class Bridge(BridgeEnd end) : Session, IBridge
 {
+    public BridgeEnd End => end;
+
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
     public bool TryHoldBroadcasts(bool holds)

@@ -1,11 +1,22 @@
+using System.Diagnostics;
 using System.Net.Sockets;
 
 namespace Whimbrel.Compat.Links;
 
-/// <summary>What a native session tells its link, in the session's order.</summary>
+/// <summary>
+/// Reports what happens to a native session to its link, one callback at a time. The thread that runs a callback
+/// is inside. A thread that disconnects takes the end when no thread is inside: then it tells the end itself, and
+/// nothing more is reported. Otherwise the thread inside tells the end when its callback has returned.
+/// </summary>
 internal sealed class BridgeEnd
 {
+    private const int Idle = 0, Inside = 1, InsideLast = 2, Taken = 3, Over = 4;
+    private const int GraceMs = 5;
+
     private readonly ServerLink? _server;
+    private int _state;
+    private int _thread; // that is inside
+    private Session? _last; // of InsideLast: whose end follows
     private Link? _link;
     private bool _isTls;
 
@@ -18,44 +29,204 @@ internal sealed class BridgeEnd
     /// <summary>The user's session overrides what only a <see cref="TellingBridge"/> is told. A client's bridge was made accordingly.</summary>
     internal bool WantsTelling => _server is not null && _link is { Owner: var owner } && (owner.WantsSent || owner.WantsEmpty);
 
+    /// <summary>This thread runs a callback of the connection.</summary>
+    internal bool IsInsideHere =>
+        Volatile.Read(ref _state) is Inside or InsideLast && _thread == Environment.CurrentManagedThreadId;
+
+    /// <summary>Called by a thread that disconnects.</summary>
+    /// <param name="session">The session that ends.</param>
+    /// <returns>True: the caller tells the end. False: the thread inside does, or the end was taken before.</returns>
+    internal bool TryTakeEnd(Session session)
+    {
+        // A callback that is about to return is waited for: most callers expect that OnDisconnected was called when
+        // Disconnect returns.
+        SpinWait spin = default;
+        long began = Stopwatch.GetTimestamp();
+        while (true)
+        {
+            int state = Interlocked.CompareExchange(ref _state, Taken, Idle);
+            if (state != Inside) return state == Idle;
+            if (!IsInsideHere && Stopwatch.GetElapsedTime(began).TotalMilliseconds <= GraceMs)
+            {
+                spin.SpinOnce();
+                continue;
+            }
+
+            _last = session;
+            if (Interlocked.CompareExchange(ref _state, InsideLast, Inside) == Inside) return false;
+        }
+    }
+
+    private bool TryEnter(out Link? before)
+    {
+        before = null;
+        if (Interlocked.CompareExchange(ref _state, Inside, Idle) != Idle) return false;
+        _thread = Environment.CurrentManagedThreadId;
+        before = Link.Enter(_link);
+        return true;
+    }
+
+    private void Leave(Link? before)
+    {
+        _thread = 0;
+        if (Interlocked.CompareExchange(ref _state, Idle, Inside) == Inside)
+        {
+            Link.Enter(before);
+            return;
+        }
+
+        try
+        {
+            _link!.EndAfterCallback(_last!);
+        }
+        finally
+        {
+            Link.Enter(before);
+            Volatile.Write(ref _state, Over);
+        }
+    }
+
     internal void Connecting(Session session)
     {
-        if (_server is null) return;
-        _link = _server.Create();
-        _link.Accepted(session);
+        if (_server is null || !TryEnter(out Link? before)) return;
+        try
+        {
+            _link = _server.Create();
+            _link.Accepted(session);
+        }
+        finally
+        {
+            Leave(before);
+        }
     }
 
     internal void Handshaking(Session session)
     {
-        _isTls = true;
-        _link!.Up(session, isTls: true);
-        _link.Handshaking(session);
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            _isTls = true;
+            _link!.Up(session, isTls: true);
+            _link.Handshaking(session);
+        }
+        finally
+        {
+            Leave(before);
+        }
     }
 
     internal void Connected(Session session)
     {
-        if (_isTls) _link!.Handshaked(session);
-        else _link!.Up(session, isTls: false);
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            if (_isTls) _link!.Handshaked(session);
+            else _link!.Up(session, isTls: false);
+        }
+        finally
+        {
+            Leave(before);
+        }
     }
 
-    internal void Received(Session session, ReadOnlySpan<byte> data) => _link!.Received(session, data);
+    internal void Received(Session session, ReadOnlySpan<byte> data)
+    {
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            _link!.Received(session, data);
+        }
+        finally
+        {
+            Leave(before);
+        }
+    }
 
-    internal void Disconnecting(Session session, CloseReason reason) => _link!.Leaving(session, reason);
+    /// <summary>What waited for calls of Receive is reported from now on.</summary>
+    internal void StopManual(Session session)
+    {
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            _link!.StopManual(session);
+        }
+        finally
+        {
+            Leave(before);
+        }
+    }
+
+    internal void Sent(long sent, long pending)
+    {
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            _link!.Sent(sent, pending);
+        }
+        finally
+        {
+            Leave(before);
+        }
+    }
+
+    internal void Drained()
+    {
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            _link!.Drained();
+        }
+        finally
+        {
+            Leave(before);
+        }
+    }
+
+    internal void Disconnecting(Session session, CloseReason reason)
+    {
+        if (!TryEnter(out Link? before)) return;
+        try
+        {
+            _link?.Leaving(session, reason);
+        }
+        finally
+        {
+            Leave(before);
+        }
+    }
 
     /// <summary>Also when there never was a connection.</summary>
     internal void Disconnected(Session session, CloseReason reason)
     {
-        if (reason.Cause != CloseCause.HandedOver) _link?.Down(session, reason);
+        if (reason.Cause == CloseCause.HandedOver || !TryEnter(out Link? before)) return;
+        try
+        {
+            _link?.Down(session, reason);
+        }
+        finally
+        {
+            Link.Enter(before);
+            Volatile.Write(ref _state, Over);
+        }
     }
 
     /// <summary>Where the user's code has not made a session, the server is told.</summary>
     internal void Threw()
     {
-        if (_link is { } link) link.Threw();
-        else _server?.Failed(SocketError.SocketError);
+        // Over: the last callback has thrown itself, or the one that it followed.
+        bool isOver = Volatile.Read(ref _state) == Over;
+        Link? before = null;
+        if (isOver) before = Link.Enter(_link);
+        else if (!TryEnter(out before)) return;
+        try
+        {
+            if (_link is { } link) link.Threw();
+            else _server?.Failed(SocketError.SocketError);
+        }
+        finally
+        {
+            if (isOver) Link.Enter(before);
+            else Leave(before);
+        }
     }
-
-    internal void Sent(long sent, long pending) => _link!.Sent(sent, pending);
-
-    internal void Drained() => _link!.Drained();
 }

@@ -1,6 +1,7 @@
 using System.Buffers;
 using System.Net.Sockets;
 using System.Numerics;
+using System.Runtime.ExceptionServices;
 
 namespace Whimbrel.Compat.Links;
 
@@ -9,13 +10,14 @@ namespace Whimbrel.Compat.Links;
 /// </summary>
 /// <remarks>
 /// <list type="number">
-/// <item>Any thread may call it. What it tells about one connection it tells in order and one at a time, on the pool or on the loop, but for Disconnecting,
-/// which the thread that disconnects tells.</item>
+/// <item>Any thread may call it. What it tells about one connection it tells in order and one at a time
+/// (<see cref="BridgeEnd"/>), on the pool or on the loop, but for the end: a thread that disconnects tells it where no
+/// callback of the connection runs.</item>
 /// <item>A connection is told as Connecting, Connected, Handshaking, Handshaked, ..., Disconnecting, Disconnected; a dial that failed as Connecting, its error, Disconnected.
 /// Each at most once.</item>
 /// <item>Connected is true from before Connected is told until after Disconnecting is told, and false when Disconnected is.</item>
 /// <item>What is called in the wrong state says 0 or false and does nothing.</item>
-/// <item>A waiting call waits on no loop, and not in a callback of the same connection for what comes behind it.</item>
+/// <item>No call waits on a loop or for a callback, because the caller may hold a lock that the callback takes.</item>
 /// </list>
 /// </remarks>
 internal sealed class Link
@@ -28,7 +30,7 @@ internal sealed class Link
     private const int LeastArray = 256;
     private const int LeastMuch = 16 * 1024, MostMuch = 256 * 1024; // more is not received at a time
 
-    private static readonly Lock s_waits = new();
+    private const int StallMs = 200; // a wait for queued bytes ends when none of them left meanwhile
 
     [ThreadStatic] private static Link? t_telling;
     [ThreadStatic] private static bool t_onlyBegins;
@@ -40,13 +42,12 @@ internal sealed class Link
     private volatile bool _isConnected, _isHandshaked, _isHandshaking, _isConnecting;
     private bool _wantsEmpty; // asked once for each connection: to look for an override allocates
     private bool _isTls, _hasFailed;
-    private Farewell _farewell; // under the gate
-    private DeferredEnd? _deferred; // made under the gate: the connection ended while a thread was in OnDisconnecting
-    private long _sent, _received; // of the last connection
+    private bool _wasUp, _toldDisconnecting; // of this connection; written where its callbacks run
+    private Session? _last; // the last connection: keeps its counters and end points
+    private LinkedSocket? _socket; // under the gate
     private byte[] _buffer = [];
     private long _unlooked; // sent since the budget was asked
     private int _chunk; // most bytes of one TellReceived
-    private volatile Link? _waitsFor; // by a callback of this one
     private Client? _client;
     private Action? _dialAfterEnd;
     private int _ends; // that are being told
@@ -73,16 +74,37 @@ internal sealed class Link
 
     internal bool IsHandshaking => _isHandshaking;
 
-    internal long BytesSent => _bridge?.BytesSent ?? Volatile.Read(ref _sent);
+    internal long BytesSent => (_bridge ?? Volatile.Read(ref _last))?.BytesSent ?? 0;
 
-    internal long BytesReceived => _bridge?.BytesReceived ?? Volatile.Read(ref _received);
+    internal long BytesReceived => (_bridge ?? Volatile.Read(ref _last))?.BytesReceived ?? 0;
 
     internal long BytesPending => _bridge is { } bridge ? bridge.BytesPending + (Multicast?.PendingOf(this) ?? 0) : 0;
 
     /// <summary>Bytes that the budget has counted for this connection. Under its gate.</summary>
     internal long Charge { get; set; }
 
-    internal Socket? Socket => _bridge?.Socket;
+    /// <summary>
+    /// The Socket of the connection, made by the first call. Remains after the end: its end points can be read, other
+    /// calls throw. Null before the first connection.
+    /// </summary>
+    internal Socket? Socket
+    {
+        get
+        {
+            Session? bridge = _bridge;
+            Socket? native = bridge?.Socket;
+            // The object that the user's CreateSocket has made.
+            if (native is not null && bridge!.Client is { Options.CreateSocket: not null }) return native;
+            lock (_gate)
+            {
+                if (native is not null && _socket?.IsOf(native) != true) _socket = LinkedSocket.Over(native, bridge!);
+                Session? ended = bridge ?? _last;
+                if (native is null && _socket is null && (ended is not null || _dials > 0))
+                    _socket = LinkedSocket.Ended(ended);
+                return _socket;
+            }
+        }
+    }
 
     private bool CanSend => _isTls ? _isHandshaked : _isConnected;
 
@@ -101,11 +123,15 @@ internal sealed class Link
     /// <summary>The socket is connected.</summary>
     internal void Up(Session bridge, bool isTls)
     {
-        _bridge = bridge;
         _isTls = isTls;
         _wantsEmpty = _owner.WantsEmpty;
-        _isConnecting = false;
-        _isConnected = true;
+        lock (_gate)
+        {
+            _bridge = bridge;
+            _isConnecting = false;
+            _isConnected = _wasUp = true;
+        }
+
         Tell(LinkEvent.Connected);
         if (isTls || !_isConnected) return;
         Ready();
@@ -141,7 +167,7 @@ internal sealed class Link
         {
             if (_chunk == 0) _chunk = Math.Max(_owner.ReceiveSize, 16);
             int size = Math.Min(data.Length, _chunk);
-            TellReceived(ArrayOf(data[..size]), size);
+            _owner.TellReceived(ArrayOf(data[..size]), size);
             data = data[size..];
             if (size == _chunk) Grow();
         }
@@ -184,20 +210,6 @@ internal sealed class Link
         if (next <= 1024 * 1024) _chunk = next;
     }
 
-    private void TellReceived(byte[] buffer, int size)
-    {
-        Link? before = t_telling;
-        t_telling = this;
-        try
-        {
-            _owner.TellReceived(buffer, size);
-        }
-        finally
-        {
-            t_telling = before;
-        }
-    }
-
     internal void Sent(long sent, long pending) => _owner.TellSent(sent, pending);
 
     internal void Drained()
@@ -208,9 +220,9 @@ internal sealed class Link
     internal void Threw() => _owner.TellError(SocketError.SocketError);
 
     /// <summary>User code threw on another thread: it ends this connection, in its own order.</summary>
-    internal void Rethrow(System.Runtime.ExceptionServices.ExceptionDispatchInfo thrown)
+    internal void Rethrow(ExceptionDispatchInfo thrown)
     {
-        if (_bridge is { } bridge) bridge.Post(static state => ((System.Runtime.ExceptionServices.ExceptionDispatchInfo)state!).Throw(), thrown);
+        if (_bridge is { } bridge) bridge.Post(static state => ((ExceptionDispatchInfo)state!).Throw(), thrown);
     }
 
     internal void Leaving(Session bridge, CloseReason reason)
@@ -224,7 +236,6 @@ internal sealed class Link
     {
         // Of a server it has one connection, which one bridge may have handed to another.
         if (_server is null && _bridge is { } current && !ReferenceEquals(current, bridge)) return;
-        bool wasUp = _isConnected;
         try
         {
             TellFailure(reason);
@@ -234,28 +245,13 @@ internal sealed class Link
             // Whatever the callbacks before throw: otherwise the session stays in its server's list.
             try
             {
-                if (wasUp || _server is not null) BeginEnd();
+                if (_wasUp || _server is not null) BeginEnd();
             }
             finally
             {
-                EndUnlessDeferred(bridge);
+                End(bridge);
             }
         }
-    }
-
-    private void EndUnlessDeferred(Session bridge)
-    {
-        lock (_gate)
-        {
-            // Another thread is still in OnDisconnecting. This one may be a loop and must not wait: that thread ends it.
-            if (_farewell == Farewell.IsBeingTold)
-            {
-                _deferred = new DeferredEnd(bridge);
-                return;
-            }
-        }
-
-        End(bridge);
     }
 
     /// <summary>The dial ended before it had a session.</summary>
@@ -274,58 +270,33 @@ internal sealed class Link
         _owner.TellCause(reason);
     }
 
-    /// <summary>Tells Disconnecting, once, and then there is no connection any more. Does nothing where another thread tells it.</summary>
+    /// <summary>Tells Disconnecting, once, and then the link is not connected any more.</summary>
     private void BeginEnd()
     {
-        lock (_gate)
-        {
-            if (_farewell != Farewell.IsNotTold) return;
-            _farewell = Farewell.IsBeingTold;
-        }
-
+        if (_toldDisconnecting) return;
+        _toldDisconnecting = true;
         try
         {
             Tell(LinkEvent.Disconnecting);
         }
         finally
         {
-            DeferredEnd? deferred;
-            lock (_gate)
-            {
-                _isConnected = _isHandshaked = _isHandshaking = false;
-                _farewell = Farewell.IsTold;
-                deferred = _deferred;
-            }
-
-            if (deferred is not null) EndNow(deferred);
-        }
-    }
-
-    private void EndNow(DeferredEnd deferred)
-    {
-        try
-        {
-            End(deferred.Bridge);
-        }
-        finally
-        {
-            deferred.TrySetResult();
+            _isConnected = _isHandshaked = _isHandshaking = false;
         }
     }
 
     private void End(Session? bridge)
     {
-        if (bridge is not null)
+        Interlocked.Increment(ref _ends);
+        lock (_gate)
         {
-            Volatile.Write(ref _sent, bridge.BytesSent);
-            Volatile.Write(ref _received, bridge.BytesReceived);
+            _isConnected = _isHandshaked = _isHandshaking = _isConnecting = false;
+            Volatile.Write(ref _last, bridge);
+            _bridge = null;
         }
 
-        _isConnected = _isHandshaked = _isHandshaking = _isConnecting = false;
         _inbox.End();
         if (Charge != 0) SendBudget.Charge(this, 0);
-        Interlocked.Increment(ref _ends);
-        _bridge = null;
         try
         {
             Tell(LinkEvent.Disconnected);
@@ -339,10 +310,19 @@ internal sealed class Link
         }
     }
 
-    private void Tell(LinkEvent what)
+    /// <summary>Notes whose callback this thread runs.</summary>
+    /// <param name="link">Null: none.</param>
+    /// <returns>The one before.</returns>
+    internal static Link? Enter(Link? link)
     {
         Link? before = t_telling;
-        t_telling = this;
+        t_telling = link;
+        return before;
+    }
+
+    private void Tell(LinkEvent what)
+    {
+        Link? before = Enter(this);
         bool isTold = false;
         try
         {
@@ -354,7 +334,7 @@ internal sealed class Link
         {
             // A session that threw has ended all the same, and its server counts on the call.
             if (!isTold && what == LinkEvent.Disconnected) _server?.Tell(what, this);
-            t_telling = before;
+            Enter(before);
         }
     }
 
@@ -499,12 +479,11 @@ internal sealed class Link
     internal void ReceiveAsync()
     {
         if (!_isConnected || _bridge is not { } bridge || !_inbox.IsManual) return;
-        bridge.Post(static state => ((Link)state!).StopManual(), this);
+        bridge.Post(static state => ((IBridge)state!).End.StopManual((Session)state), bridge);
     }
 
-    private void StopManual()
+    internal void StopManual(Session bridge)
     {
-        if (_bridge is not { } bridge) return;
         byte[] rest = _inbox.Stop();
         bridge.ResumeReceiving();
         Received(bridge, rest);
@@ -541,22 +520,38 @@ internal sealed class Link
         }
     }
 
-    /// <summary>Begins with all, and waits for all, once.</summary>
+    /// <summary>Ends all, and waits for what all have queued, once.</summary>
     internal static void DisconnectAll(Link[] links, Action<int> disconnect)
     {
-        bool waits = !t_onlyBegins;
-        // A link whose end is being told has no connection any more, and its end is waited for all the same.
-        Session?[] bridges = [.. links.Select(static l => l._bridge)];
+        List<Session> bridges = [];
+        List<Task> sent = [];
+        if (MayWait)
+        {
+            foreach (Link link in links)
+            {
+                if (link.IsTelling || link._bridge is not { BytesPending: > 0 } bridge) continue;
+                bridges.Add(bridge);
+                sent.Add(bridge.SentAsync().AsTask());
+            }
+        }
+
+        ExceptionDispatchInfo? thrown = null;
         BeginAll(() =>
         {
-            for (int i = 0; i < links.Length; i++) disconnect(i);
+            for (int i = 0; i < links.Length; i++)
+            {
+                try
+                {
+                    disconnect(i);
+                }
+                catch (Exception e)
+                {
+                    thrown ??= ExceptionDispatchInfo.Capture(e); // of the user's code; the other sessions end as well
+                }
+            }
         });
-        if (!waits) return;
-        long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
-        for (int i = 0; i < links.Length; i++)
-        {
-            if (bridges[i] is { } bridge) links[i].AwaitEnd(bridge, TimeSpan.FromMilliseconds(Math.Max(deadline - Environment.TickCount64, 0)));
-        }
+        if (sent.Count > 0) AwaitSent(Task.WhenAll(sent), bridges);
+        thrown?.Throw();
     }
 
     internal bool Disconnect(bool waits = true)
@@ -570,20 +565,52 @@ internal sealed class Link
         Multicast?.Flush();
         // Read before BeginEnd, which clears it.
         bool isInHandshake = _isTls && !_isHandshaked;
+        // Where a callback runs, what is left to tell follows it, and the caller does not wait for that.
+        BridgeEnd end = ((IBridge)bridge).End;
+        bool isOwnCallback = end.IsInsideHere;
+        bool isEnder = end.TryTakeEnd(bridge);
+        Task<bool>? sent = null;
+        try
+        {
+            if (isEnder || isOwnCallback) BeginEnd();
+        }
+        finally
+        {
+            NoLongerConnected(bridge);
+            if (waits && MayWait && !isOwnCallback && bridge.BytesPending > 0) sent = bridge.SentAsync().AsTask();
+            // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
+            if (isInHandshake) bridge.Abort();
+            // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
+            else bridge.Close(peerFinished: true);
+            if (isEnder) End(bridge);
+        }
+
+        if (sent is not null) AwaitSent(sent, [bridge]);
+        return true;
+    }
+
+    /// <summary>A thread has disconnected while a callback ran, which has returned.</summary>
+    internal void EndAfterCallback(Session bridge)
+    {
+        // A Connect in that callback has not waited for this.
+        if (!ReferenceEquals(_bridge, bridge)) return;
         try
         {
             BeginEnd();
         }
         finally
         {
-            // In the middle of a handshake nothing was sent that could be lost, and the peer's end would be waited for as long as it says nothing.
-            if (isInHandshake) bridge.Abort();
-            // What is queued leaves, and nobody waits for the peer's end: the old ones closed at once.
-            else bridge.Close(peerFinished: true);
+            End(bridge);
         }
+    }
 
-        if (waits && !t_onlyBegins) AwaitEnd(bridge, CompatOptions.DrainTimeout);
-        return true;
+    // Also where the end is told later: the caller may ask whether it is connected.
+    private void NoLongerConnected(Session bridge)
+    {
+        lock (_gate)
+        {
+            if (ReferenceEquals(_bridge, bridge)) _isConnected = _isHandshaked = _isHandshaking = false;
+        }
     }
 
     // Of a dial, who disconnects gives it up; also of one that has not begun.
@@ -594,40 +621,24 @@ internal sealed class Link
         _ = Volatile.Read(ref _client)?.DisconnectAsync().AsTask();
     }
 
-    private void AwaitEnd(Session bridge, TimeSpan timeout)
-    {
-        if (Loop.Current is not null || IsTelling || !MayWait(t_telling)) return;
-        try
-        {
-            long began = Environment.TickCount64;
-            if (timeout < TimeSpan.Zero) timeout = TimeSpan.Zero;
-            bridge.Close(timeout);
-            long left = (long)timeout.TotalMilliseconds - (Environment.TickCount64 - began);
-            if (Volatile.Read(ref _deferred) is { } deferred && ReferenceEquals(deferred.Bridge, bridge)) Wait.For(deferred.Task, Math.Max(left, 0));
-        }
-        catch (NetworkException)
-        {
-            // A callback of it still runs: it hears of the end behind that.
-        }
-        finally
-        {
-            if (t_telling is { } waiting) waiting._waitsFor = null;
-        }
-    }
+    private static bool MayWait => !t_onlyBegins && Loop.Current is null;
 
-    /// <summary>Not when a callback of this link waits, perhaps by way of others, for the one whose callback asks: both would wait for the time limit.</summary>
-    private bool MayWait(Link? asking)
-    {
-        if (asking is null) return true;
-        lock (s_waits)
-        {
-            for (Link? link = this; link is not null; link = link._waitsFor)
-            {
-                if (ReferenceEquals(link, asking)) return false;
-            }
+    /// <summary>A callback of a session of that server runs on this thread.</summary>
+    internal static bool IsTellingOf(ServerLink server) => ReferenceEquals(t_telling?._server, server);
 
-            asking._waitsFor = this;
-            return true;
+    /// <summary>
+    /// Waits until the system has what was queued, at most for the drain timeout, and only while some of it leaves:
+    /// nothing leaves when the loop or the peer waits for the caller. The connections send the rest later.
+    /// </summary>
+    private static void AwaitSent(Task sent, List<Session> bridges)
+    {
+        long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
+        long before = bridges.Sum(static b => b.BytesSent);
+        while (!Wait.For(sent, StallMs) && Environment.TickCount64 < deadline)
+        {
+            long now = bridges.Sum(static b => b.BytesSent);
+            if (now == before) return;
+            before = now;
         }
     }
 
@@ -639,7 +650,16 @@ internal sealed class Link
     internal bool Connect(Func<Func<Session>, Client> make)
     {
         if (Loop.Current is not null) throw new InvalidOperationException("Connect waits, and a loop must not: call ConnectAsync, or leave CompatOptions.Callbacks on the pool.");
-        return Dial(make, isSync: true) is { } ready && Wait.For(ready);
+        if (Dial(make, isSync: true) is not { } ready) return false;
+        // A callback of the old connection may be waiting for a lock that the caller holds.
+        int mostMs = (int)CompatOptions.DrainTimeout.TotalMilliseconds;
+        if (!Wait.For(ready, mostMs) && Interlocked.Exchange(ref _dialAfterEnd, null) is not null)
+        {
+            _isConnecting = false;
+            return false;
+        }
+
+        return Wait.For(ready);
     }
 
     private Task<bool>? Dial(Func<Func<Session>, Client> make, bool isSync)
@@ -650,31 +670,31 @@ internal sealed class Link
             if (_isConnected || _isConnecting) return null;
             _isConnecting = true;
             _dials++;
-            if (isSync) _ready = ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
+            if (isSync) ready = new(TaskCreationOptions.RunContinuationsAsynchronously);
         }
 
         // The old connection is told to its end before a new one begins, but by a callback of its own that waits: also by asking again whether it is connected.
         if (HasToEnd())
         {
-            Volatile.Write(ref _dialAfterEnd, () => Start(make, isSync));
+            Volatile.Write(ref _dialAfterEnd, () => Start(make, ready));
             if (!HasToEnd()) Interlocked.Exchange(ref _dialAfterEnd, null)?.Invoke();
         }
-        else Start(make, isSync);
+        else Start(make, ready);
 
         return ready?.Task ?? Task.FromResult(true);
 
         bool HasToEnd() => (_bridge is not null && !(isSync && IsTelling)) || (Volatile.Read(ref _ends) > 0 && !isSync && !IsTelling);
     }
 
-    private void Start(Func<Func<Session>, Client> make, bool isSync)
+    private void Start(Func<Func<Session>, Client> make, TaskCompletionSource<bool>? ready)
     {
-        _farewell = Farewell.IsNotTold;
-        _deferred = null;
-        _hasFailed = _isTls = false;
+        // Not before: the end of the connection before completes what it finds.
+        Volatile.Write(ref _ready, ready);
+        _wasUp = _toldDisconnecting = _hasFailed = _isTls = false;
         _isConnecting = true;
-        Volatile.Write(ref _sent, 0);
-        Volatile.Write(ref _received, 0);
-        _inbox.Begin(isSync);
+        Volatile.Write(ref _last, null);
+        lock (_gate) _socket = null;
+        _inbox.Begin(isManual: ready is not null);
         try
         {
             Tell(LinkEvent.Connecting);

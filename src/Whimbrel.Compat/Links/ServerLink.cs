@@ -8,6 +8,7 @@ namespace Whimbrel.Compat.Links;
 /// <summary>Stands between a server object of an old API and its native servers, a new one for each start, because options may change between.</summary>
 internal sealed class ServerLink(ILinkedServer owner)
 {
+    private const int LookMs = 10, StallMs = 200;
     private const long LeastLook = 1024 * 1024;
 
     private readonly OrderedCalls _calls = new();
@@ -108,12 +109,37 @@ internal sealed class ServerLink(ILinkedServer owner)
             _isStarted = _isAccepting = false;
         }
 
-        Link.BeginAll(disconnectAll);
-        if (Loop.Current is null) server.Stop(CompatOptions.DrainTimeout);
-        else _ = server.StopAsync(CompatOptions.DrainTimeout).AsTask();
-        _calls.AwaitIdle(CompatOptions.DrainTimeout);
+        try
+        {
+            Link.BeginAll(disconnectAll);
+        }
+        finally
+        {
+            Task stopped = server.StopAsync(CompatOptions.DrainTimeout).AsTask();
+            if (Loop.Current is null) AwaitStop(server, stopped);
+        }
+
         owner.Tell(ServerEvent.Stopped);
         return true;
+    }
+
+    // At most for the drain timeout, and only while connections end or bytes leave: a callback that runs may be waiting
+    // for a lock that the caller holds.
+    private void AwaitStop(Server server, Task stopped)
+    {
+        long began = Environment.TickCount64, lastProgress = began;
+        int own = Link.IsTellingOf(this) ? 1 : 0;
+        (int Sessions, long Pending) before = (server.SessionCount, server.BytesPending);
+        while (!Wait.For(stopped, LookMs) && before.Sessions > own)
+        {
+            long now = Environment.TickCount64;
+            (int, long) left = (server.SessionCount, server.BytesPending);
+            if (left != before) (before, lastProgress) = (left, now);
+            else if (now - lastProgress >= StallMs) break;
+            if (now - began >= (long)CompatOptions.DrainTimeout.TotalMilliseconds) break;
+        }
+
+        _calls.AwaitIdle(TimeSpan.FromMilliseconds(StallMs));
     }
 
     // ------------------------------------------------------------------ sessions

@@ -6,6 +6,8 @@ namespace Whimbrel.Compat.Links;
 /// </summary>
 internal sealed class TellingBridge(BridgeEnd end) : Session, IBridge
 {
+    public BridgeEnd End => end;
+
     public void SetReceiveBuffer(byte[] buffer) => ReceiveBuffer = buffer;
 
     public bool TryHoldBroadcasts(bool holds)

@@ -12,7 +12,8 @@ internal static class Wait
 
     internal static T For<T>(Task<T> task) => task.GetAwaiter().GetResult();
 
-    internal static void For(Task task, long milliseconds) => task.Wait(TimeSpan.FromMilliseconds(milliseconds));
+    /// <summary>False: it has not completed in time.</summary>
+    internal static bool For(Task task, int milliseconds) => task.Wait(milliseconds);
 
     internal static void For(ValueTask task)
     {

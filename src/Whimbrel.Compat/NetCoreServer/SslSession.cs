@@ -30,7 +30,10 @@ public class SslSession : IDisposable, ILinked
     /// <summary>Whose session this is.</summary>
     public SslServer Server { get; }
 
-    /// <summary>The Socket object of the connection, made by the first call; null without one.</summary>
+    /// <summary>
+    /// The Socket of the connection, made by the first call. After the end its end points can be read, and other calls
+    /// throw ObjectDisposedException. Closing it ends the connection. Null before the first connection.
+    /// </summary>
     public Socket Socket => _link.Socket!;
 
     /// <summary>Bytes that wait to be sent.</summary>
@@ -80,7 +83,13 @@ public class SslSession : IDisposable, ILinked
     /// <summary>There is no socket.</summary>
     public bool IsSocketDisposed { get; private set; } = true;
 
-    /// <summary>Sends what is queued, ends the connection, and waits until it has ended, callbacks included; not in its own callbacks, and not on a loop.</summary>
+    /// <summary>
+    /// Ends the connection, and calls OnDisconnecting and OnDisconnected on this thread. Where another thread runs a
+    /// callback of this object, they follow that callback instead, and this call does not wait for it; in a callback of
+    /// this object OnDisconnected follows it. What is queued is sent: this call waits until the system has it, at most
+    /// for CompatOptions.DrainTimeout, and for 200 ms where none of it leaves. It does not wait in callbacks of this
+    /// object and on a loop.
+    /// </summary>
     /// <returns>False: there is none.</returns>
     public virtual bool Disconnect() => _link.Disconnect();
 

@@ -1,0 +1,72 @@
+using System.Net;
+using System.Net.Sockets;
+
+namespace Whimbrel.Compat.Links;
+
+/// <summary>
+/// The Socket that an old session or client shows. It has the descriptor of the native object and remains after that is
+/// closed. Its end points are read when it is made, so that they can be read later; other calls throw
+/// ObjectDisposedException then. Closing it ends the connection, as in the original. Any thread.
+/// </summary>
+internal sealed class LinkedSocket : Socket
+{
+    private readonly Socket? _native;
+    private Session? _session;
+
+    private LinkedSocket(Socket native, Session session)
+        : base(native.SafeHandle)
+    {
+        _native = native;
+        _session = session;
+        _ = LocalEndPoint;
+        _ = RemoteEndPoint;
+    }
+
+    private LinkedSocket(AddressFamily family, SocketType type, ProtocolType protocol)
+        : base(family, type, protocol)
+    {
+    }
+
+    internal static LinkedSocket Over(Socket native, Session session) => new(native, session);
+
+    /// <summary>
+    /// For a connection whose Socket is first asked for when its descriptor is closed, and for a dial that failed (null).
+    /// </summary>
+    internal static LinkedSocket Ended(Session? session)
+    {
+        if (session is { RemoteEndPoint: IPEndPoint peer, LocalEndPoint: IPEndPoint own } && WithEndPoints(own, peer) is { } socket) return socket;
+        LinkedSocket closed = new(AddressFamily.InterNetwork, SocketType.Stream, ProtocolType.Tcp);
+        closed.Dispose();
+        return closed;
+    }
+
+    // A Socket takes its end points from the system only. UDP lets one bind and connect without a packet.
+    private static LinkedSocket? WithEndPoints(IPEndPoint own, IPEndPoint peer)
+    {
+        LinkedSocket socket = new(peer.AddressFamily, SocketType.Dgram, ProtocolType.Udp);
+        try
+        {
+            socket.SetSocketOption(SocketOptionLevel.Socket, SocketOptionName.ReuseAddress, true);
+            socket.Bind(own);
+            socket.Connect(peer);
+            _ = socket.LocalEndPoint;
+            _ = socket.RemoteEndPoint;
+        }
+        catch (SocketException)
+        {
+            socket.Dispose();
+            return null; // no route any more, or the port is in use
+        }
+
+        socket.SafeHandle.Dispose();
+        return socket;
+    }
+
+    internal bool IsOf(Socket native) => ReferenceEquals(_native, native);
+
+    protected override void Dispose(bool disposing)
+    {
+        base.Dispose(disposing);
+        if (disposing) Interlocked.Exchange(ref _session, null)?.Close(peerFinished: true);
+    }
+}
