@@ -317,6 +317,11 @@ public class SslServer : IDisposable, ILinkedServer
 
     private readonly struct EachSend : IEachSend<SslSession>
     {
-        public static void Send(SslSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
+        public static bool IsListPrivate => true;
+
+        public static void Send(SslSession session, Multicasting multicasting, ReadOnlySpan<byte> data)
+        {
+            if (session.Agrees(data.Length)) multicasting.Take(session.Link, data);
+        }
     }
 }

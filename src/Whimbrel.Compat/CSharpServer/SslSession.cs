@@ -46,7 +46,9 @@ public class SslSession : IDisposable, ILinked
     /// <returns>False: they are not to be sent.</returns>
     protected virtual bool OnSending(long size) => true;
 
-    internal bool SendAsync(ReadOnlySpan<byte> data) => OnSending(data.Length) && _link.SendAsync(data);
+    internal bool Agrees(int size) => OnSending(size);
+
+    private bool SendAsync(ReadOnlySpan<byte> data) => OnSending(data.Length) && _link.SendAsync(data);
 
     /// <summary>Different for each object, for good.</summary>
     public string Id { get; } = Guid.NewGuid().ToString();

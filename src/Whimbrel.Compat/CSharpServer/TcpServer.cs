@@ -299,6 +299,11 @@ public class TcpServer : IDisposable, ILinkedServer
 
     private readonly struct EachSend : IEachSend<TcpSession>
     {
-        public static void Send(TcpSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
+        public static bool IsListPrivate => true;
+
+        public static void Send(TcpSession session, Multicasting multicasting, ReadOnlySpan<byte> data)
+        {
+            if (session.Agrees(data.Length)) multicasting.Take(session.Link, data);
+        }
     }
 }

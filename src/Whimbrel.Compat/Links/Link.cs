@@ -78,10 +78,23 @@ internal sealed class Link
 
     internal long BytesReceived => (_bridge ?? Volatile.Read(ref _last))?.BytesReceived ?? 0;
 
-    internal long BytesPending => _bridge is { } bridge ? bridge.BytesPending + (Multicast?.PendingOf(this) ?? 0) : 0;
+    internal long BytesPending
+    {
+        get
+        {
+            if (_bridge is not { } bridge) return 0;
+            if (_server is not { } server) return bridge.BytesPending;
+            return server.Multicasts.PendingOf(this, bridge) + (Multicast?.PendingOf(this) ?? 0);
+        }
+    }
+
+    /// <summary>Where the last Multicast has listed this session.</summary>
+    internal int MulticastIndex { get; set; }
 
     /// <summary>Bytes that the budget has counted for this connection. Under its gate.</summary>
     internal long Charge { get; set; }
+
+    internal Session? Bridge => _bridge;
 
     /// <summary>
     /// The Socket of the connection, made by the first call. Remains after the end: its end points can be read, other
@@ -340,12 +353,17 @@ internal sealed class Link
 
     // ------------------------------------------------------------------ sending
 
-    internal bool SendAsync(ReadOnlySpan<byte> data)
+    internal bool SendAsync(ReadOnlySpan<byte> data) => SendAsync(data, data.Length);
+
+    /// <param name="data">The bytes.</param>
+    /// <param name="unlooked">Number of bytes since the budget was asked: these, and perhaps others of the same sender.</param>
+    internal bool SendAsync(ReadOnlySpan<byte> data, int unlooked)
     {
         if (data.IsEmpty) return CanSend && _bridge is not null;
         if (Admit(data.Length) is not { } bridge) return false;
-        if (IsOverBudget(bridge, data.Length)) return SendOverBudget(bridge, data, default);
+        if (IsOverBudget(bridge, unlooked)) return SendOverBudget(bridge, data, default);
         if (Multicast?.TryTake(this, bridge, data) == true) return true;
+        _server?.Multicasts.Flush();
         SendResult result = bridge.Send(data);
         return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, data, default));
     }
@@ -355,10 +373,13 @@ internal sealed class Link
     {
         if (Admit((long)head.Length + body.Length) is not { } bridge) return false;
         if (IsOverBudget(bridge, head.Length + body.Length)) return SendOverBudget(bridge, head, body);
-        Multicast?.Flush();
+        FlushMulticasts();
         SendResult result = bridge.Send(head, body);
         return result == SendResult.Queued || (result == SendResult.Full && SendOverBudget(bridge, head, body));
     }
+
+    /// <summary>A send by this connection would find neither a limit nor the budget in its way.</summary>
+    internal bool IsFreeToSend(Session bridge) => CanSend && ReferenceEquals(_bridge, bridge) && _server is { IsLimited: false, IsOverBudget: false };
 
     // Several threads may add at once: a lost addition makes the look late by as much.
     private bool IsOverBudget(Session bridge, int length)
@@ -371,7 +392,7 @@ internal sealed class Link
     // There is no room in the process: this peer's queue has to get shorter first. A loop sends for all of its connections and must not wait.
     private bool SendOverBudget(Session bridge, ReadOnlySpan<byte> head, ReadOnlySpan<byte> body)
     {
-        Multicast?.Flush();
+        FlushMulticasts();
         if (Loop.Current is not null)
         {
             _unlooked = SendBudget.LookBytes;
@@ -400,13 +421,6 @@ internal sealed class Link
         }
     }
 
-    /// <summary>A message that SendAsync has taken, and for which there was no room when its turn came.</summary>
-    internal static void SendLate(Session bridge, ReadOnlySpan<byte> data)
-    {
-        if (Loop.Current is null) SendWaiting(bridge, data, default, CancellationToken.None);
-        else _ = bridge.SendAsync(data.ToArray()).AsTask(); // in order with what follows, which has to wait as well
-    }
-
     /// <summary>What it is sent by, when the limit that the user set has room for it. Null: it has not, and that was told, or there is no connection.</summary>
     private Session? Admit(long length)
     {
@@ -418,13 +432,21 @@ internal sealed class Link
     }
 
     /// <summary>Of this server's sessions, on this thread.</summary>
-    private Multicasting? Multicast => _server is { IsMulticasting: true } ? Multicasting.Current : null;
+    private Multicasting? Multicast => _server is { IsMulticasting: true } server ? Multicasting.Of(server) : null;
+
+    /// <summary>What was multicast before leaves, so that what follows comes after it.</summary>
+    private void FlushMulticasts()
+    {
+        if (_server is not { } server) return;
+        Multicast?.Flush();
+        server.Multicasts.Flush();
+    }
 
     /// <summary>Behind what was sent before. Nothing, when there is no connection.</summary>
     internal void Join(SessionGroup group)
     {
         if (_bridge is not { } bridge) return;
-        Multicast?.Flush();
+        FlushMulticasts();
         bridge.Flush(); // a callback on the pool gathers what it sends
         group.Join(bridge);
     }
@@ -436,7 +458,7 @@ internal sealed class Link
     internal void JoinHeld(SessionGroup group)
     {
         if (_bridge is not { } bridge) return;
-        Multicast?.Flush();
+        FlushMulticasts();
         if (((IBridge)bridge).TryHoldBroadcasts(true)) group.Join(bridge);
     }
 
@@ -444,14 +466,14 @@ internal sealed class Link
     internal void OpenGate(SessionGroup group)
     {
         if (_bridge is not { } bridge) return;
-        Multicast?.Flush();
+        FlushMulticasts();
         if (!((IBridge)bridge).TryHoldBroadcasts(false)) Join(group);
     }
 
     /// <summary>Before what is sent from now on.</summary>
     internal void Leave(SessionGroup group)
     {
-        Multicast?.Flush();
+        FlushMulticasts();
         if (_bridge is { } bridge) group.Leave(bridge);
     }
 
@@ -469,7 +491,7 @@ internal sealed class Link
             return data.Length;
         }
 
-        Multicast?.Flush();
+        FlushMulticasts();
         using CancellationTokenSource? limit = timeout == Timeout.InfiniteTimeSpan ? null : new(timeout);
         return SendWaiting(bridge, data, default, limit?.Token ?? CancellationToken.None) ? data.Length : 0;
     }
@@ -562,7 +584,7 @@ internal sealed class Link
             return false;
         }
 
-        Multicast?.Flush();
+        FlushMulticasts();
         // Read before BeginEnd, which clears it.
         bool isInHandshake = _isTls && !_isHandshaked;
         // Where a callback runs, what is left to tell follows it, and the caller does not wait for that.

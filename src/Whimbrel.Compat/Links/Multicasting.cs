@@ -1,58 +1,78 @@
 using System.Collections.Concurrent;
+using System.Runtime.CompilerServices;
 
 namespace Whimbrel.Compat.Links;
 
 /// <summary>
-/// A Multicast that asks each session by its own SendAsync. While it runs, a session that sends the same bytes is only noted here, and all that were noted get them by one
-/// native call (<see cref="Session.SendToEach"/>): at the end, and before anything else that this thread sends to, or ends, one of them. A thread has one of its own, which
-/// keeps what it has listed, because the next message mostly goes to the same; the collector takes it all.
+/// A Multicast that calls the SendAsync or OnSending of each session. While it runs, a session that sends the same bytes
+/// is only noted here. All noted sessions get the bytes together: at the end, and before anything else that this thread
+/// sends to, or ends, one of them. Messages that the same sessions take one after the other form a batch
+/// (<see cref="MulticastBatch"/>). A server keeps one of these for its next Multicast, which mostly goes to the same sessions.
 /// </summary>
-internal sealed class Multicasting
+internal sealed class Multicasting(MulticastBatch batch)
 {
+    private const int LookBytes = SendBudget.LookBytes;
+
     [ThreadStatic] private static Multicasting? t_current;
-    [ThreadStatic] private static WeakReference<Multicasting>? t_free;
 
     private byte[] _data = [];
     private int _length;
     private Session[] _sessions = [];
     private Link[] _links = [];
-    private SendResult[] _results = [];
     private int _count;
+    private int _listed; // entries that the last message left
+    private bool _isChanged; // the noted sessions are not those of the last message
+    private object[] _all = []; // the sessions of the server
+    private int _allVersion = -1;
+    private int _unlooked; // bytes for each session since each was asked whether its queue is within the budget
+    private bool _looks;
 
-    /// <summary>The one that runs on this thread.</summary>
-    internal static Multicasting? Current => t_current;
+    /// <summary>The one of this server that runs on this thread.</summary>
+    internal static Multicasting? Of(ServerLink server) => t_current is { } current && current.IsOf(server) ? current : null;
+
+    private bool IsOf(ServerLink server) => ReferenceEquals(server.Multicasts, batch);
+
+    /// <summary>The sessions that have been noted for a message. Changes only after what was batched for them has left.</summary>
+    internal Session[] Sessions => _sessions;
+
+    /// <summary>The links of <see cref="Sessions"/>.</summary>
+    internal Link[] Links => _links;
 
     /// <summary>Calls each session's SendAsync.</summary>
+    /// <param name="batch">That of the server.</param>
     /// <param name="data">The bytes.</param>
     /// <param name="sessions">All of a server.</param>
-    internal static void Run<TKey, TSession, TSend>(ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions)
+    /// <param name="version">Another number after each change of the list.</param>
+    internal static void Run<TKey, TSession, TSend>(MulticastBatch batch, ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions, int version)
         where TKey : notnull
+        where TSession : class
         where TSend : IEachSend<TSession>
     {
         // One inside another: an override of SendAsync that multicasts.
         Multicasting? outer = t_current;
         outer?.Flush();
-        Multicasting own = Take();
+        Multicasting own = batch.Take();
         t_current = own;
         try
         {
             own.Begin(data);
-            foreach (KeyValuePair<TKey, TSession> session in sessions) TSend.Send(session.Value, data);
+            if (TSend.IsListPrivate)
+            {
+                if (own._allVersion != version) (own._all, own._allVersion) = ([.. sessions.Values], version);
+                // They come from that list, so their class need not be checked.
+                foreach (object session in own._all) TSend.Send(Unsafe.As<TSession>(session), own, data);
+            }
+            else
+            {
+                foreach (KeyValuePair<TKey, TSession> session in sessions) TSend.Send(session.Value, own, data);
+            }
         }
         finally
         {
             t_current = outer;
-            own.Flush();
-            t_free!.SetTarget(own);
+            own.End();
+            batch.Return(own);
         }
-    }
-
-    private static Multicasting Take()
-    {
-        WeakReference<Multicasting> free = t_free ??= new WeakReference<Multicasting>(null!);
-        if (!free.TryGetTarget(out Multicasting? own)) return new Multicasting();
-        free.SetTarget(null!);
-        return own;
     }
 
     private void Begin(ReadOnlySpan<byte> data)
@@ -60,6 +80,39 @@ internal sealed class Multicasting
         if (_data.Length < data.Length) _data = new byte[data.Length];
         data.CopyTo(_data);
         _length = data.Length;
+        _isChanged = false;
+        if (_looks) _unlooked = 0;
+        _unlooked += data.Length;
+        _looks = _unlooked >= LookBytes;
+    }
+
+    private void End()
+    {
+        int count = _count;
+        if (count != _listed)
+        {
+            Change();
+            // An ended session must not stay reachable from here.
+            if (count < _listed)
+            {
+                Array.Clear(_sessions, count, _listed - count);
+                Array.Clear(_links, count, _listed - count);
+            }
+
+            _listed = count;
+        }
+
+        _count = 0;
+        if (count > 0) batch.Add(this, count, _isChanged, _data.AsSpan(0, _length));
+    }
+
+    /// <summary>A session that nobody else decides for takes the message.</summary>
+    internal void Take(Link link, ReadOnlySpan<byte> data)
+    {
+        int at = _count;
+        // Mostly the same sessions as for the last message. To look costs less than the whole way of a send.
+        if (!_looks && at < _listed && ReferenceEquals(_links[at], link) && link.IsFreeToSend(_sessions[at])) _count = at + 1;
+        else link.SendAsync(data, _looks ? _unlooked : data.Length);
     }
 
     /// <summary>A session sends. True: the bytes are those of the message, and it gets them with the others.</summary>
@@ -69,45 +122,46 @@ internal sealed class Multicasting
         if (!isSame || Holds(link)) Flush();
         if (!isSame) return false;
         if (_count == _sessions.Length) Grow();
-        // What is there mostly is this one: to look costs less than to store.
-        if (!ReferenceEquals(_sessions[_count], session) || !ReferenceEquals(_links[_count], link)) (_sessions[_count], _links[_count]) = (session, link);
-        _count++;
+        if (!ReferenceEquals(_sessions[_count], session) || !ReferenceEquals(_links[_count], link))
+        {
+            Change();
+            (_sessions[_count], _links[_count]) = (session, link);
+            if (_listed <= _count) _listed = _count + 1;
+        }
+
+        link.MulticastIndex = _count++;
         return true;
     }
 
-    /// <summary>Bytes that were taken for this one, and are not in its queue yet.</summary>
+    // What was batched goes to the sessions that are listed now.
+    private void Change()
+    {
+        if (_isChanged) return;
+        batch.Flush();
+        _isChanged = true;
+    }
+
+    /// <summary>Bytes that were taken for this one, and are not batched or sent yet.</summary>
     internal int PendingOf(Link link) => Holds(link) ? _length : 0;
 
-    // They are asked one after the other.
+    // They are called one after the other.
     private bool Holds(Link link) => _count > 0 && ReferenceEquals(_links[_count - 1], link);
 
     private void Grow()
     {
+        Change();
         int size = Math.Max(64, _count * 2);
         Array.Resize(ref _sessions, size);
         Array.Resize(ref _links, size);
-        _results = new SendResult[size];
     }
 
     /// <summary>What was taken goes to the sessions.</summary>
     internal void Flush()
     {
-        if (_count == 0) return;
         int count = _count;
+        if (count == 0) return;
         _count = 0;
-        List<Session>? late = null;
-        if (Session.SendToEach(_data.AsSpan(0, _length), _sessions.AsSpan(0, count), _results) < count)
-        {
-            for (int i = 0; i < count; i++)
-            {
-                // One that has ended hears of that.
-                if (_results[i] == SendResult.Full) (late ??= []).Add(_sessions[i]);
-            }
-        }
-
-        if (late is null) return;
-        // SendAsync had said that it takes them. Waiting may send more by this thread, which uses the same memory.
-        byte[] data = _data.AsSpan(0, _length).ToArray();
-        foreach (Session session in late) Link.SendLate(session, data);
+        Change(); // the list begins again, with other sessions
+        batch.Send(this, count, _data.AsSpan(0, _length));
     }
 }

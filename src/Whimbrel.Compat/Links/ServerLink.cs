@@ -17,7 +17,9 @@ internal sealed class ServerLink(ILinkedServer owner)
     private volatile bool _isStarted, _isAccepting, _isStarting;
     private volatile bool _isLimited;
     private volatile bool _isOverBudget;
-    private int _multicasts; // that ask each session
+    private int _asking; // multicasts that call each session's SendAsync
+    private volatile MulticastBatch _multicasts = new(); // a new one for each start: its loops may be others
+    private int _listVersion; // of the owner's list of sessions
     private long _unlooked; // broadcast since the budget was asked
 
     /// <summary>Not any more when its engine was stopped.</summary>
@@ -27,7 +29,7 @@ internal sealed class ServerLink(ILinkedServer owner)
 
     internal EndPoint? EndPoint => _server?.EndPoint;
 
-    internal long BytesPending => _server is { } server && _isStarted ? server.BytesPending : 0;
+    internal long BytesPending => _server is { } server && _isStarted ? server.BytesPending + _multicasts.Pending : 0;
 
     internal long BytesSent => _server?.BytesSent ?? 0;
 
@@ -41,7 +43,13 @@ internal sealed class ServerLink(ILinkedServer owner)
     }
 
     /// <summary>On some thread.</summary>
-    internal bool IsMulticasting => Volatile.Read(ref _multicasts) > 0;
+    internal bool IsMulticasting => Volatile.Read(ref _asking) > 0;
+
+    /// <summary>Multicasts that are collected.</summary>
+    internal MulticastBatch Multicasts => _multicasts;
+
+    /// <summary>Each send has to ask for its session's limit.</summary>
+    internal bool IsLimited => _isLimited;
 
     /// <summary>Some session has a limit of its own, which a broadcast would not know.</summary>
     internal void Limited() => _isLimited = true;
@@ -65,6 +73,7 @@ internal sealed class ServerLink(ILinkedServer owner)
             // First, because the original binds before it calls OnStarting: where that fails, OnStarting is not called.
             server.Start(Timeout.InfiniteTimeSpan);
             _server = server;
+            _multicasts = new MulticastBatch();
             TellStarting(server);
             _isStarted = _isAccepting = true;
             owner.Tell(ServerEvent.Started);
@@ -147,12 +156,17 @@ internal sealed class ServerLink(ILinkedServer owner)
     internal Link Create()
     {
         Link link = owner.Create();
+        Interlocked.Increment(ref _listVersion);
         if (link.Owner.SendLimit > 0) _isLimited = true;
         return link;
     }
 
     /// <summary>The session is no longer one of the server's, whatever its callbacks did.</summary>
-    internal void Forget(Link link) => owner.Forget(link.Owner);
+    internal void Forget(Link link)
+    {
+        owner.Forget(link.Owner);
+        Interlocked.Increment(ref _listVersion);
+    }
 
     internal void Tell(LinkEvent what, Link link)
     {
@@ -182,6 +196,7 @@ internal sealed class ServerLink(ILinkedServer owner)
         // Each by its own SendAsync then, which waits for those that are behind.
         if (LooksOverBudget(server, data.Length)) return false;
         group ??= server.Sessions;
+        _multicasts.Flush();
         if (group.Broadcast(data) == SendResult.Queued) return true;
         if (Loop.Current is not null) return false;
         long deadline = Environment.TickCount64 + (long)CompatOptions.DrainTimeout.TotalMilliseconds;
@@ -207,16 +222,17 @@ internal sealed class ServerLink(ILinkedServer owner)
     /// <summary>To all by their own SendAsync, where <see cref="Broadcast"/> does not do.</summary>
     internal void ToEach<TKey, TSession, TSend>(ReadOnlySpan<byte> data, ConcurrentDictionary<TKey, TSession> sessions)
         where TKey : notnull
+        where TSession : class
         where TSend : IEachSend<TSession>
     {
-        Interlocked.Increment(ref _multicasts);
+        Interlocked.Increment(ref _asking);
         try
         {
-            Multicasting.Run<TKey, TSession, TSend>(data, sessions);
+            Multicasting.Run<TKey, TSession, TSend>(_multicasts, data, sessions, Volatile.Read(ref _listVersion));
         }
         finally
         {
-            Interlocked.Decrement(ref _multicasts);
+            Interlocked.Decrement(ref _asking);
         }
     }
 }

@@ -404,6 +404,6 @@ public class SslServer : IDisposable, ILinkedServer
 
     private readonly struct EachSend : IEachSend<SslSession>
     {
-        public static void Send(SslSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
+        public static void Send(SslSession session, Multicasting multicasting, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

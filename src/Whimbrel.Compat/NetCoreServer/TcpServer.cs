@@ -376,6 +376,6 @@ public class TcpServer : IDisposable, ILinkedServer
 
     private readonly struct EachSend : IEachSend<TcpSession>
     {
-        public static void Send(TcpSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
+        public static void Send(TcpSession session, Multicasting multicasting, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

@@ -307,6 +307,6 @@ public class UdsServer : IDisposable, ILinkedServer
 
     private readonly struct EachSend : IEachSend<UdsSession>
     {
-        public static void Send(UdsSession session, ReadOnlySpan<byte> data) => session.SendAsync(data);
+        public static void Send(UdsSession session, Multicasting multicasting, ReadOnlySpan<byte> data) => session.SendAsync(data);
     }
 }

@@ -265,7 +265,7 @@ public class WsServer : HttpServer, IWebSocket
 
     private readonly struct EachOpen : IEachSend<TcpSession>
     {
-        public static void Send(TcpSession session, ReadOnlySpan<byte> data)
+        public static void Send(TcpSession session, Multicasting multicasting, ReadOnlySpan<byte> data)
         {
             if (session is WsSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(data);
         }

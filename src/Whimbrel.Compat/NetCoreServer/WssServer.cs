@@ -269,7 +269,7 @@ public class WssServer : HttpsServer, IWebSocket
 
     private readonly struct EachOpen : IEachSend<SslSession>
     {
-        public static void Send(SslSession session, ReadOnlySpan<byte> data)
+        public static void Send(SslSession session, Multicasting multicasting, ReadOnlySpan<byte> data)
         {
             if (session is WssSession { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(data);
         }

@@ -61,7 +61,7 @@ internal static class WsText
 
             private readonly struct EachOpen : IEachSend<{{v.Transport}}Session>
             {
-                public static void Send({{v.Transport}}Session session, ReadOnlySpan<byte> data)
+                public static void Send({{v.Transport}}Session session, Multicasting multicasting, ReadOnlySpan<byte> data)
                 {
                     if (session is Ws{{v.S}}Session { WebSocket: { IsOpen: true, IsClosing: false } }) session.SendAsync(data);
                 }
